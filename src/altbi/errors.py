@@ -1,0 +1,36 @@
+"""One family of errors; each says where, what, what was expected and what to do."""
+
+import importlib
+from types import ModuleType
+
+__all__ = ["AltbiError", "MissingExtraError", "ModelFileError", "ParameterError", "TableError", "need"]
+
+
+class AltbiError(Exception):
+    """Anything that `altbi` refuses to do."""
+
+
+class TableError(AltbiError, ValueError):
+    """The table cannot be used as it is."""
+
+
+class ParameterError(AltbiError, ValueError):
+    """A parameter has a value that makes no sense."""
+
+
+class ModelFileError(AltbiError, ValueError):
+    """The model file is broken, foreign, or of another version."""
+
+
+class MissingExtraError(AltbiError, ImportError):
+    """An optional dependency is not installed."""
+
+
+def need(module: str, *, extra: str) -> ModuleType:
+    """Import an optional dependency, or say how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as cause:
+        raise MissingExtraError(
+            f"{module!r} is not installed. Install it with: pip install 'altbi[{extra}]'"
+        ) from cause
