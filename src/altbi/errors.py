@@ -3,7 +3,15 @@
 import importlib
 from types import ModuleType
 
-__all__ = ["AltbiError", "MissingExtraError", "ModelFileError", "ParameterError", "TableError", "need"]
+__all__ = [
+    "AltbiError",
+    "MissingExtraError",
+    "ModelFileError",
+    "ParameterError",
+    "TableError",
+    "TrainingError",
+    "need",
+]
 
 
 class AltbiError(Exception):
@@ -16,6 +24,10 @@ class TableError(AltbiError, ValueError):
 
 class ParameterError(AltbiError, ValueError):
     """A parameter has a value that makes no sense."""
+
+
+class TrainingError(AltbiError, RuntimeError):
+    """Training did not come to an end."""
 
 
 class ModelFileError(AltbiError, ValueError):

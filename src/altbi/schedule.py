@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from altbi.errors import ParameterError
+from altbi.parameters import check_parameters, is_count, is_number
 
 __all__ = ["Schedule"]
 
@@ -13,8 +13,9 @@ class Schedule:
     """The plan of one run of Algorithm 1, fixed before its first update.
 
     A run has ``T0`` warm-up steps, on batches of ``n0`` rows and with every loss counted, and then
-    ``T2`` steps ``t = 1 … T2`` on batches of ``n0 * gamma ** (t - 1)`` rows, of which only the share
-    ``rho`` with the smallest losses counts. The model after each step ``t > T1`` is a snapshot.
+    ``T2`` steps ``t = 1 … T2`` on batches of ``n0 * gamma ** (t - 1)`` rows, of which only the
+    share ``rho`` with the smallest losses counts. The model after each step ``t > T1`` is a
+    snapshot.
 
     Parameters
     ----------
@@ -55,19 +56,22 @@ class Schedule:
     first_truncated: int = 1
 
     def __post_init__(self) -> None:
-        rules = {
-            "n0": (self.n0 >= 1, "at least 1"),
-            "gamma": (1 <= self.gamma < math.inf, "a growth of at least 1"),
-            "rho": (0 < self.rho <= 1, "a share in (0, 1]"),
-            "T0": (self.T0 >= 0, "at least 0"),
-            "T1": (self.T1 >= 0, "at least 0"),
-            "T2": (self.T2 > self.T1, f"more than T1={self.T1}, so that there is a snapshot"),
-            "updates": (self.updates >= 1, "at least 1"),
-            "first_truncated": (self.first_truncated >= 1, "at least 1"),
-        }
-        for name, (holds, expected) in rules.items():
-            if not holds:
-                raise ParameterError(f"{name}={getattr(self, name)!r}, but expected {expected}.")
+        check_parameters(
+            self,
+            {
+                "n0": (is_count(self.n0, 2), "a whole number of at least 2 rows"),
+                "gamma": (is_number(self.gamma, 1), "a growth of at least 1"),
+                "rho": (is_number(self.rho, 0, 1) and self.rho > 0, "a share in (0, 1]"),
+                "T0": (is_count(self.T0, 0), "a whole number of steps, 0 or more"),
+                "T1": (is_count(self.T1, 0), "a whole number of steps, 0 or more"),
+                "T2": (
+                    is_count(self.T2) and self.T2 > self.T1,
+                    f"a whole number above T1={self.T1}, so that there is a snapshot",
+                ),
+                "updates": (is_count(self.updates), "a whole number of at least 1"),
+                "first_truncated": (is_count(self.first_truncated), "a step, 1 or later"),
+            },
+        )
 
     @property
     def steps(self) -> int:

@@ -1,10 +1,12 @@
-"""What training asks of a model."""
+"""What training and scoring ask of a model."""
 
 import abc
+from dataclasses import dataclass
+from typing import Protocol
 
 from torch import Tensor, nn
 
-__all__ = ["GenerativeModel"]
+__all__ = ["GenerativeModel", "LossParts", "Stacked"]
 
 
 class GenerativeModel(nn.Module, abc.ABC):
@@ -13,3 +15,32 @@ class GenerativeModel(nn.Module, abc.ABC):
     @abc.abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
         """Give each row its negative log-likelihood, or a bound of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossParts:
+    """Losses of several snapshots, taken apart: ``cells.sum(1) + rest == losses``.
+
+    `losses` and `rest`, what belongs to no cell, have the shape ``(n_snapshots, n_rows)``; `cells`
+    and `expected`, what the model expected in a cell, ``(n_snapshots, n_features, n_rows)``.
+    """
+
+    losses: Tensor
+    cells: Tensor
+    rest: Tensor
+    expected: Tensor
+
+
+class Stacked(Protocol):
+    """Several snapshots of one model, evaluated together; rows are the last axis."""
+
+    n_snapshots: int
+    block_rows: int
+
+    def losses(self, columns: Tensor) -> Tensor:
+        """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
+        ...
+
+    def parts(self, columns: Tensor) -> LossParts:
+        """Take the losses apart."""
+        ...

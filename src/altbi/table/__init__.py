@@ -1,0 +1,18 @@
+"""Tables: typed columns over arrays, data frames and Arrow, and the sample that training sees."""
+
+from altbi.table.arrays import Matrix
+from altbi.table.arrow import ArrowTable
+from altbi.table.base import Kind, Table
+from altbi.table.convert import as_table, is_frame
+from altbi.table.sample import row_keys, sample_rows
+
+__all__ = [
+    "ArrowTable",
+    "Kind",
+    "Matrix",
+    "Table",
+    "as_table",
+    "is_frame",
+    "row_keys",
+    "sample_rows",
+]

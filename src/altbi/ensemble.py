@@ -1,0 +1,126 @@
+"""The snapshots of a training run as one scorer: all of them in one pass over a block of rows."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from altbi.borrow import one_thread
+from altbi.models import Stacked
+
+__all__ = ["Ensemble", "ScoreParts", "loss_ranges", "over_blocks"]
+
+Result = TypeVar("Result")
+Losses = NDArray[np.float32] | NDArray[np.float64]
+Scores = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreParts:
+    """Scores taken apart, rows first: ``cells.sum(1) + rest == score`` up to rounding."""
+
+    score: Scores
+    cells: NDArray[np.float64]
+    rest: Scores
+    expected: NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Ensemble:
+    """The snapshots' losses, each brought to a common scale, and their mean.
+
+    Parameters
+    ----------
+    stacked : Stacked
+        The snapshots.
+    low, width : ndarray of shape (n_snapshots,)
+        What a snapshot's losses are shifted and divided by: their range on the training rows, so
+        that a row scores the same in any company, or 0 and 1 for the plain mean.
+    """
+
+    stacked: Stacked
+    low: NDArray[np.float64]
+    width: NDArray[np.float64]
+
+    def score(self, rows: NDArray[np.float32]) -> Scores:
+        """Score rows; high means outlier."""
+        return self.combine(over_blocks(self.stacked.losses, rows, self.stacked.block_rows))
+
+    def combine(self, losses: Losses) -> Scores:
+        """Give the score for losses of shape ``(n_snapshots, n_rows)``."""
+        total = np.zeros(losses.shape[1])
+        # Snapshot after snapshot: NumPy's own sum takes another order when there is one row only.
+        for snapshot, low, width in zip(losses, self.low, self.width, strict=True):
+            total += (snapshot.astype(np.float64) - low) / width
+        return total / len(losses)
+
+    def parts(self, rows: NDArray[np.float32]) -> ScoreParts:
+        """Score rows and say what each cell adds and what was expected in it."""
+        found = over_blocks(self._block_parts, rows, self.stacked.block_rows)
+        sizes = [self.stacked.n_snapshots, self.stacked.n_snapshots, rows.shape[1]]
+        losses, rest, cells, expected = np.split(found, np.cumsum(sizes))
+        return ScoreParts(self.combine(losses), cells.T, self.combine(rest), expected.T)
+
+    def _block_parts(self, columns: Tensor) -> Tensor:
+        parts = self.stacked.parts(columns)
+        width = torch.from_numpy(self.width)[:, None, None]
+        return torch.cat(
+            [
+                parts.losses.double(),
+                parts.rest.double(),
+                (parts.cells.double() / width).mean(0),
+                parts.expected.double().mean(0),
+            ]
+        )
+
+
+def loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Lowest loss and width of each snapshot's range; a range without width counts as 1."""
+    low = losses.min(axis=1).astype(np.float64)
+    width = losses.max(axis=1).astype(np.float64) - low
+    return low, np.where(width > 0, width, 1.0)
+
+
+def over_blocks(
+    function: Callable[[Tensor], Tensor], rows: NDArray[np.float32], block_rows: int
+) -> NDArray[Any]:
+    """Apply a function of ``(n_features, n_rows)`` columns to rows, block by block.
+
+    Every block has the same, padded shape and is computed by one thread: the sums inside are then
+    taken in the same order for every row, whatever stands beside it and however many threads there
+    are, and results are equal to the bit.
+    """
+
+    def compute(start: int) -> NDArray[Any]:
+        block = rows[start : start + block_rows]
+        columns = np.zeros((rows.shape[1], block_rows), dtype=np.float32)
+        columns[:, : len(block)] = block.T
+        return function(torch.from_numpy(columns)).numpy()[:, : len(block)]
+
+    starts = range(0, len(rows), block_rows)
+    with torch.inference_mode():
+        return np.concatenate(list(_in_threads(compute, starts)), axis=1)
+
+
+def _in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
+    """Map over tasks in order, on as many threads as torch has, each of which computes alone."""
+    threads = min(torch.get_num_threads(), len(tasks))
+    if threads == 1:
+        with one_thread():
+            yield from map(function, tasks)
+        return
+
+    def alone(task: int) -> Result:
+        with torch.inference_mode():
+            return function(task)
+
+    with (
+        one_thread(),
+        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
+    ):
+        yield from pool.map(alone, tasks)

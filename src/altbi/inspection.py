@@ -1,0 +1,168 @@
+"""What a model file says of itself: read from its header alone, checked, safe to show."""
+
+import math
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from os import PathLike
+from typing import Any
+
+from altbi.encode import Column, TableEncoder
+from altbi.errors import ModelFileError
+from altbi.storage import read_header, require
+from altbi.terminal import printable, shortened
+
+__all__ = ["ModelFacts", "read_facts", "render"]
+
+WIDTH = 100
+NAME_WIDTH = 36
+SHOWN_LEVELS = 4
+LEVEL_WIDTH = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """A model in plain values.
+
+    Attributes
+    ----------
+    file : str
+        The file's path.
+    format_version : int
+        Version of the file format.
+    altbi_version : str
+        The altbi that wrote the file.
+    detector : str
+        Name of the detector.
+    parameters : dict
+        Its parameters.
+    rows, sample : int
+        Rows of the training table, and of the sample that training saw.
+    threshold : float
+        Rows with an anomaly score above it are outliers.
+    last_loss : float
+        Training loss of the last step.
+    columns : tuple of Column
+        The columns as the sample showed them.
+    """
+
+    file: str
+    format_version: int
+    altbi_version: str
+    detector: str
+    parameters: dict[str, Any]
+    rows: int
+    sample: int
+    threshold: float
+    last_loss: float
+    columns: tuple[Column, ...]
+
+
+def read_facts(path: str | PathLike[str]) -> ModelFacts:
+    """Read the header of a model file, without torch; one that makes no sense is refused."""
+    header = read_header(path)
+    try:
+        facts = _facts(path, header)
+    except (KeyError, IndexError, TypeError, ValueError) as cause:
+        raise ModelFileError(
+            f"{path}: the file's header makes no sense ({_problem(cause)}). Save the model again."
+        ) from None
+    _check(path, facts)
+    return facts
+
+
+def _facts(path: str | PathLike[str], header: dict[str, Any]) -> ModelFacts:
+    table = header["table"]
+    return ModelFacts(
+        file=str(path),
+        format_version=header["format_version"],
+        altbi_version=header["altbi_version"],
+        detector=header["detector"],
+        parameters=header["parameters"],
+        rows=table["rows"],
+        sample=table["sample"],
+        threshold=-header["offset"],
+        last_loss=header["history"][-1]["loss"],
+        columns=TableEncoder.from_json(header["encoder"]).columns,
+    )
+
+
+def _check(path: str | PathLike[str], facts: ModelFacts) -> None:
+    """Refuse values of a wrong kind; the columns were checked by the encoder."""
+    names, counts = (facts.altbi_version, facts.detector), (facts.rows, facts.sample)
+    numbers = (facts.threshold, facts.last_loss)
+    require(path, all(isinstance(name, str) for name in names), "it does not name its detector")
+    require(path, all(type(count) is int for count in counts), "it counts no rows")
+    require(path, all(map(_is_float, numbers)), "its threshold or its loss is no number")
+    parameters = facts.parameters
+    require(
+        path,
+        isinstance(parameters, dict) and all(map(_is_plain, parameters.values())),
+        "its parameters are not plain values",
+    )
+
+
+def _problem(cause: Exception) -> str:
+    return f"missing {cause}" if isinstance(cause, KeyError) else str(cause).rstrip(".")
+
+
+def _is_float(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+def _is_plain(value: object) -> bool:
+    items = value if isinstance(value, list) else [value]
+    return all(item is None or isinstance(item, str | int) or _is_float(item) for item in items)
+
+
+def render(facts: ModelFacts) -> str:
+    """Tell the facts to a terminal; whatever comes from the file is escaped."""
+    parameters = (f"{name}={value!r}" for name, value in facts.parameters.items())
+    lines = [
+        f"{facts.file}: {facts.detector}, written by altbi {facts.altbi_version}, "
+        f"model format {facts.format_version}",
+        "",
+        f"training table  {facts.rows} rows, {len(facts.columns)} columns; "
+        f"trained on {facts.sample} of the rows",
+        f"threshold       rows with an anomaly score above {facts.threshold:.6g} are outliers",
+        f"last loss       {facts.last_loss:.6g}",
+        "",
+        "parameters",
+        *textwrap.wrap(
+            printable(", ".join(parameters)), WIDTH, initial_indent="  ", subsequent_indent="  "
+        ),
+        "",
+        *_column_lines(facts.columns),
+    ]
+    return "".join(printable(line) + "\n" for line in lines)
+
+
+def _column_lines(columns: tuple[Column, ...]) -> Iterator[str]:
+    names = [shortened(printable(column.name), NAME_WIDTH) for column in columns]
+    width = max(map(len, ["column", *names]))
+    yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
+    for name, column in zip(names, columns, strict=True):
+        yield f"{name:{width}}  {column.kind:8}  {column.missing:>8}  {_values(column)}"
+
+
+def _values(column: Column) -> str:
+    """Say in a few words which values a column has."""
+    if not column.present:
+        return "none"
+    if column.kind == "category":
+        shown = [shortened(repr(level), LEVEL_WIDTH) for level in column.levels[:SHOWN_LEVELS]]
+        more = column.distinct - len(shown)
+        return ", ".join([*shown, f"{more} more"] if more else shown)
+    if column.kind == "date":
+        return f"{_date(column.low)} to {_date(column.high)}"
+    if column.kind == "boolean":
+        return " and ".join(sorted({str(bool(value)) for value in (column.low, column.high)}))
+    return f"{column.low:.6g} to {column.high:.6g}"
+
+
+def _date(seconds: float) -> str:
+    try:
+        return str(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds))
+    except OverflowError:
+        return f"{seconds:.6g} seconds since 1970"

@@ -1,0 +1,135 @@
+"""Several snapshots of an IWAE in one pass: BatchNorm folded in, weights stacked, rows last."""
+
+import math
+from collections.abc import Mapping
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from altbi.models.base import LossParts
+from altbi.models.iwae import IWAE, gaussian_terms, importance_weighted
+
+__all__ = ["StackedIWAE"]
+
+_CELLS_PER_BLOCK = 1 << 18
+
+
+@final
+class StackedIWAE:
+    """The snapshots of one IWAE, evaluated together.
+
+    Parameters
+    ----------
+    model : IWAE
+        Gives the architecture; its own weights are not used.
+    states : mapping of str to Tensor
+        The snapshots' state dicts, stacked: each tensor has the snapshots as its first axis.
+    """
+
+    def __init__(self, model: IWAE, states: Mapping[str, Tensor]) -> None:
+        self.n_snapshots = len(states["scoring_draws"])
+        self.draws = states["scoring_draws"].transpose(1, 2)[..., None].contiguous()
+        self.negative_slope = 0.01 if model.bounded else 0.0
+        self.bounded = model.bounded
+        self.log_weight = model.log_weight
+        self.log_variance_range = model.log_variance_range
+        self.encoder = _folded(model.encoder, states, "encoder")
+        self.decoder = _folded(model.decoder, states, "decoder")
+        self.latent = _heads(states, "latent_mean", "latent_log_variance")
+        self.cells = _heads(states, "mean", "log_variance")
+        self.block_rows = _block_rows(self)
+
+    def losses(self, columns: Tensor) -> Tensor:
+        """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
+        cells, divergence, _ = self._evaluate(columns)
+        return importance_weighted(cells.sum(1) + divergence, dim=1)
+
+    def parts(self, columns: Tensor) -> LossParts:
+        """Take the losses apart.
+
+        With the weights ``w_k`` of the draws in the bound, a loss is
+        ``sum_k w_k (cells_k + divergence_k + log w_k) + log K``: the first term splits into cells,
+        the others belong to no cell.
+        """
+        cells, divergence, mean = self._evaluate(columns)
+        losses = cells.sum(1) + divergence
+        log_weights = torch.log_softmax(-losses, dim=1)
+        weights = log_weights.exp()
+        return LossParts(
+            losses=importance_weighted(losses, dim=1),
+            cells=(weights[:, None] * cells).sum(2),
+            rest=(weights * (divergence + log_weights)).sum(1) + math.log(losses.shape[1]),
+            expected=(weights[:, None] * mean).sum(2),
+        )
+
+    def _evaluate(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Cells ``(S, d, K, n)``, divergence of each draw ``(S, K, n)`` and decoder means."""
+        z_mean, z_log_variance = self._gaussian(self._hidden(self.encoder, columns), self.latent)
+        deviation = (z_log_variance / 2).exp()
+        z = z_mean[:, :, None] + deviation[:, :, None] * self.draws
+
+        hidden = self._hidden(self.decoder, z.flatten(2))
+        mean, log_variance = (
+            half.unflatten(2, z.shape[2:]) for half in self._gaussian(hidden, self.cells)
+        )
+        if self.bounded:
+            mean = mean.sigmoid()
+        cells = gaussian_terms(columns[:, None], mean, log_variance, self.log_weight)
+        divergence = (z.square() - self.draws.square() - z_log_variance[:, :, None]).sum(1) / 2
+        return cells, divergence, mean
+
+    def _hidden(self, layers: list[tuple[Tensor, Tensor]], columns: Tensor) -> Tensor:
+        for weight, bias in layers:
+            columns = nn.functional.leaky_relu_(_linear(columns, weight, bias), self.negative_slope)
+        return columns
+
+    def _gaussian(self, hidden: Tensor, heads: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        mean, log_variance = _linear(hidden, *heads).chunk(2, dim=1)
+        return mean, log_variance.clamp(*self.log_variance_range)
+
+
+def _linear(columns: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Apply each snapshot's linear layer; rows shared by all snapshots need one plain product."""
+    if columns.ndim == 2:
+        return (weight.flatten(0, 1) @ columns).unflatten(0, weight.shape[:2]) + bias
+    return torch.baddbmm(bias, weight, columns)
+
+
+def _folded(
+    layers: nn.Sequential, states: Mapping[str, Tensor], prefix: str
+) -> list[tuple[Tensor, Tensor]]:
+    """Weights and biases of the hidden layers, with the BatchNorm after them folded in."""
+    folded = []
+    for index, layer in enumerate(layers):
+        name = f"{prefix}.{index}"
+        if isinstance(layer, nn.Linear):
+            weight = states[f"{name}.weight"]
+            bias = states.get(f"{name}.bias", weight.new_zeros(weight.shape[:2]))
+            folded.append((weight.contiguous(), bias[..., None].contiguous()))
+        elif isinstance(layer, nn.BatchNorm1d):
+            weight, bias = folded.pop()
+            scale = (states[f"{name}.running_var"] + layer.eps).rsqrt()[..., None]
+            shift = bias - states[f"{name}.running_mean"][..., None]
+            folded.append((weight * scale, shift * scale))
+    return folded
+
+
+def _heads(states: Mapping[str, Tensor], *names: str) -> tuple[Tensor, Tensor]:
+    """Two linear heads as one product."""
+    weights = [states[f"{name}.weight"] for name in names]
+    biases = [
+        states.get(f"{name}.bias", weight.new_zeros(weight.shape[:2]))
+        for name, weight in zip(names, weights, strict=True)
+    ]
+    return torch.cat(weights, 1).contiguous(), torch.cat(biases, 1)[..., None].contiguous()
+
+
+def _block_rows(stacked: StackedIWAE) -> int:
+    """Rows of a block: few enough that a layer's activations stay near the cache."""
+    widest = max(
+        *(weight.shape[1] for weight, _ in stacked.encoder + stacked.decoder),
+        stacked.cells[0].shape[1] // 2,
+    )
+    per_row = stacked.n_snapshots * stacked.draws.shape[2] * widest
+    return min(max(_CELLS_PER_BLOCK // per_row // 64 * 64, 64), 256)

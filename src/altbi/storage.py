@@ -1,0 +1,141 @@
+"""Model files: safetensors and JSON, no code.
+
+A file is one safetensors container. Its metadata hold a JSON header, readable without torch, and
+the SHA-256 of header and tensors, so that a damaged file is noticed. A digest is no signature: it
+does not tell who made a file. Loading can fail, but it never imports or runs what a file names.
+"""
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi.errors import ModelFileError
+
+__all__ = ["FORMAT_VERSION", "read_header", "read_model", "require", "write_model"]
+
+FORMAT_VERSION = 1
+_FORMAT = "altbi model"
+
+Tensors = Mapping[str, NDArray[Any]]
+Header = dict[str, Any]
+
+
+def write_model(path: str | os.PathLike[str], tensors: Tensors, header: Header) -> None:
+    """Write tensors and header under a temporary name beside `path`, then rename."""
+    from safetensors.numpy import save
+
+    text = json.dumps(
+        {"format": _FORMAT, "format_version": FORMAT_VERSION, **header},
+        allow_nan=False,
+        sort_keys=True,
+    )
+    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    content = save(whole, metadata={"header": text, "sha256": _digest(text, whole)})
+    _write_whole(Path(path), content)
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Read what a file says of itself, without its tensors and without torch."""
+    with _opened(path) as file:
+        return _header(Path(path), file.metadata())
+
+
+def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], Header]:
+    """Read tensors and header, and check that they belong together."""
+    with _opened(path) as file:
+        metadata = file.metadata()
+        header = _header(Path(path), metadata)
+        tensors = {name: _tensor(Path(path), file, name) for name in file.keys()}  # noqa: SIM118
+    if metadata.get("sha256") != _digest(metadata["header"], tensors):
+        raise ModelFileError(
+            f"{path}: the file's content does not fit its checksum, so it was changed or damaged. "
+            "Save the model again."
+        )
+    return tensors, header
+
+
+def _opened(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - safetensors has no types
+    from safetensors import SafetensorError, safe_open
+
+    # The operating system's own sentence for a missing or unreadable file is the clearest.
+    with Path(path).open("rb"):
+        pass
+    try:
+        return safe_open(path, framework="np")
+    except SafetensorError as cause:
+        raise ModelFileError(
+            f"{path}: not a whole model file ({cause}). Expected a file written by ALTBI.save."
+        ) from None
+
+
+def _header(path: Path, metadata: Mapping[str, str] | None) -> Header:
+    """Parse and check the JSON header of a file."""
+    try:
+        header = json.loads((metadata or {})["header"])
+    except (KeyError, ValueError, RecursionError):
+        header = None
+    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        raise ModelFileError(
+            f"{path}: a safetensors file, but not a model of altbi. "
+            "Expected a file written by ALTBI.save."
+        )
+    if header.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path}: format version {header.get('format_version')!r}, but this altbi reads "
+            f"version {FORMAT_VERSION}. Load it with the altbi that wrote it "
+            f"({header.get('altbi_version', 'version unknown')!r})."
+        )
+    return header
+
+
+def _tensor(path: Path, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
+    try:
+        return file.get_tensor(name)
+    except (TypeError, ValueError, KeyError, AttributeError) as cause:
+        raise ModelFileError(
+            f"{path}: tensor {name!r} cannot be read ({cause}). Save the model again."
+        ) from None
+
+
+def _digest(text: str, tensors: Tensors) -> str:
+    """Hash header and tensors, names, types and shapes included."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensor.shape}\0".encode())
+        digest.update(np.ascontiguousarray(tensor).tobytes())
+    return digest.hexdigest()
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    """Leave either the old file or the whole new one, whatever happens in between."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o666 & ~_umask())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def require(path: object, holds: bool, problem: str) -> None:
+    """Refuse a file whose content makes no sense."""
+    if not holds:
+        raise ModelFileError(f"{path}: {problem}. Save the model again.")

@@ -1,0 +1,383 @@
+"""The promises of a detector: a row's score is its own, and training trains."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from altbi import ALTBI
+from altbi.errors import ParameterError, TableError
+
+PRESETS = [ALTBI.paper, ALTBI.reference]
+
+
+def table_with_outliers(n_rows=600, n_columns=4, n_outliers=10, seed=0):
+    """Rows near a line through space, and a few that are off the line but within its range."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n_rows, 1)) * np.arange(1, n_columns + 1) / n_columns
+    X += 0.05 * rng.normal(size=X.shape)
+    odd = rng.choice(n_rows, n_outliers, replace=False)
+    X[odd] = rng.permuted(X[odd] * 1.5 + 1, axis=1) * np.where(np.arange(n_columns) % 2, 1, -1)
+    return X, np.isin(np.arange(n_rows), odd)
+
+
+X, IS_ODD = table_with_outliers()
+
+
+@pytest.fixture(scope="module", params=PRESETS, ids=["paper", "reference"])
+def fitted(request):
+    return request.param().fit(X)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_hold_the_documented_parameters(preset):
+    shared = {
+        "n0": 128,
+        "gamma": 1.03,
+        "rho": 0.92,
+        "T0": 10,
+        "T2": 80,
+        "draws": 2,
+        "learning_rate": 1e-3,
+        "contamination": "auto",
+        "max_rows": 200_000,
+        "random_state": 0,
+    }
+    own = {
+        "paper": {
+            "T1": 60,
+            "updates": 1,
+            "first_truncated": 1,
+            "hidden": (100, 50),
+            "latent": 10,
+            "network": "paper",
+            "average": "plain",
+            "weight_decay": 0.0,
+        },
+        "reference": {
+            "T1": 61,
+            "updates": 5,
+            "first_truncated": 2,
+            "hidden": "auto",
+            "latent": "auto",
+            "network": "reference",
+            "average": "scaled",
+            "weight_decay": 5e-7,
+        },
+    }
+
+    assert preset().get_params() == shared | own[preset.__name__]
+    assert preset(rho=0.9, random_state=4).get_params()["rho"] == 0.9
+
+
+def test_the_plain_constructor_equals_the_reference():
+    assert ALTBI().get_params() == ALTBI.reference().get_params()
+
+
+def test_outliers_score_higher_than_other_rows(fitted):
+    assert _separation(fitted.anomaly_score(X)) > 0.85
+
+
+def test_scores_differ_between_rows_and_from_those_of_an_untrained_model(fitted):
+    untrained = clone(fitted).set_params(learning_rate=1e-30, weight_decay=0).fit(X)
+
+    scores, before = fitted.anomaly_score(X), untrained.anomaly_score(X)
+
+    assert len(np.unique(scores)) == len(X)
+    assert np.abs(scores - before).min() > 0
+    # What the rows have in common is found by training, not by the architecture.
+    assert _separation(scores) > _separation(before) + 0.15
+
+
+def _separation(scores):
+    """Share of pairs of an odd and a normal row in which the odd one scores higher."""
+    return (scores[IS_ODD][:, None] > scores[~IS_ODD]).mean()
+
+
+def test_the_loss_falls(fitted):
+    losses = [progress.loss for progress in fitted.history_]
+
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.5
+    assert len(losses) == 90
+
+
+def test_snapshots_are_as_many_as_planned_and_differ(fitted):
+    weights = fitted.snapshots_["mean.weight"]
+
+    assert len(weights) == fitted.T2 - fitted.T1
+    assert all((a != b).any() for a, b in zip(weights, weights[1:], strict=False))
+    draws = fitted.snapshots_["scoring_draws"]
+    assert len({draw.tobytes() for draw in draws}) == len(draws)
+
+
+def test_training_rows_score_the_same_in_a_fresh_call(fitted):
+    assert np.array_equal(fitted.anomaly_score(X), fitted.anomaly_score(X.copy()))
+    assert (fitted.score_samples(X) < fitted.offset_).sum() == (fitted.predict(X) == -1).sum()
+
+
+@pytest.mark.parametrize("size", [1, 7, 256, 257])
+def test_chunks_do_not_change_scores(fitted, size):
+    chunks = [fitted.anomaly_score(X[i : i + size]) for i in range(0, 3 * size, size)]
+
+    assert np.array_equal(np.concatenate(chunks), fitted.anomaly_score(X)[: 3 * size])
+
+
+def test_order_and_repetition_do_not_change_scores(fitted):
+    order = np.random.default_rng(0).integers(0, len(X), 900)
+
+    assert np.array_equal(fitted.anomaly_score(X[order]), fitted.anomaly_score(X)[order])
+
+
+def test_wild_neighbours_do_not_change_scores(fitted):
+    wild = np.vstack([X, np.full((5, 4), 1e12), np.full((5, 4), np.nan)])
+
+    assert np.array_equal(fitted.anomaly_score(wild)[: len(X)], fitted.anomaly_score(X))
+
+
+def test_the_number_of_threads_changes_neither_fit_nor_scores(fitted):
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 4):
+            torch.set_num_threads(threads)
+            found.append(clone(fitted).fit(X).anomaly_score(X))
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+    assert np.array_equal(found[0], fitted.anomaly_score(X))
+
+
+def test_another_process_gives_the_same_scores(fitted, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    fitted.save(tmp_path / "model.altbi")
+    code = (
+        "import sys, numpy as np; from altbi import ALTBI; "
+        "folder = sys.argv[1]; X = np.load(folder + '/X.npy'); "
+        "loaded = ALTBI.load(folder + '/model.altbi'); "
+        "np.save(folder + '/loaded.npy', loaded.anomaly_score(X)); "
+        "np.save(folder + '/again.npy', ALTBI(**loaded.get_params()).fit(X).anomaly_score(X))"
+    )
+
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+    assert np.array_equal(np.load(tmp_path / "loaded.npy"), fitted.anomaly_score(X))
+    assert np.array_equal(np.load(tmp_path / "again.npy"), fitted.anomaly_score(X))
+
+
+def test_the_seed_decides():
+    def scores(seed):
+        return ALTBI.paper(random_state=seed).fit(X).anomaly_score(X)
+
+    assert np.array_equal(scores(1), scores(1))
+    assert not np.array_equal(scores(1), scores(2))
+    assert not np.array_equal(scores(None), scores(None))
+    state = np.random.RandomState(3)
+    assert not np.array_equal(scores(state), scores(state))
+
+
+def test_the_global_random_state_is_neither_used_nor_changed():
+    found = []
+    for seed in (1, 2):
+        np.random.seed(seed)  # noqa: NPY002 - the caller's own, old habit
+        torch.manual_seed(seed)
+        before = np.random.get_state()[1].copy(), torch.random.get_rng_state()  # noqa: NPY002
+        detector = ALTBI.paper().fit(X)
+        found.append(detector.anomaly_score(X))
+        ALTBI.paper(random_state=None).fit(X).explain(X[:3])
+        assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
+        assert torch.equal(torch.random.get_rng_state(), before[1])
+
+    assert np.array_equal(*found)
+
+
+def test_scoring_leaves_autograd_as_it_was(fitted):
+    fitted.anomaly_score(X)
+
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+
+
+@pytest.mark.parametrize("n_rows", [2, 3, 5, 20, 127, 128, 129, 200])
+@pytest.mark.parametrize("preset", PRESETS)
+def test_small_tables_work(preset, n_rows):
+    detector = preset(T0=1, T1=4, T2=6).fit(X[:n_rows])
+
+    scores = detector.anomaly_score(X[:n_rows])
+
+    assert np.isfinite(scores).all()
+    assert (detector.predict(X[:n_rows]) == -1).any()
+
+
+def test_one_row_can_be_scored_but_not_learned_from(fitted):
+    assert fitted.anomaly_score(X[:1]).shape == (1,)
+    with pytest.raises(ValueError, match=r"1 sample.*minimum of 2"):
+        ALTBI().fit(X[:1])
+    with pytest.raises(TableError, match=r"1 sample.*minimum of 2"):
+        ALTBI().fit(pd.DataFrame(X[:1]))
+
+
+def test_one_column_works():
+    x = np.r_[np.random.default_rng(0).normal(size=300), 30.0][:, None]
+
+    assert ALTBI().fit(x).anomaly_score(x).argmax() == 300
+
+
+def test_rows_that_are_all_alike_have_one_finite_score():
+    scores = ALTBI().fit(np.ones((50, 3))).anomaly_score(np.ones((4, 3)))
+
+    assert np.isfinite(scores).all()
+    assert len(np.unique(scores)) == 1
+
+
+@pytest.mark.parametrize("far", [1e12, 1e100, 1e308, -1e308])
+def test_far_away_cells_have_finite_high_scores(fitted, far):
+    odd = X[:1].copy()
+    odd[0, 2] = far
+
+    score = fitted.anomaly_score(odd)[0]
+
+    assert np.isfinite(score)
+    assert score > fitted.anomaly_score(X).max()
+
+
+def test_frames_and_arrays_give_the_same_scores():
+    names = ["a", "b", "c", "d"]
+    array = ALTBI.paper().fit(X).anomaly_score(X)
+    frame = pd.DataFrame(X, columns=names)
+
+    for table in (
+        frame,
+        pl.DataFrame(X, schema=names),
+        pa.table(dict(zip(names, X.T, strict=True))),
+    ):
+        detector = ALTBI.paper().fit(table)
+        assert np.array_equal(detector.anomaly_score(table), array)
+        assert detector.feature_names_in_.tolist() == names
+
+
+def test_frames_and_arrays_can_be_mixed_with_scikit_learn_s_warning():
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    named, unnamed = ALTBI.paper().fit(frame), ALTBI.paper().fit(X)
+
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        from_array = named.anomaly_score(X)
+    with pytest.warns(UserWarning, match="was fitted without feature names"):
+        from_frame = unnamed.anomaly_score(frame)
+
+    assert np.array_equal(from_array, named.anomaly_score(frame))
+    assert np.array_equal(from_frame, unnamed.anomaly_score(X))
+
+
+def test_single_and_double_precision_agree():
+    single = ALTBI.paper().fit(X.astype(np.float32)).anomaly_score(X.astype(np.float32))
+    double = ALTBI.paper().fit(X).anomaly_score(X)
+
+    assert single.dtype == double.dtype == np.float64
+    assert np.corrcoef(single, double)[0, 1] > 0.9999
+
+
+def test_large_tables_are_learned_from_a_sample_that_knows_no_order():
+    detector = ALTBI.paper(max_rows=300).fit(X)
+
+    assert (detector.n_rows_in_, detector.n_sample_) == (600, 300)
+    assert detector.anomaly_score(X).shape == (600,)
+    assert not np.array_equal(detector.offset_, ALTBI.paper().fit(X[:300]).offset_)
+
+
+def test_it_works_in_a_pipeline_and_a_grid_search():
+    pipeline = make_pipeline(StandardScaler(), ALTBI.paper(T1=5, T2=8))
+    search = GridSearchCV(
+        pipeline,
+        {"altbi__rho": [0.8, 1.0]},
+        scoring=lambda model, rows, y=None: (model.predict(rows) == 1).mean(),
+    )
+
+    search.fit(X)
+
+    assert set(search.predict(X)) == {-1, 1}
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+    assert search.cv_results_["params"] == [{"altbi__rho": 0.8}, {"altbi__rho": 1.0}]
+
+
+def test_contamination_sets_the_share_of_outliers():
+    for share in (0.02, 0.1, 0.5):
+        detector = ALTBI.paper(contamination=share).fit(X)
+
+        assert (detector.predict(X) == -1).mean() == pytest.approx(share, abs=1 / len(X))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"contamination": 0},
+        {"contamination": 0.6},
+        {"contamination": "often"},
+        {"contamination": None},
+        {"draws": 0},
+        {"hidden": ()},
+        {"hidden": "wide"},
+        {"hidden": (3, "4")},
+        {"latent": 0},
+        {"network": "large"},
+        {"average": "median"},
+        {"learning_rate": 0},
+        {"learning_rate": "fast"},
+        {"weight_decay": -1},
+        {"max_rows": 1},
+        {"rho": 2},
+        {"n0": "128"},
+    ],
+)
+def test_a_wrong_parameter_is_named_at_fit(wrong):
+    name = next(iter(wrong))
+
+    with pytest.raises(ParameterError, match=f"{name}=.*but expected"):
+        ALTBI(**wrong).fit(X)
+
+
+def test_not_fitted_is_said():
+    for method in ("anomaly_score", "score_samples", "decision_function", "predict", "explain"):
+        with pytest.raises(NotFittedError):
+            getattr(ALTBI(), method)(X)
+    with pytest.raises(NotFittedError):
+        ALTBI().save("nowhere")
+
+
+def test_text_in_a_numeric_array_is_located():
+    texts = X.astype(object)
+    texts[5, 2] = "n/a?"
+
+    with pytest.raises(TableError, match=r"'n/a\?' in column 2, row 5"):
+        ALTBI().fit(texts)
+
+
+def test_infinity_is_located_beyond_the_first_chunk(fitted, monkeypatch):
+    monkeypatch.setattr("altbi.detectors.altbi._CHUNK_ROWS", 100)
+    infinite = X.copy()
+    infinite[431, 3] = np.inf
+
+    with pytest.raises(TableError, match=r"'x3' contains infinity, first in row 431"):
+        fitted.anomaly_score(infinite)
+
+
+def test_masked_cells_are_missing_not_their_hidden_values(fitted):
+    hidden = np.ma.masked_invalid(X.copy())
+    hidden.data[3, 1] = 1e9
+    hidden[3, 1] = np.ma.masked
+    missing = X.copy()
+    missing[3, 1] = np.nan
+
+    assert np.array_equal(fitted.anomaly_score(hidden), fitted.anomaly_score(missing))

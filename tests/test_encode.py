@@ -1,0 +1,462 @@
+"""The encoder: what each kind of column becomes, what comes back, what is refused."""
+
+import copy
+import datetime as dt
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from altbi.encode import LEVEL_WEIGHT, LIMIT, MISSING_WEIGHT, OTHER, TableEncoder
+from altbi.encode import encoder as encoder_module
+from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError
+from altbi.table import as_table
+
+UNTIMED = settings(deadline=None)  # a busy machine is no failure
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+CELLS = {
+    "number": (FLOATS, pa.float64()),
+    "boolean": (st.booleans(), pa.bool_()),
+    "date": (st.datetimes(dt.datetime(1900, 1, 1), dt.datetime(2100, 1, 1)), pa.timestamp("us")),
+    "category": (st.text("abcé€", max_size=2), pa.string()),
+}
+
+
+@st.composite
+def tables(draw, missing=True):
+    n_rows = draw(st.integers(1, 12))
+    kinds = draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=5))
+    columns = {}
+    for place, kind in enumerate(kinds):
+        cells, type_ = CELLS[kind]
+        cells = st.none() | cells if missing and draw(st.booleans()) else cells
+        values = draw(st.lists(cells, min_size=n_rows, max_size=n_rows))
+        columns[f"c{place}"] = pa.array(values, type_)
+    assume(any(column.null_count < n_rows for column in columns.values()))
+    return as_table(pa.table(columns))
+
+
+def table(**columns):
+    return as_table(pa.table(columns))
+
+
+def encoded(fitted, **columns):
+    return TableEncoder().fit(fitted).transform(table(**columns))
+
+
+def restored(encoder):
+    return TableEncoder.from_json(json.loads(json.dumps(encoder.to_json(), allow_nan=False)))
+
+
+MIXED = table(
+    size=[1.0, None, 3.0, 2.0],
+    flag=pa.array([True, False, None, True]),
+    day=pa.array([dt.datetime(2020, 1, 1), dt.datetime(2022, 1, 1), None, None], pa.timestamp("s")),
+    colour=["red", "red", None, "blue"],
+    still=[7, 7, 7, 7],
+    void=pa.nulls(4),
+)
+
+
+# What a table becomes
+
+
+@UNTIMED
+@given(tables())
+def test_rows_of_the_sample_lie_in_the_unit_interval(sample):
+    units = TableEncoder().fit_transform(sample)
+    assert units.dtype == np.float32
+    assert units.flags.c_contiguous
+    assert units.shape[0] == len(sample)
+    assert ((units >= 0) & (units <= 1)).all()
+
+
+@UNTIMED
+@given(tables(), tables())
+def test_json_gives_the_same_encoder_to_the_bit(sample, other):
+    encoder = TableEncoder(max_levels=2).fit(sample)
+    again = restored(encoder)
+    assert again.transform(sample).tobytes() == encoder.transform(sample).tobytes()
+    assert again.columns == encoder.columns
+    assert again.notes() == encoder.notes()
+    if (other.names, other.kinds) == (sample.names, sample.kinds):
+        assert again.transform(other).tobytes() == encoder.transform(other).tobytes()
+
+
+@UNTIMED
+@given(tables(), st.data())
+def test_a_row_does_not_depend_on_its_company(sample, data):
+    encoder = TableEncoder().fit(sample)
+    whole = encoder.transform(sample)
+    rows = data.draw(st.lists(st.integers(0, len(sample) - 1), min_size=1, max_size=20))
+    np.testing.assert_array_equal(encoder.transform(sample.take(np.array(rows))), whole[rows])
+    np.testing.assert_array_equal(encoder.transform(sample.slice(0, 1)), whole[:1])
+
+
+@UNTIMED
+@given(tables(missing=False))
+def test_expected_turns_the_sample_back(sample):
+    encoder = TableEncoder(max_levels=99, min_count=1).fit(sample)
+    cells = encoder.expected(encoder.transform(sample))
+    for number, (column, back) in enumerate(zip(encoder.columns, cells, strict=True)):
+        if column.kind == "category":
+            assert back.to_pylist() == sample.levels(number).to_pylist()
+            continue
+        known = sample.numbers([number])[:, 0]
+        back = back.cast(pa.int64()) if column.kind == "date" else back
+        numbers = back.cast(pa.float64()).to_numpy() / (1e6 if column.kind == "date" else 1)
+        np.testing.assert_array_less(np.abs(numbers / 2 - known / 2), column.width * 1e-7 + 1e-6)
+
+
+@UNTIMED
+@given(st.lists(FLOATS, min_size=2, max_size=30), st.lists(FLOATS, min_size=1, max_size=5))
+def test_any_finite_number_is_encoded_finitely(fitted, later):
+    units = encoded(table(a=fitted), a=pa.array(later, pa.float64()))
+    assert (np.abs(units) <= LIMIT).all()
+
+
+def test_numbers_are_scaled_by_the_fitted_range_and_not_clipped():
+    units = encoded(table(a=[10.0, 20.0, 12.0]), a=[10.0, 15.0, 0.0, 40.0])
+    np.testing.assert_array_equal(units, np.float32([[0], [0.5], [-1], [3]]))
+
+
+def test_far_values_are_held():
+    units = encoded(table(a=[0.0, 1e-300]), a=[1e308, -1e308, 5e-301])
+    np.testing.assert_array_equal(units[:, 0], np.float32([LIMIT, -LIMIT, 0.5]))
+
+
+def test_a_range_wider_than_float64_does_not_overflow():
+    sample = table(a=[-1.7e308, 1.7e308, 0.0, None])
+    encoder = TableEncoder().fit(sample)
+    units = encoder.transform(sample)
+    np.testing.assert_array_equal(units[:, 0], [0, 1, 0.5, 0.5])
+    back = encoder.expected(units)[0].to_numpy()
+    np.testing.assert_allclose(back[:3], [-1.7e308, 1.7e308, 0.0], atol=1e300)
+    assert np.isfinite(encoder.expected(units * 10)[0].to_numpy()).all()
+    np.testing.assert_array_equal(restored(encoder).transform(sample), units)
+
+
+def test_tiny_ranges_are_scaled_too():
+    assert encoded(table(a=[0.0, 5e-324]), a=[0.0, 5e-324]).tolist() == [[0], [1]]
+
+
+def test_constant_columns_are_kept():
+    sample = table(a=[5.0, 5.0], b=[1.0, 2.0])
+    encoder = TableEncoder().fit(sample)
+    assert encoder.transform(table(a=[5.0, 7.0], b=[1.0, 1.0]))[:, 0].tolist() == [0, 2]
+    assert encoder.expected(np.full((1, 2), 0.3))[0].to_pylist() == [5.0]
+    assert encoder.columns[0].constant
+    assert encoder.columns[0].width == 1
+    assert not encoder.columns[1].constant
+
+
+def test_missing_cells_take_the_median_and_are_marked():
+    sample = table(a=[0.0, 1.0, 10.0, None, float("nan")])
+    units = TableEncoder().fit_transform(sample)
+    mark = np.float32(MISSING_WEIGHT)
+    np.testing.assert_array_equal(units[:, 0], np.float32([0, 0.1, 1, 0.1, 0.1]))
+    np.testing.assert_array_equal(units[:, 1], [0, 0, 0, mark, mark])
+
+
+def test_cells_missing_only_later_take_the_fill_unmarked():
+    units = encoded(table(a=[0.0, 1.0, 10.0], c=["u", "u", "v"]), a=[None], c=pa.nulls(1))
+    np.testing.assert_array_equal(units, np.float32([[0.1, 0, 0]]))
+
+
+def test_every_kind_can_miss_cells():
+    encoder = TableEncoder().fit(MIXED)
+    units = encoder.transform(MIXED)
+    owners = encoder.unit_columns
+    assert owners.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5]
+    mark, level = np.float32(MISSING_WEIGHT), np.float32(LEVEL_WEIGHT)
+    np.testing.assert_array_equal(units[:, 0:2], [[0, 0], [0.5, mark], [1, 0], [0.5, 0]])
+    np.testing.assert_array_equal(units[:, 2:4], [[1, 0], [0, 0], [1, mark], [1, 0]])
+    np.testing.assert_array_equal(units[:, 4:6], [[0, 0], [1, 0], [0, mark], [0, mark]])
+    expected = [[level, 0, 0], [level, 0, 0], [0, 0, mark], [0, level, 0]]
+    np.testing.assert_array_equal(units[:, 6:9], expected)
+    np.testing.assert_array_equal(units[:, 9:], [[0, 0, mark]] * 4)
+
+
+def test_a_column_that_was_all_missing_only_shows_presence():
+    sample = table(a=[1.0, 2.0], void=pa.nulls(2))
+    for later in (pa.array([1e30, None]), pa.array(["text", None]), pa.array([True, None])):
+        units = encoded(sample, a=[1.0, 1.0], void=later)
+        np.testing.assert_array_equal(units[:, 1:], [[0, 0], [0, np.float32(MISSING_WEIGHT)]])
+
+
+def test_an_all_missing_category_accepts_anything():
+    sample = table(a=[1.0, 2.0], void=pa.array([None, None], pa.string()))
+    units = encoded(sample, a=[1.0, 1.0], void=[3.0, None])
+    np.testing.assert_array_equal(units[:, 1:], [[0.25, 0], [0, np.float32(MISSING_WEIGHT)]])
+
+
+def test_levels_are_the_frequent_ones_and_ties_go_by_text():
+    sample = table(c=["z", "b", "a", "b", "a", "c", "c", "c", "once"])
+    column = TableEncoder(max_levels=2).fit(sample).columns[0]
+    assert column.levels == ("c", "a")
+    assert column.rare == 3
+    assert TableEncoder().fit(sample).columns[0].levels == ("c", "a", "b")
+    assert TableEncoder(max_levels=0).fit_transform(sample).tolist() == [[LEVEL_WEIGHT]] * 9
+
+
+def test_at_most_32_levels_by_default():
+    texts = [f"{number:03}" for number in range(40)] * 2
+    assert TableEncoder().fit(table(c=texts)).columns[0].levels == tuple(sorted(texts)[:64:2])
+
+
+def test_rare_and_unseen_levels_are_others():
+    sample = table(c=["a", "a", "b", ""])
+    units = encoded(sample, c=["a", "b", "never", ""])
+    np.testing.assert_array_equal(units, [[0.25, 0], [0, 0.25], [0, 0.25], [0, 0.25]])
+
+
+def test_the_layout_of_text_does_not_matter():
+    sample = table(c=["a", "b", "a", "b", None])
+    encoder = TableEncoder().fit(sample)
+    cells = pa.array(["b", None, "x", "a"])
+    layouts = [
+        cells.dictionary_encode(),
+        cells.cast(pa.large_string()),
+        cells.cast(pa.string_view()),
+    ]
+    expected = encoder.transform(table(c=cells))
+    for layout in layouts:
+        np.testing.assert_array_equal(encoder.transform(table(c=layout)), expected)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "u1"])
+def test_sources_give_identical_encodings(dtype):
+    values = np.array([[1, 20, 7], [2, 10, 7], [4, 90, 7]], dtype=dtype)
+    names = ["x0", "x1", "x2"]
+    sources = [
+        values,
+        np.asfortranarray(values),
+        np.repeat(values, 2, axis=0)[::2],
+        pd.DataFrame(values, columns=names),
+        pl.DataFrame(values, schema=names),
+        pa.table(dict(zip(names, values.T, strict=True))),
+    ]
+    values.flags.writeable = False
+    before = values.copy()
+    expected = TableEncoder().fit_transform(as_table(values.astype(np.float64)))
+    for source in sources:
+        assert TableEncoder().fit_transform(as_table(source)).tobytes() == expected.tobytes()
+    np.testing.assert_array_equal(values, before)
+
+
+def test_booleans_and_numbers_are_interchangeable():
+    flags = np.array([[True], [False]])
+    encoder = TableEncoder().fit(as_table(flags))
+    np.testing.assert_array_equal(encoder.transform(as_table(flags.astype(int))), [[1], [0]])
+    assert encoder.kinds == ("boolean",)
+
+
+def test_blocks_of_rows_leave_no_seam(monkeypatch):
+    values = np.random.default_rng(0).normal(size=(500, 3))
+    values[::7, 1] = np.nan
+    sample = as_table(values)
+    whole = TableEncoder().fit_transform(sample)
+    monkeypatch.setattr(encoder_module, "CELLS_AT_ONCE", 10)
+    monkeypatch.setattr(encoder_module, "COLUMNS_AT_ONCE", 2)
+    np.testing.assert_array_equal(TableEncoder().fit_transform(sample), whole)
+
+
+# What comes back
+
+
+def test_fold_adds_the_units_of_a_column():
+    encoder = TableEncoder().fit(MIXED)
+    parts = np.random.default_rng(0).random((5, encoder.width))
+    folded = encoder.fold(parts)
+    assert folded.shape == (5, len(encoder.names))
+    for number in range(len(encoder.names)):
+        own = parts[:, encoder.unit_columns == number].sum(axis=1)
+        np.testing.assert_allclose(folded[:, number], own)
+
+
+def test_expected_speaks_the_columns_own_terms():
+    encoder = TableEncoder().fit(MIXED)
+    units = np.zeros((2, encoder.width))
+    units[1] = [0.25, 0, 0.6, 0, 1, 0, 0.1, 0.2, 0.9, 0.5, 0.5, 0]
+    size, flag, day, colour, still, void = encoder.expected(units.astype(np.float32))
+    assert size.to_pylist() == [1.0, 1.5]
+    assert flag.to_pylist() == [False, True]
+    assert day.type == pa.timestamp("us", "UTC")
+    assert [moment.year for moment in day.to_pylist()] == [2020, 2022]
+    assert colour.to_pylist() == ["red", OTHER]
+    assert still.to_pylist() == [7.0, 7.0]
+    assert void.to_pylist() == [None, None]
+
+
+def test_expected_dates_stay_in_the_calendar():
+    encoder = TableEncoder().fit(MIXED)
+    far = encoder.expected(np.full((1, encoder.width), 1e9))[2]
+    assert far.to_pylist()[0].year == 9999
+
+
+def test_notes_report_every_change():
+    assert TableEncoder().fit(MIXED).notes() == [
+        "Column 'size' has 1 missing cells (25.00%); they take a neutral value and are marked.",
+        "Column 'flag' has 1 missing cells (25.00%); they take a neutral value and are marked.",
+        "Column 'day' has 2 missing cells (50.00%); they take a neutral value and are marked.",
+        "Column 'colour' has 1 missing cells (25.00%); they take a neutral value and are marked.",
+        "Column 'colour' has 1 rare levels; they count as '(other)'.",
+        "Column 'still' holds a single value; it is kept as a constant.",
+        "Column 'void' has no value in any of 4 rows; it is kept as constant.",
+    ]
+    assert TableEncoder().fit(table(a=[1, 2])).notes() == []
+
+
+# What is refused
+
+
+def refusal(action, error=TableError):
+    with pytest.raises(error) as caught:
+        action()
+    return str(caught.value)
+
+
+def test_infinity_is_named_with_column_and_row():
+    bad = table(a=[1.0, 2.0, 3.0], b=[1.0, 2.0, -math.inf])
+    encoder = TableEncoder().fit(table(a=[1.0, 2.0], b=[1.0, 2.0]))
+    for action in (lambda: TableEncoder().fit(bad), lambda: encoder.transform(bad)):
+        message = refusal(action)
+        assert "Column 'b' contains infinity, first in row 2" in message
+        assert "Replace" in message
+
+
+def test_infinity_in_a_later_block_keeps_its_row(monkeypatch):
+    monkeypatch.setattr(encoder_module, "CELLS_AT_ONCE", 4)
+    values = np.ones((20, 2))
+    encoder = TableEncoder().fit(as_table(values))
+    values[13, 1] = np.inf
+    assert "'x1' contains infinity, first in row 13" in refusal(
+        lambda: encoder.transform(as_table(values))
+    )
+
+
+def test_an_empty_table_is_refused():
+    for sample in (np.full((3, 2), np.nan), pa.table({"a": pa.nulls(3)})):
+        assert "Every cell" in refusal(lambda sample=sample: TableEncoder().fit(as_table(sample)))
+
+
+def test_other_columns_are_listed():
+    encoder = TableEncoder().fit(table(a=[1, 2], b=[1, 2]))
+    message = refusal(lambda: encoder.transform(table(a=[1], c=[1])))
+    assert "columns ['b'] are missing and columns ['c'] are unexpected" in message
+    assert "Pass the columns 'a', 'b', in this order" in message
+    assert "only the order" in refusal(lambda: encoder.transform(table(b=[1], a=[1])))
+    wide = TableEncoder().fit(as_table(np.ones((2, 50))))
+    assert "50 in all" in refusal(lambda: wide.transform(as_table(np.ones((2, 49)))))
+
+
+@pytest.mark.parametrize(
+    ("fitted", "later"),
+    [
+        (pa.array(["a", "b"]), pa.array([1.0, 2.0])),
+        (pa.array([1.0, 2.0]), pa.array(["a", "b"])),
+        (pa.array([1.0, 2.0]), pa.array([1, 2], pa.timestamp("s"))),
+        (pa.array([True, False]), pa.array(["a", None])),
+    ],
+)
+def test_another_kind_is_refused_unless_all_missing(fitted, later):
+    encoder = TableEncoder().fit(table(k=fitted))
+    kind = as_table(pa.table({"k": later})).kinds[0]
+    message = refusal(lambda: encoder.transform(table(k=later)))
+    assert f"Column 'k' is a {kind} column, but expected a {encoder.kinds[0]}" in message
+    units = encoder.transform(table(k=pa.array([None, None], later.type)))
+    np.testing.assert_array_equal(units, encoder.transform(table(k=pa.nulls(2))))
+    np.testing.assert_array_equal(units, encoder.transform(table(k=pa.nulls(2, fitted.type))))
+
+
+def test_parameters_are_checked_at_fit():
+    sample = table(a=[1, 2])
+    for wrong in ({"max_levels": -1}, {"min_count": 0}):
+        message = refusal(lambda wrong=wrong: TableEncoder(**wrong).fit(sample), ParameterError)
+        assert next(iter(wrong)) in message
+
+
+def test_an_encoder_must_be_fitted():
+    assert "Call fit first" in refusal(lambda: TableEncoder().transform(MIXED), AltbiError)
+
+
+# Hostile state
+
+STATE = TableEncoder().fit(MIXED).to_json()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@UNTIMED
+@given(JSON)
+def test_foreign_json_is_refused(state):
+    refusal(lambda: TableEncoder.from_json(state), ModelFileError)
+
+
+@UNTIMED
+@given(st.data(), JSON)
+def test_a_changed_field_gives_an_encoder_that_works_or_a_model_file_error(data, value):
+    state = copy.deepcopy(STATE)
+    column = data.draw(st.sampled_from([*state["columns"], state]))
+    column[data.draw(st.sampled_from(sorted(column)) | st.text())] = value
+    try:
+        encoder = TableEncoder.from_json(state)
+    except ModelFileError:
+        return
+    assert restored(encoder).columns == encoder.columns
+    if (encoder.names, encoder.kinds) == (MIXED.names, MIXED.kinds):
+        assert np.isfinite(encoder.transform(MIXED)).all()
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "part"),
+    [
+        (0, {"low": math.nan}, "column 0, low: nan, but expected a finite number"),
+        (0, {"high": math.inf}, "high"),
+        (0, {"low": 10**400}, "low"),
+        (0, {"low": True}, "low"),
+        (0, {"low": 9.0}, "low <= high"),
+        (0, {"fill": 1.5}, "fill from 0 to 1"),
+        (0, {"missing": -1}, "missing"),
+        (0, {"missing": True}, "missing"),
+        (0, {"present": 2.0}, "present"),
+        (0, {"present": 0, "missing": 0}, "at least one row"),
+        (0, {"present": 0}, "all cells are missing"),
+        (0, {"kind": "nested"}, "kind"),
+        (0, {"kind": ["number"]}, "kind"),
+        (0, {"name": 3}, "name"),
+        (0, {"name": "flag"}, "two columns alike"),
+        (0, {"levels": ["x"]}, "unless it is a category"),
+        (0, {"extra": 1}, "no others"),
+        (3, {"levels": ["a", "a"]}, "each level once"),
+        (3, {"levels": ["\ud800"]}, "a text"),
+        (3, {"levels": "ab"}, "a list of texts"),
+        (3, {"levels": ["a", "b", "c"]}, "not more levels"),
+        (3, {"low": -1.0}, "no range"),
+        (3, {"levels": [str(i) for i in range(40)], "distinct": 40, "present": 99}, "max_levels"),
+    ],
+)
+def test_each_rule_of_the_state(number, change, part):
+    state = copy.deepcopy(STATE)
+    state["columns"][number].update(change)
+    message = refusal(lambda: TableEncoder.from_json(state), ModelFileError)
+    assert part in message
+    assert len(message) < 400
+
+
+def test_the_number_of_columns_is_bounded():
+    for columns in ([], [None] * 100_001):
+        state = {**STATE, "columns": columns}
+        message = refusal(lambda state=state: TableEncoder.from_json(state), ModelFileError)
+        assert "1 to 100000 columns" in message
+    void = {**STATE, "columns": STATE["columns"][5:]}
+    assert "no value" in refusal(lambda: TableEncoder.from_json(void), ModelFileError)

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+import torch
+
+from altbi.ensemble import Ensemble, loss_ranges, over_blocks
+from altbi.models import IWAE, StackedIWAE
+
+
+def stacked_iwae(n_snapshots=3, n_features=5, bounded=True):
+    torch.manual_seed(0)
+    models = [IWAE(n_features, (8, 6), 3, 2, bounded=bounded) for _ in range(n_snapshots)]
+    states = [model.state_dict() for model in models]
+    return StackedIWAE(models[0], {k: torch.stack([s[k] for s in states]) for k in states[0]})
+
+
+def rows_of(n, n_features=5, seed=0):
+    return np.random.default_rng(seed).random((n, n_features), dtype=np.float32)
+
+
+def test_over_blocks_gives_each_row_what_belongs_to_it():
+    rows = rows_of(103)
+
+    found = over_blocks(lambda columns: columns.sum(0, keepdim=True), rows, block_rows=10)
+
+    assert found.shape == (1, 103)
+    assert np.allclose(found[0], rows.sum(1))
+
+
+def test_every_block_has_the_same_shape():
+    shapes = []
+
+    def look(columns):
+        shapes.append(tuple(columns.shape))
+        return columns[:1]
+
+    over_blocks(look, rows_of(23), block_rows=10)
+
+    assert shapes == [(5, 10)] * 3
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_a_loss_is_the_same_to_the_bit_in_any_company(bounded, threads):
+    stacked, rows = stacked_iwae(bounded=bounded), rows_of(1000)
+    whole = over_blocks(stacked.losses, rows, stacked.block_rows)
+    order = np.random.default_rng(1).permutation(1000)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        shuffled = over_blocks(stacked.losses, rows[order], stacked.block_rows)
+        alone = np.concatenate(
+            [over_blocks(stacked.losses, rows[i : i + 1], stacked.block_rows) for i in range(40)], 1
+        )
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+    assert np.array_equal(shuffled, whole[:, order])
+    assert np.array_equal(alone, whole[:, :40])
+    assert len(np.unique(whole[0])) > 990
+
+
+def test_the_score_is_the_mean_of_scaled_losses():
+    ensemble = Ensemble(stacked_iwae(2), low=np.array([1.0, -2.0]), width=np.array([2.0, 4.0]))
+
+    scores = ensemble.combine(np.array([[1.0, 3.0], [0.0, 2.0]], dtype=np.float32))
+
+    assert scores.tolist() == [(0 + 0.5) / 2, (1 + 1) / 2]
+
+
+def test_ranges_are_those_of_each_snapshot():
+    low, width = loss_ranges(np.array([[1.0, 4.0, 2.0], [5.0, 5.0, 5.0]], dtype=np.float32))
+
+    assert low.tolist() == [1, 5]
+    assert width.tolist() == [3, 1]
+
+
+def test_parts_add_up_to_the_score():
+    low, width = np.array([1.0, -2.0, 0.0]), np.array([2.0, 4.0, 0.5])
+    ensemble, rows = Ensemble(stacked_iwae(), low, width), rows_of(300)
+
+    parts = ensemble.parts(rows)
+
+    assert np.array_equal(parts.score, ensemble.score(rows))
+    assert np.allclose(parts.cells.sum(1) + parts.rest, parts.score, atol=1e-5)
+    assert parts.cells.shape == parts.expected.shape == rows.shape

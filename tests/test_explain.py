@@ -1,0 +1,131 @@
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
+
+from altbi import ALTBI
+from altbi.errors import ParameterError
+
+PRESETS = [ALTBI.paper, ALTBI.reference]
+TABLES = {"biopsies": load_breast_cancer, "iris": load_iris, "wine": load_wine}
+
+
+@pytest.fixture(scope="module", params=PRESETS, ids=["paper", "reference"])
+def explained(request):
+    X = load_breast_cancer().data
+    detector = request.param().fit(X)
+    return detector, X, detector.explain(X)
+
+
+def test_parts_and_remainder_add_up_to_the_score(explained):
+    detector, X, explanation = explained
+
+    total = explanation.parts.sum(axis=1) + explanation.remainder
+
+    assert np.array_equal(explanation.score, detector.anomaly_score(X))
+    assert np.allclose(total, explanation.score, rtol=1e-5, atol=1e-5)
+
+
+def test_columns_account_for_most_of_the_scores(explained):
+    assert explained[2].remainder_share() < 0.25
+
+
+def test_an_explanation_does_not_depend_on_company(explained):
+    detector, X, explanation = explained
+
+    alone = detector.explain(X[7:8])
+
+    assert np.array_equal(alone.parts[0], explanation.parts[7])
+    assert alone.remainder[0] == explanation.remainder[7]
+
+
+def test_expectations_are_in_the_columns_own_units(explained):
+    _, X, explanation = explained
+
+    for column, expected in enumerate(explanation.expected):
+        values = expected.to_numpy()
+        assert X[:, column].min() - X[:, column].std() < values.mean()
+        assert values.mean() < X[:, column].max()
+
+
+def test_expectations_follow_the_rows(explained):
+    """The decoder reproduces rows, so that expected and real cells go together."""
+    _, X, explanation = explained
+
+    together = [
+        np.corrcoef(X[:, column], expected.to_numpy())[0, 1]
+        for column, expected in enumerate(explanation.expected)
+    ]
+
+    assert np.median(together) > 0.3
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", TABLES)
+def test_a_corrupted_cell_s_column_ranks_first(preset, name):
+    """One cell of a normal row is moved far outside its column's range."""
+    X = TABLES[name]().data
+    detector = preset().fit(X)
+    normal = X[detector.anomaly_score(X) <= np.median(detector.anomaly_score(X))]
+    rng = np.random.default_rng(0)
+    rows = normal[rng.integers(0, len(normal), 300)]
+    columns = rng.integers(0, X.shape[1], 300)
+    side = rng.choice([-1, 1], 300)
+    spread = np.ptp(X, axis=0)[columns]
+    rows[np.arange(300), columns] = X.mean(0)[columns] + side * spread
+
+    explanation = detector.explain(rows)
+
+    first = explanation.parts.argmax(axis=1) == columns
+    assert first.mean() >= 0.9
+    assert [explanation.reasons(row, top=1)[0].column for row in range(300)] == [
+        f"x{best}" for best in explanation.parts.argmax(axis=1)
+    ]
+
+
+def mixed_table(n_rows=400, seed=0):
+    rng = np.random.default_rng(seed)
+    size = rng.normal(size=n_rows)
+    return pd.DataFrame(
+        {
+            "size": size,
+            "weight": 2 * size + 0.1 * rng.normal(size=n_rows),
+            "colour": np.where(size > 0, "red", "blue"),
+            "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 90, n_rows), "D"),
+            "paid": rng.random(n_rows) < 0.5,
+        }
+    )
+
+
+def test_the_units_of_a_category_are_folded_into_its_column():
+    table = mixed_table()
+    odd = table.iloc[[3]].assign(colour="ultraviolet")
+    detector = ALTBI().fit(table)
+
+    explanation = detector.explain(odd)
+
+    assert explanation.columns == ("size", "weight", "colour", "day", "paid")
+    assert explanation.parts.shape == (1, 5)
+    assert explanation.reasons(0)[0].column == "colour"
+    assert explanation.reasons(0)[0].expected in {"red", "blue"}
+    day = explanation.expected[3][0].as_py()
+    assert pd.Timestamp("2025-12-01", tz="UTC") < day < pd.Timestamp("2026-05-01", tz="UTC")
+    assert explanation.expected[4][0].as_py() in {True, False}
+
+
+def test_reasons_come_largest_first_and_know_their_rows(explained):
+    explanation = explained[2]
+
+    reasons = explanation.reasons(5, top=4)
+
+    assert [reason.part for reason in reasons] == sorted(explanation.parts[5])[::-1][:4]
+    with pytest.raises(ParameterError, match="row=569, but the explanation has 569 rows"):
+        explanation.reasons(569)
+
+
+def test_the_arrow_table_s_rows_add_up(explained):
+    table = explained[2].to_arrow()
+
+    numbers = np.column_stack([column.to_numpy() for column in table.columns])
+    assert table.column_names[-2:] == ["(remainder)", "(score)"]
+    assert np.allclose(numbers[:, :-1].sum(1), numbers[:, -1], rtol=1e-5, atol=1e-5)

@@ -1,0 +1,126 @@
+import importlib
+import inspect
+import json
+import re
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import altbi
+from altbi.storage import write_model
+
+COMMAND = "import sys; from altbi.cli import main; sys.exit(main(sys.argv[1:]))"
+HEAVY = {"torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod", "safetensors"}
+DEFAULT = re.compile(r"^(\w+) : .*default=(.+)$", re.MULTILINE)
+
+
+def heavy_imports(code, *arguments):
+    """Run a program to its end, and name the heavy packages that it has imported."""
+    listing = (
+        "import atexit, json, sys\n"
+        "atexit.register(lambda: sys.stderr.write('\\n' + json.dumps(sorted(sys.modules))))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", listing + code, *arguments], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
+    return HEAVY & set(json.loads(result.stderr.splitlines()[-1]))
+
+
+@pytest.fixture
+def model(tmp_path):
+    column = {"name": "x", "kind": "number", "present": 2, "missing": 0, "low": 0.0, "high": 1.0}
+    header = {
+        "altbi_version": "0.1.0",
+        "detector": "ALTBI",
+        "parameters": {},
+        "table": {"rows": 2, "sample": 2},
+        "offset": 0.0,
+        "encoder": {
+            "max_levels": 32,
+            "min_count": 2,
+            "columns": [column | {"fill": 0.5, "levels": [], "distinct": 0}],
+        },
+        "history": [{"loss": 0.0}],
+    }
+    write_model(tmp_path / "some.model", {"low": np.zeros(1)}, header)
+    return str(tmp_path / "some.model")
+
+
+def test_the_listing_sees_an_import():
+    assert "sklearn" in heavy_imports("import sklearn")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import altbi; altbi.__version__; dir(altbi)",
+        "from altbi import Schedule; Schedule()",
+        "from altbi import AltbiError",
+    ],
+)
+def test_light_names_import_nothing_heavy(code):
+    assert heavy_imports(code) == set()
+
+
+@pytest.mark.parametrize("name", ["", "demo", "inspect", "bench", "bench quick"])
+def test_help_imports_nothing_heavy(name):
+    assert heavy_imports(COMMAND, *name.split(), "--help") == set()
+
+
+def test_inspect_needs_neither_torch_nor_sklearn(model):
+    imported = heavy_imports(COMMAND, "inspect", model)
+
+    assert "safetensors" in imported
+    assert imported.isdisjoint({"torch", "sklearn", "pandas"})
+
+
+def test_help_costs_less_than_half_a_second_of_cpu():
+    assert min(cpu_seconds_of_help() for _ in range(3)) < 0.5
+
+
+def cpu_seconds_of_help():
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", COMMAND, "--help"], check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_every_public_name_can_be_imported():
+    assert [name for name in altbi.__all__ if not hasattr(altbi, name)] == []
+    assert set(altbi.__all__) <= set(dir(altbi))
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = altbi.nothing
+
+
+def classes_with_defaults():
+    homes = [importlib.import_module(name) for name in ("altbi", "altbi.models", "altbi.pyod")]
+    found = {getattr(home, name) for home in homes for name in home.__all__}
+    classes = [item for item in found if inspect.isclass(item) and documented_defaults(item)]
+    return sorted(classes, key=lambda cls: (cls.__module__, cls.__name__))
+
+
+def documented_defaults(cls):
+    return dict(DEFAULT.findall(inspect.getdoc(cls) or ""))
+
+
+def test_defaults_are_documented_where_people_look_for_them():
+    assert {altbi.ALTBI, altbi.Schedule} <= set(classes_with_defaults())
+    for cls in (altbi.ALTBI, altbi.Schedule):
+        assert list(documented_defaults(cls)) == list(inspect.signature(cls).parameters)
+
+
+@pytest.mark.parametrize(
+    "cls", classes_with_defaults(), ids=lambda cls: f"{cls.__module__}.{cls.__name__}"
+)
+def test_documented_defaults_are_the_real_ones(cls):
+    documented = documented_defaults(cls)
+    parameters = inspect.signature(cls).parameters
+
+    assert documented == {name: repr(parameters[name].default) for name in documented}

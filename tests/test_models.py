@@ -1,0 +1,211 @@
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.distributions import MultivariateNormal, Normal
+from torch.func import functional_call
+
+from altbi.models import IWAE, StackedIWAE, reference_sizes
+from altbi.models.iwae import gaussian_terms, importance_weighted
+
+HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
+
+
+def small(draws=2, bounded=False, n_features=3):
+    torch.manual_seed(1)
+    return IWAE(n_features, (6, 5), 2, draws, bounded=bounded)
+
+
+def linear_gaussian(draws):
+    """An IWAE that is, by its weights, x = A z + b + noise with q(z | x) = p(z)."""
+    model = IWAE(2, (4, 4), 2, draws, bounded=False)
+    loadings = torch.tensor([[1.0, 0.3], [0.0, 0.8]])
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        # Far from its kink a ReLU is a shift: z + 50, and again + 50.
+        for layer in (model.decoder[0], model.decoder[2]):
+            layer.weight[:, : layer.in_features].copy_(torch.eye(4)[:, : layer.in_features])
+            layer.bias.fill_(50.0)
+        model.mean.weight[:, :2] = loadings
+        model.mean.bias.copy_(torch.tensor([0.5, -0.5]) - loadings @ torch.tensor([100.0, 100.0]))
+        model.log_variance.bias.fill_(math.log(0.25))
+    exact = MultivariateNormal(
+        torch.tensor([0.5, -0.5]), loadings @ loadings.T + 0.25 * torch.eye(2)
+    )
+    return model.train(), exact
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_with_one_draw_the_loss_is_the_negative_elbo(bounded):
+    model = small(draws=1, bounded=bounded).eval()
+    x = torch.rand(7, 3)
+
+    m, v = model.encode(x)
+    z = m + (v / 2).exp() * model.scoring_draws[0]
+    mean, log_variance = (t[:, 0] for t in model.decode(z[:, None]))
+    likelihood = Normal(mean, (log_variance / 2).exp()).log_prob(x).sum(-1)
+    posterior = Normal(m, (v / 2).exp()).log_prob(z).sum(-1)
+    elbo = likelihood + Normal(0, 1).log_prob(z).sum(-1) - posterior
+    missing_half = log_variance.sum(-1) / 2 if bounded else 0
+    expected = -elbo - 3 * HALF_LOG_TWO_PI + missing_half
+
+    assert torch.allclose(model(x), expected, atol=1e-5)
+
+
+def test_more_draws_tighten_the_bound_towards_the_exact_likelihood():
+    x = torch.tensor([[0.5, -0.5], [2.0, 1.0], [-1.5, -2.0]])
+    torch.manual_seed(0)
+
+    bounds = []
+    for draws, repeats in ((1, 4000), (2, 2000), (10, 400), (4000, 4)):
+        model, exact = linear_gaussian(draws)
+        with torch.no_grad():
+            bounds.append(torch.stack([model(x) for _ in range(repeats)]).mean(0))
+    truth = -exact.log_prob(x) - 2 * HALF_LOG_TWO_PI
+
+    assert all((looser > tighter).all() for looser, tighter in pairwise(bounds))
+    assert torch.allclose(bounds[-1], truth, atol=0.03)
+    assert (bounds[0] - truth).min() > 0.2
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_gradients_agree_with_finite_differences(bounded):
+    model = small(bounded=bounded).double().eval()
+    x = torch.rand(4, 3, dtype=torch.float64)
+    names, values = zip(*model.named_parameters(), strict=True)
+
+    def loss(*parameters):
+        return functional_call(model, dict(zip(names, parameters, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(loss, values, eps=1e-6, atol=1e-6)
+
+
+def test_every_parameter_learns():
+    for bounded in (False, True):
+        model = small(bounded=bounded)
+        model(torch.rand(20, 3)).mean().backward()
+
+        assert all(p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+def test_in_training_draws_are_fresh_and_in_evaluation_they_are_shared():
+    model, x = small(), torch.rand(1, 3).expand(5, 3)
+
+    trained = model.train()(x)
+    scored = model.eval()(x)
+
+    assert len(set(trained.tolist())) == 5
+    assert len(set(scored.tolist())) == 1
+    assert torch.equal(model(x), scored)
+
+
+def test_redrawing_changes_the_scoring_draws():
+    model = small().eval()
+    before = model(torch.ones(1, 3))
+
+    model.redraw()
+
+    assert not torch.equal(model(torch.ones(1, 3)), before)
+
+
+def test_the_reference_network_is_the_facts_one():
+    model = IWAE(10, (32, 16), 8, 2, bounded=True)
+
+    kinds = [type(layer).__name__ for layer in model.encoder]
+    assert kinds == ["Linear", "BatchNorm1d", "LeakyReLU"] * 2
+    norm = model.encoder[1]
+    assert (norm.eps, norm.affine, norm.momentum) == (1e-4, False, 0.1)
+    assert model.encoder[0].bias is None
+    assert (model.latent_mean.bias, model.mean.bias) == (None, None)
+    assert model.log_variance_range == (-6, 2)
+    mean, log_variance = model.eval().decode(torch.randn(3, 2, 8) * 100)
+    assert 0 <= mean.min() <= mean.max() <= 1
+    assert -6 <= log_variance.min() <= log_variance.max() <= 2
+
+
+def test_the_paper_s_network_has_no_batch_norm_and_an_unbounded_mean():
+    model = IWAE(10, (100, 50), 10, 2, bounded=False)
+
+    assert [type(layer).__name__ for layer in model.encoder] == ["Linear", "ReLU"] * 2
+    mean, _ = model.decode(torch.randn(3, 2, 10) * 1000)
+    assert mean.abs().max() > 1
+
+
+def test_gaussian_terms_are_normal_log_densities():
+    x, mean, log_variance = torch.randn(3, 50)
+
+    terms = gaussian_terms(x, mean, log_variance, log_weight=0.5)
+
+    exact = -Normal(mean, (log_variance / 2).exp()).log_prob(x) - HALF_LOG_TWO_PI
+    assert torch.allclose(terms, exact, atol=1e-4)
+
+
+def test_importance_weighting_averages_densities():
+    losses = torch.tensor([[0.0, 1.0], [3.0, 3.0]])
+
+    expected = [-math.log((1 + math.exp(-1)) / 2), 3.0]
+    assert torch.allclose(importance_weighted(losses, dim=-1), torch.tensor(expected))
+
+
+def trained_snapshots(bounded, n_features, hidden, latent, draws):
+    """Models whose BatchNorm statistics and weights have moved away from their start."""
+    torch.manual_seed(2)
+    model, states = IWAE(n_features, hidden, latent, draws, bounded=bounded), []
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(4):
+        for _ in range(5):
+            optimizer.zero_grad()
+            model(torch.rand(40, n_features)).mean().backward()
+            optimizer.step()
+        model.redraw()
+        states.append({name: state.clone() for name, state in model.state_dict().items()})
+    return model, states
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+@pytest.mark.parametrize("draws", [1, 3])
+@pytest.mark.parametrize("hidden", [(6, 5), (7,), (4, 8, 3)])
+def test_stacked_snapshots_score_as_the_models_themselves(bounded, draws, hidden):
+    model, states = trained_snapshots(bounded, 5, hidden, 2, draws)
+    stacked = StackedIWAE(model, {k: torch.stack([s[k] for s in states]) for k in states[0]})
+    x = torch.rand(30, 5) * 3 - 1
+
+    one_by_one = []
+    for state in states:
+        model.load_state_dict(state)
+        one_by_one.append(model.eval()(x))
+
+    assert torch.allclose(stacked.losses(x.T), torch.stack(one_by_one), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_cells_and_rest_add_up_to_the_loss(bounded):
+    model, states = trained_snapshots(bounded, 5, (6, 5), 2, 3)
+    stacked = StackedIWAE(model, {k: torch.stack([s[k] for s in states]) for k in states[0]})
+    x = torch.rand(5, 30) * 3 - 1
+
+    parts = stacked.parts(x)
+
+    assert torch.allclose(parts.losses, stacked.losses(x))
+    assert torch.allclose(parts.cells.sum(1) + parts.rest, parts.losses, rtol=1e-5, atol=1e-5)
+    assert parts.cells.shape == parts.expected.shape == (4, 5, 30)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "sizes"),
+    [
+        (3, ((32, 16), 2)),
+        (6, ((32, 16), 4)),
+        (7, ((32, 16), 6)),
+        (9, ((32, 16), 8)),
+        (64, ((32, 16), 8)),
+        (166, ((128, 64), 32)),
+        (512, ((128, 64), 32)),
+        (768, ((512, 256), 128)),
+        (1555, ((512, 256), 128)),
+    ],
+)
+def test_reference_sizes_follow_the_number_of_features(n_features, sizes):
+    assert reference_sizes(n_features) == sizes

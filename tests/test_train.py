@@ -1,0 +1,163 @@
+import pytest
+import torch
+from torch import nn
+
+from altbi.borrow import one_thread, seeded
+from altbi.errors import TrainingError
+from altbi.schedule import Schedule
+from altbi.train import batches, keep_smallest, train
+
+
+class Centre(nn.Module):
+    """The simplest model of all: one learned point."""
+
+    def __init__(self, at=0.0):
+        super().__init__()
+        self.at = nn.Parameter(torch.tensor([float(at)]))
+
+    def forward(self, rows):
+        return (rows - self.at).square().sum(-1)
+
+
+class Recorder(Centre):
+    """Writes down every batch it sees."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def forward(self, rows):
+        self.seen.append((self.training, rows.flatten().tolist()))
+        return super().forward(rows)
+
+
+def centre_of(rows, plan, learning_rate=0.1, at=0.0):
+    model = Centre(at)
+    with seeded(0):
+        history = list(train(model, rows, plan, learning_rate=learning_rate))
+    return float(model.at.detach()), history
+
+
+def test_training_moves_the_model_to_the_rows():
+    rows = torch.full((50, 1), 3.0)
+
+    centre, history = centre_of(rows, Schedule(T2=100))
+
+    assert centre == pytest.approx(3.0, abs=0.05)
+    assert history[-1].loss < 0.01 < history[0].loss
+
+
+def test_truncated_rows_do_not_pull_the_model():
+    rows = torch.cat([torch.zeros(90, 1), torch.full((10, 1), 1000.0)])
+
+    truncated, _ = centre_of(rows, Schedule(T0=0, rho=0.9))
+    whole, _ = centre_of(rows, Schedule(T0=0, rho=1.0))
+
+    assert abs(truncated) < 1e-6
+    assert whole > 5
+
+
+def test_the_warm_up_counts_every_loss():
+    rows = torch.cat([torch.zeros(90, 1), torch.full((10, 1), 1000.0)])
+
+    pulled, _ = centre_of(rows, Schedule(T0=50, T1=0, T2=1, rho=0.9))
+
+    assert pulled > 3
+
+
+def test_the_first_update_is_adam_s():
+    # Adam's first step has the length of the learning rate, whatever the gradient.
+    centre, _ = centre_of(torch.full((5, 1), 7.0), Schedule(T0=0, T1=0, T2=1), learning_rate=0.25)
+
+    assert centre == pytest.approx(0.25)
+
+
+def test_weight_decay_pulls_towards_zero():
+    model = Centre(at=1.0)
+    plan = Schedule(T0=0, T1=0, T2=1)
+
+    list(train(model, torch.ones(4, 1), plan, learning_rate=0.01, weight_decay=0.1))
+
+    assert float(model.at.detach()) == pytest.approx(0.99)
+
+
+@pytest.mark.parametrize("plan", [Schedule(), Schedule(T1=61, updates=5, first_truncated=2)])
+def test_every_update_sees_the_planned_number_of_different_rows(plan):
+    model, rows = Recorder(), torch.arange(2000.0)[:, None]
+
+    steps = list(train(model, rows, plan, learning_rate=1e-3))
+
+    sizes = [plan.batch_size_at(step, 2000) for step in range(90) for _ in range(plan.updates)]
+    # Five batches of more than 400 rows use up the 2000 rows; what is left over is a batch too.
+    planned = [size for size in sizes if size * plan.updates <= 2000]
+    seen = [len(batch) for _, batch in model.seen]
+    assert seen[: len(planned)] == planned
+    assert len(seen) == 90 * plan.updates
+    assert all(training and len(set(batch)) == len(batch) for training, batch in model.seen)
+    assert [progress.batch_size for progress in steps] == sizes[:: plan.updates]
+
+
+def test_the_batches_of_a_step_share_no_row_until_all_were_used():
+    drawn = [batch.tolist() for batch in batches(n_rows=10, batch_size=4, count=5)]
+
+    assert [len(batch) for batch in drawn] == [4, 4, 2, 4, 4]
+    assert sorted(drawn[0] + drawn[1] + drawn[2]) == list(range(10))
+    assert len(set(drawn[3] + drawn[4])) == 8
+
+
+def test_a_single_row_left_over_is_no_batch():
+    assert [len(batch) for batch in batches(n_rows=9, batch_size=4, count=5)] == [4, 4, 4, 4, 4]
+
+
+def test_batches_differ_from_step_to_step():
+    first, second = (next(batches(100, 20, 1)).tolist() for _ in range(2))
+
+    assert first != second
+
+
+@pytest.mark.parametrize(("share", "count"), [(1.0, 100), (0.92, 92), (0.5, 50), (0.001, 1)])
+def test_keep_smallest_marks_the_share_with_the_smallest_losses(share, count):
+    losses = torch.randperm(100).float()
+
+    kept = keep_smallest(losses, share)
+
+    assert kept.sum() == count
+    assert losses[kept].max() < count
+
+
+def test_rows_left_out_have_no_gradient():
+    losses = torch.tensor([1.0, 2.0, 3.0, 100.0], requires_grad=True)
+
+    losses[keep_smallest(losses, 0.75)].mean().backward()
+
+    assert torch.allclose(losses.grad, torch.tensor([1 / 3, 1 / 3, 1 / 3, 0]))
+
+
+def test_a_diverging_run_says_what_to_do():
+    with pytest.raises(TrainingError, match=r"diverged.*step 0.*Lower learning_rate"):
+        centre_of(torch.full((4, 1), float("inf")), Schedule())
+
+
+def test_the_caller_s_random_state_is_given_back():
+    torch.manual_seed(3)
+    before = torch.random.get_rng_state()
+
+    with seeded(5):
+        drawn = torch.rand(3)
+
+    assert torch.equal(torch.random.get_rng_state(), before)
+    with seeded(5):
+        assert torch.equal(torch.rand(3), drawn)
+
+
+def test_the_caller_s_threads_are_given_back_even_after_an_error():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with one_thread():
+            inside = torch.get_num_threads()
+        with pytest.raises(ZeroDivisionError), one_thread():
+            _ = 1 / 0
+        assert (inside, torch.get_num_threads()) == (1, 2)
+    finally:
+        torch.set_num_threads(before)
