@@ -243,8 +243,9 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
 def test_a_closed_pipe_is_no_reason_for_words(model):
     reader, writer = os.pipe()
     os.close(reader)
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with os.fdopen(writer, "wb") as closed:
-        result = command("inspect", model(), stdout=closed, stderr=subprocess.PIPE)
+        result = command("inspect", model(), stdout=closed, stderr=subprocess.PIPE, env=buffered)
 
     assert (result.returncode, result.stderr) == (1, b"")
 

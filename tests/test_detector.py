@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -115,7 +116,7 @@ def test_snapshots_are_as_many_as_planned_and_differ(fitted):
     weights = fitted.snapshots_["mean.weight"]
 
     assert len(weights) == fitted.T2 - fitted.T1
-    assert all((a != b).any() for a, b in zip(weights, weights[1:], strict=False))
+    assert all((a != b).any() for a, b in pairwise(weights))
     draws = fitted.snapshots_["scoring_draws"]
     assert len({draw.tobytes() for draw in draws}) == len(draws)
 

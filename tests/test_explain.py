@@ -83,6 +83,24 @@ def test_a_corrupted_cell_s_column_ranks_first(preset, name):
     ]
 
 
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("name", TABLES)
+def test_the_expectation_for_a_corrupted_cell_is_near_what_stood_there(preset, name):
+    X = TABLES[name]().data
+    detector = preset().fit(X)
+    rng = np.random.default_rng(0)
+    rows = X[rng.integers(0, len(X), 300)]
+    cells = np.arange(300), rng.integers(0, X.shape[1], 300)
+    truth = rows[cells].copy()
+    rows[cells] += np.ptp(X, axis=0)[cells[1]] * 3
+
+    expected = np.column_stack([column.to_numpy() for column in detector.explain(rows).expected])
+
+    off = np.abs(expected[cells] - truth) / X.std(0)[cells[1]]
+    column_mean_off = np.abs(X.mean(0)[cells[1]] - truth) / X.std(0)[cells[1]]
+    assert np.median(off) < np.median(column_mean_off)
+
+
 def mixed_table(n_rows=400, seed=0):
     rng = np.random.default_rng(seed)
     size = rng.normal(size=n_rows)

@@ -11,9 +11,34 @@ from altbi.ensemble import Ensemble
 from altbi.errors import ParameterError
 from altbi.table import Table
 
-__all__ = ["Explanation", "Reason", "explain_rows"]
+__all__ = ["Explanation", "Reason", "Typical", "explain_rows", "typical_of"]
 
 REMAINDER = "(remainder)"
+# Rows from which the typical parts are taken.
+_TYPICAL_ROWS = 10_000
+_USUAL = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """What is usual in the training sample.
+
+    Attributes
+    ----------
+    baseline : ndarray of shape (n_columns,)
+        What the parts of columns are measured against. For columns of one unit, all numbers without
+        missing cells, it is one value, their mean: the model's doubt about a noisy column stays a
+        part of its part. A column of several units, such as a category, adds several terms, and is
+        measured against its own mean.
+    usual : ndarray of shape (n_units,)
+        The term of a unit's cell that nine of ten training rows do not exceed.
+    neutral : ndarray of shape (n_units,)
+        The median of each unit.
+    """
+
+    baseline: NDArray[np.float64]
+    usual: NDArray[np.float64]
+    neutral: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +56,8 @@ class Explanation:
 
     For every row, ``parts.sum() + remainder == score`` up to rounding. A part is what a column's
     cell adds to the loss: the further it is from what the model expected, and the surer the model
-    was, the more. The remainder is what belongs to no single column.
+    was, the more; it is measured against what cells add to an average training row's. The remainder
+    is what belongs to no single column.
 
     Attributes
     ----------
@@ -44,7 +70,8 @@ class Explanation:
     remainder : ndarray of shape (n_rows,)
         What no column adds.
     expected : tuple of pyarrow.Array
-        For each column what the model expected in its cells, in the column's own units.
+        For each column what the model expected in its cells, in the column's own units, after the
+        cells of the row that stand out were made neutral.
     """
 
     columns: tuple[str, ...]
@@ -82,13 +109,33 @@ class Explanation:
         return pa.table({**table, REMAINDER: self.remainder, "(score)": self.score})
 
 
-def explain_rows(table: Table, ensemble: Ensemble, encoder: TableEncoder) -> Explanation:
+def typical_of(ensemble: Ensemble, encoder: TableEncoder, rows: NDArray[np.float32]) -> Typical:
+    """Learn from training rows what is usual, so that explanations can name what is not."""
+    some = rows[:: -(-len(rows) // _TYPICAL_ROWS)]
+    cells = ensemble.parts(some).cells
+    baseline = encoder.fold(cells).mean(axis=0)
+    single = np.bincount(encoder.unit_columns) == 1
+    if single.any():
+        baseline[single] = baseline[single].mean()
+    return Typical(
+        baseline, np.quantile(cells, _USUAL, axis=0), np.median(some, axis=0).astype(np.float64)
+    )
+
+
+def explain_rows(
+    table: Table, ensemble: Ensemble, encoder: TableEncoder, typical: Typical
+) -> Explanation:
     """Take the scores of a table's rows apart."""
-    found = ensemble.parts(encoder.transform(table))
+    rows = encoder.transform(table)
+    found = ensemble.parts(rows)
+    # Asked about an odd row as it is, the model expects nothing in particular. Asked about the row
+    # with its odd cells made neutral, it says what belongs into them.
+    mended = np.where(found.cells > typical.usual, typical.neutral, rows)
+    expected = ensemble.parts(mended.astype(np.float32)).expected
     return Explanation(
         columns=encoder.names,
         score=found.score,
-        parts=encoder.fold(found.cells),
-        remainder=found.rest,
-        expected=tuple(encoder.expected(found.expected)),
+        parts=encoder.fold(found.cells) - typical.baseline,
+        remainder=found.rest + typical.baseline.sum(),
+        expected=tuple(encoder.expected(expected)),
     )

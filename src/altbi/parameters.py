@@ -18,7 +18,8 @@ def is_number(value: object, least: float = -math.inf, most: float = math.inf) -
     """Tell whether a value is a finite number within the bounds."""
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
-    return math.isfinite(value) and least <= value <= most
+    number = float(value)
+    return math.isfinite(number) and least <= number <= most
 
 
 def check_parameters(owner: object, rules: Mapping[str, tuple[bool, str]]) -> None:

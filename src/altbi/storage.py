@@ -22,6 +22,7 @@ __all__ = ["FORMAT_VERSION", "read_header", "read_model", "require", "write_mode
 
 FORMAT_VERSION = 1
 _FORMAT = "altbi model"
+_ENTRY = "altbi"
 
 Tensors = Mapping[str, NDArray[Any]]
 Header = dict[str, Any]
@@ -37,23 +38,24 @@ def write_model(path: str | os.PathLike[str], tensors: Tensors, header: Header) 
         sort_keys=True,
     )
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    content = save(whole, metadata={"header": text, "sha256": _digest(text, whole)})
+    # One entry only: safetensors writes several in an order that changes from call to call.
+    content = save(whole, metadata={_ENTRY: f"{_digest(text, whole)}\n{text}"})
     _write_whole(Path(path), content)
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
     """Read what a file says of itself, without its tensors and without torch."""
     with _opened(path) as file:
-        return _header(Path(path), file.metadata())
+        return _header(Path(path), _entry(file)[1])
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], Header]:
     """Read tensors and header, and check that they belong together."""
     with _opened(path) as file:
-        metadata = file.metadata()
-        header = _header(Path(path), metadata)
+        digest, text = _entry(file)
+        header = _header(Path(path), text)
         tensors = {name: _tensor(Path(path), file, name) for name in file.keys()}  # noqa: SIM118
-    if metadata.get("sha256") != _digest(metadata["header"], tensors):
+    if digest != _digest(text, tensors):
         raise ModelFileError(
             f"{path}: the file's content does not fit its checksum, so it was changed or damaged. "
             "Save the model again."
@@ -75,11 +77,17 @@ def _opened(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - safetensors 
         ) from None
 
 
-def _header(path: Path, metadata: Mapping[str, str] | None) -> Header:
+def _entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
+    """Give the checksum and the header's text; both are empty in a foreign file."""
+    digest, _, text = (file.metadata() or {}).get(_ENTRY, "").partition("\n")
+    return digest, text
+
+
+def _header(path: Path, text: str) -> Header:
     """Parse and check the JSON header of a file."""
     try:
-        header = json.loads((metadata or {})["header"])
-    except (KeyError, ValueError, RecursionError):
+        header = json.loads(text)
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise ModelFileError(

@@ -12,16 +12,20 @@ __all__ = ["Contamination", "estimated_share", "is_contamination", "outlier_thre
 Contamination = float | Literal["auto"]
 Scores = NDArray[np.float64]
 
-_SPREADS = 3.5
+# Scores further above the median than so many times the distance to the third quartile count as
+# just that far: one enormous score must not flatten all others.
+_FARTHEST = 20
 
 
 def is_contamination(value: object) -> bool:
     """Tell whether a value is a share in (0, 0.5] or "auto"."""
-    return value == "auto" if isinstance(value, str) else is_number(value, 1e-12, 0.5)
+    if isinstance(value, str):
+        return value == "auto"
+    return is_number(value, 0, 0.5) and value != 0
 
 
 def outlier_threshold(scores: Scores, contamination: Contamination) -> float:
-    """Give the score from which on a row counts as an outlier.
+    """Give the score above which a row counts as an outlier.
 
     Parameters
     ----------
@@ -36,13 +40,18 @@ def outlier_threshold(scores: Scores, contamination: Contamination) -> float:
 
 
 def estimated_share(scores: Scores) -> float:
-    """Estimate the share of outliers from the scores alone; at least one row.
+    """Estimate the share of outliers from the scores alone; at least one row, at most half.
 
-    The lower half of the scores belongs to normal rows, and shows how far a normal score lies from
-    the median; what lies much further above it counts as an outlier.
+    Sorted from the highest to the median, scores first fall steeply and then flatten. The outliers
+    end at the elbow: where the curve, in a unit square, lies closest to the corner between its two
+    ends.
     """
-    median = np.median(scores)
-    below = median - scores[scores <= median]
-    spread = 1.4826 * np.median(below)
-    outliers = int(np.sum(scores > median + _SPREADS * spread))
-    return min(max(outliers, 1) / len(scores), 0.5)
+    median, quartile = np.quantile(scores, [0.5, 0.75])
+    held = np.minimum(scores, median + _FARTHEST * (quartile - median))
+    upper = np.sort(held)[::-1][: max(len(scores) // 2, 1)]
+    height = np.ptp(upper)
+    if height == 0:
+        return 1 / len(scores)
+    ranks = np.linspace(0, 1, len(upper))
+    elbow = int(np.argmin(ranks + (upper - upper[-1]) / height))
+    return min(max(elbow, 1) / len(scores), 0.5)

@@ -27,7 +27,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What came of a job: measures, or an error."""
+    """What came of a job: measures, or an error.
+
+    Seconds leave out imports, but a library's first fit in a process is slower than later ones.
+    """
 
     dataset: str
     system: str

@@ -16,7 +16,7 @@ from altbi.detectors import model_files
 from altbi.detectors.base import Detector, Scores
 from altbi.encode import TableEncoder
 from altbi.ensemble import Ensemble, loss_ranges, over_blocks
-from altbi.explain import Explanation, explain_rows
+from altbi.explain import Explanation, explain_rows, typical_of
 from altbi.models import IWAE, StackedIWAE, reference_sizes
 from altbi.parameters import check_parameters, is_count, is_number
 from altbi.schedule import Schedule
@@ -104,6 +104,8 @@ class ALTBI(Detector):
         The snapshots' weights, each with the snapshots as its first axis.
     ensemble_ : Ensemble
         The snapshots as one scorer.
+    typical_ : Typical
+        What is usual in the training sample; explanations are measured against it.
     history_ : list of Progress
         Batch size, kept share and loss of each step.
 
@@ -233,7 +235,7 @@ class ALTBI(Detector):
         """Say what each column adds to the rows' scores, and what was expected there."""
         check_is_fitted(self)
         table = self._checked(X, reset=False)
-        return explain_rows(table, self.ensemble_, self.encoder_)
+        return explain_rows(table, self.ensemble_, self.encoder_, self.typical_)
 
     def _names(self) -> tuple[str, ...]:
         return self.encoder_.names
@@ -270,13 +272,14 @@ class ALTBI(Detector):
         return stacked, history
 
     def _calibrate(self, rows: NDArray[np.float32]) -> Scores:
-        """Take the snapshots' ranges from the sample, and give its scores."""
+        """Learn from the sample what is usual, and give its scores."""
         stacked = self._stacked(rows.shape[1])
         losses = over_blocks(stacked.losses, rows, stacked.block_rows)
         low, width = np.zeros(len(losses)), np.ones(len(losses))
         if self.average == "scaled":
             low, width = loss_ranges(losses)
         self.ensemble_ = Ensemble(stacked, low, width)
+        self.typical_ = typical_of(self.ensemble_, self.encoder_, rows)
         return self.ensemble_.combine(losses)
 
     def _stacked(self, n_units: int) -> StackedIWAE:

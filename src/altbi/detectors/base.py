@@ -61,8 +61,8 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         """Turn what the user has into a table, or say what is wrong with it."""
         least = 2 if reset else 1
         if is_frame(X):
-            validate_data(self, X, reset=reset, skip_check_array=True)
             table = as_table(X)
+            validate_data(self, X, reset=reset, skip_check_array=True)
             if not reset and not hasattr(self, "feature_names_in_"):
                 table = table.renamed(self._names())
             if len(table) < least:
@@ -72,7 +72,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
                 )
             return table
         if isinstance(X, np.ma.MaskedArray):
-            X = X.astype(np.float64).filled(np.nan)
+            X = np.ma.filled(X.astype(np.float64), np.nan)
         try:
             rows = validate_data(
                 self,

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from altbi.encode import TableEncoder
 from altbi.ensemble import Ensemble
 from altbi.errors import ModelFileError
+from altbi.explain import Typical
 from altbi.storage import read_model, require, write_model
 from altbi.train import Progress
 from altbi.version import __version__
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "save"]
 
 _SNAPSHOT = "snapshot."
-_NUMBERS = ("low", "width")
+_NUMBERS = ("low", "width", "baseline", "usual", "neutral")
 
 
 def save(detector: ALTBI, path: str | PathLike[str]) -> None:
@@ -34,6 +35,7 @@ def save(detector: ALTBI, path: str | PathLike[str]) -> None:
     tensors = {_SNAPSHOT + name: state for name, state in detector.snapshots_.items()}
     tensors["low"] = detector.ensemble_.low
     tensors["width"] = detector.ensemble_.width
+    tensors |= asdict(detector.typical_)
     names = getattr(detector, "feature_names_in_", None)
     header = {
         "altbi_version": __version__,
@@ -80,6 +82,7 @@ def _restored(
         if name.startswith(_SNAPSHOT)
     }
     _check_tensors(path, detector, tensors)
+    detector.typical_ = Typical(*(tensors[name] for name in ("baseline", "usual", "neutral")))
     detector.ensemble_ = Ensemble(
         detector._stacked(detector.encoder_.width), tensors["low"], tensors["width"]
     )
@@ -110,7 +113,9 @@ def _check_tensors(
     with torch.device("meta"):
         model = detector._model(detector.encoder_.width)
     shapes = {_SNAPSHOT + name: (count, *state.shape) for name, state in model.state_dict().items()}
+    columns, units = len(detector.encoder_.names), detector.encoder_.width
     shapes |= {"low": (count,), "width": (count,)}
+    shapes |= {"baseline": (columns,), "usual": (units,), "neutral": (units,)}
     require(
         path,
         {name: tensor.shape for name, tensor in tensors.items()} == shapes,

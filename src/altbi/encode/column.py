@@ -27,9 +27,10 @@ __all__ = [
 
 # A Gaussian decoder whose variance may fall to exp(-6) charges exp(6) / 2 = 200 nats for a unit
 # that is off by 1, so that one rare level would drown every number. Off by 0.25 costs at most 12.6,
-# as a number 5 deviations off does; off by 0.1, a missing cell, at most 2: noticed, not dominating.
+# as a number 5 deviations off does; off by 0.05, a missing cell, at most 0.5: the model can tell,
+# but a row does not become odd by it.
 LEVEL_WEIGHT = 0.25
-MISSING_WEIGHT = 0.1
+MISSING_WEIGHT = 0.05
 
 OTHER = "(other)"
 YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0

@@ -114,7 +114,7 @@ class TableEncoder:
         """The number of the column that each unit belongs to."""
         return self._layout.unit_columns
 
-    def fold(self, parts: NDArray[np.floating]) -> NDArray[np.floating]:
+    def fold(self, parts: NDArray[np.float64]) -> NDArray[np.float64]:
         """Add up what belongs to the units of one column: ``(n, width)`` to ``(n, n_columns)``."""
         return np.add.reduceat(parts, self._layout.starts, axis=1)
 

@@ -115,7 +115,8 @@ class IWAE(GenerativeModel):
         if self.bounded:
             mean = mean.sigmoid()
         log_variance = self._guard(self.log_variance(hidden))
-        return mean.unflatten(0, z.shape[:2]), log_variance.unflatten(0, z.shape[:2])
+        shape = (*z.shape[:2], -1)
+        return mean.view(shape), log_variance.view(shape)
 
     def _noise(self, rows: Tensor) -> Tensor:
         if self.training:

@@ -71,7 +71,8 @@ class StackedIWAE:
 
         hidden = self._hidden(self.decoder, z.flatten(2))
         mean, log_variance = (
-            half.unflatten(2, z.shape[2:]) for half in self._gaussian(hidden, self.cells)
+            half.reshape(*half.shape[:2], *z.shape[2:])
+            for half in self._gaussian(hidden, self.cells)
         )
         if self.bounded:
             mean = mean.sigmoid()
@@ -92,7 +93,7 @@ class StackedIWAE:
 def _linear(columns: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Apply each snapshot's linear layer; rows shared by all snapshots need one plain product."""
     if columns.ndim == 2:
-        return (weight.flatten(0, 1) @ columns).unflatten(0, weight.shape[:2]) + bias
+        return (weight.flatten(0, 1) @ columns).view(*weight.shape[:2], -1) + bias
     return torch.baddbmm(bias, weight, columns)
 
 

@@ -1,0 +1,268 @@
+"""Model files: what was saved comes back, what is broken or hostile is refused."""
+
+import json
+import pickle
+import struct
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from altbi import ALTBI
+from altbi.errors import ModelFileError
+from altbi.storage import read_header, read_model, write_model
+
+FAST = {"T1": 5, "T2": 8}
+
+
+def frame(n_rows=120):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "size": rng.normal(size=n_rows),
+            "colour": rng.choice(["red", "blue", "<b>"], n_rows),
+            "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(np.arange(n_rows), "h"),
+            "gaps": np.where(rng.random(n_rows) < 0.2, np.nan, rng.random(n_rows)),
+        }
+    )
+
+
+TABLE = frame()
+DETECTOR = ALTBI(**FAST, contamination=0.05).fit(TABLE)
+
+
+@pytest.fixture
+def path(tmp_path):
+    file = tmp_path / "model.altbi"
+    DETECTOR.save(file)
+    return file
+
+
+@pytest.mark.parametrize("preset", [ALTBI.paper, ALTBI.reference])
+def test_a_loaded_detector_is_the_saved_one(preset, tmp_path):
+    saved = preset(random_state=3, **FAST).fit(TABLE)
+    saved.save(tmp_path / "model")
+
+    loaded = ALTBI.load(tmp_path / "model")
+
+    assert loaded.get_params() == saved.get_params()
+    assert np.array_equal(loaded.anomaly_score(TABLE), saved.anomaly_score(TABLE))
+    assert np.array_equal(loaded.predict(TABLE), saved.predict(TABLE))
+    ours, theirs = loaded.explain(TABLE[:9]), saved.explain(TABLE[:9])
+    assert np.array_equal(ours.parts, theirs.parts)
+    assert ours.expected == theirs.expected
+    for fact in ("offset_", "n_features_in_", "n_rows_in_", "n_sample_", "history_"):
+        assert getattr(loaded, fact) == getattr(saved, fact)
+    assert loaded.feature_names_in_.tolist() == list(TABLE.columns)
+    assert loaded.encoder_.notes() == saved.encoder_.notes()
+
+
+def test_a_detector_without_names_comes_back_without_names(tmp_path):
+    rows = np.random.default_rng(0).random((50, 3))
+    ALTBI(**FAST, hidden=[6, 4], latent=np.int64(2)).fit(rows).save(tmp_path / "model")
+
+    loaded = ALTBI.load(tmp_path / "model")
+
+    assert not hasattr(loaded, "feature_names_in_")
+    assert loaded.hidden == (6, 4)
+    assert loaded.anomaly_score(rows).shape == (50,)
+
+
+def test_saving_again_gives_the_same_file(path, tmp_path):
+    ALTBI.load(path).save(tmp_path / "again")
+
+    assert (tmp_path / "again").read_bytes() == path.read_bytes()
+
+
+def test_a_generator_as_seed_can_be_saved(tmp_path):
+    detector = ALTBI(**FAST, random_state=np.random.RandomState(1)).fit(TABLE)
+    detector.save(tmp_path / "model")
+
+    loaded = ALTBI.load(tmp_path / "model")
+
+    assert loaded.random_state is None
+    assert np.array_equal(loaded.anomaly_score(TABLE), detector.anomaly_score(TABLE))
+
+
+def test_the_header_says_what_the_file_is(path):
+    header = read_header(path)
+
+    assert header["format_version"] == 1
+    assert header["table"] == {"rows": 120, "sample": 120, "columns": 4, "named": True}
+    assert header["parameters"]["contamination"] == 0.05
+    assert [column["name"] for column in header["encoder"]["columns"]] == list(TABLE.columns)
+
+
+def test_a_missing_file_is_the_operating_system_s_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        ALTBI.load(tmp_path / "nowhere")
+    with pytest.raises(IsADirectoryError):
+        ALTBI.load(tmp_path)
+
+
+@pytest.mark.parametrize("share", [0, 0.001, 0.1, 0.5, 0.99])
+def test_a_truncated_file_is_refused(path, share):
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+
+    with pytest.raises(ModelFileError, match="not a whole model file"):
+        ALTBI.load(path)
+
+
+def test_a_foreign_file_is_refused(tmp_path):
+    for content in (b"a,b\n1,2\n" * 50, b"PK\x03\x04" + bytes(200), bytes(200)):
+        (tmp_path / "foreign").write_bytes(content)
+        with pytest.raises(ModelFileError, match="not a whole model file"):
+            ALTBI.load(tmp_path / "foreign")
+    save_file({"w": np.zeros(3)}, tmp_path / "weights.safetensors")
+    with pytest.raises(ModelFileError, match="not a model of altbi"):
+        ALTBI.load(tmp_path / "weights.safetensors")
+
+
+def test_another_format_version_is_refused_with_the_version_to_use(path):
+    tensors, header = read_model(path)
+    write_model(path, tensors, header | {"format_version": 99})
+
+    with pytest.raises(ModelFileError, match="format version 99, but this altbi reads version 1"):
+        ALTBI.load(path)
+
+
+def test_pickle_is_not_executed(tmp_path):
+    class Bomb:
+        def __reduce__(self):
+            return (tmp_path.joinpath("exploded").touch, ())
+
+    (tmp_path / "bomb").write_bytes(pickle.dumps(Bomb()))
+
+    with pytest.raises(ModelFileError):
+        ALTBI.load(tmp_path / "bomb")
+    assert not (tmp_path / "exploded").exists()
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_single_changed_bit_is_noticed(path, place, bit):
+    content = bytearray(path.read_bytes())
+    content[int(place * len(content))] ^= 1 << bit
+    changed = path.with_name("changed")
+    changed.write_bytes(content)
+
+    with pytest.raises(ModelFileError, match="changed"):
+        ALTBI.load(changed)
+
+
+def edited(path, **changes):
+    """Write the file again with other header fields and a checksum that fits them."""
+    tensors, header = read_model(path)
+    write_model(path, tensors, header | changes)
+    return header
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {}},
+        {"parameters": {"n0": 128, "exec": "import os"}},
+        {"parameters": None},
+        {"encoder": {"columns": []}},
+        {"encoder": None},
+        {"offset": None},
+        {"offset": "0"},
+        {"history": 5},
+        {"history": [{"step": 1}]},
+        {"table": {"rows": 1}},
+        {"table": {"rows": "many", "sample": 1, "columns": 4, "named": True}},
+    ],
+    ids=str,
+)
+def test_a_header_that_makes_no_sense_is_refused_in_one_sentence(path, changes):
+    edited(path, **changes)
+
+    with pytest.raises(ModelFileError, match=r"model\.altbi") as refusal:
+        ALTBI.load(path)
+    assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"draws": 10**9},
+        {"hidden": [10**9, 10**9]},
+        {"latent": 10**9},
+        {"T2": 10**12},
+        {"draws": -1},
+        {"network": "paper"},
+        {"hidden": ["a"]},
+        {"gamma": "1"},
+    ],
+    ids=str,
+)
+def test_parameters_that_do_not_fit_the_tensors_are_refused(path, change):
+    _, header = read_model(path)
+    edited(path, parameters=header["parameters"] | change)
+
+    with pytest.raises(ModelFileError):
+        ALTBI.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor"),
+    [
+        ("width", np.zeros(3)),
+        ("low", np.full(3, np.nan)),
+        ("low", np.zeros(3, dtype=np.float32)),
+        ("baseline", np.zeros(9)),
+        ("snapshot.mean.weight", np.zeros((3, 2, 2), dtype=np.float32)),
+        ("extra", np.zeros(3)),
+    ],
+    ids=str,
+)
+def test_tensors_that_do_not_fit_are_refused(path, name, tensor):
+    tensors, header = read_model(path)
+    write_model(path, tensors | {name: tensor}, header)
+
+    with pytest.raises(ModelFileError, match=r"model\.altbi"):
+        ALTBI.load(path)
+
+
+def test_an_absent_tensor_is_noticed(path):
+    tensors, header = read_model(path)
+    del tensors["low"]
+    write_model(path, tensors, header)
+
+    with pytest.raises(ModelFileError, match="tensors do not fit"):
+        ALTBI.load(path)
+
+
+def test_a_deeply_nested_header_is_refused(path):
+    content = path.read_bytes()
+    size = struct.unpack("<Q", content[:8])[0]
+    container = json.loads(content[8 : 8 + size])
+    container["__metadata__"]["altbi"] = "0\n" + "[" * 100_000
+    changed = json.dumps(container).encode()
+    path.write_bytes(struct.pack("<Q", len(changed)) + changed + content[8 + size :])
+
+    with pytest.raises(ModelFileError):
+        ALTBI.load(path)
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_other(path, monkeypatch):
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        ALTBI(**FAST).fit(np.eye(20)).save(path)
+
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["model.altbi"]
+
+
+def test_saving_into_a_missing_folder_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        DETECTOR.save(tmp_path / "no" / "model")
