@@ -9,6 +9,8 @@ from altbi.models import IWAE, StackedIWAE
 def stacked_iwae(n_snapshots=3, n_features=5, bounded=True):
     torch.manual_seed(0)
     models = [IWAE(n_features, (8, 6), 3, 2, bounded=bounded) for _ in range(n_snapshots)]
+    for model in models:
+        model.redraw()
     states = [model.state_dict() for model in models]
     return StackedIWAE(models[0], {k: torch.stack([s[k] for s in states]) for k in states[0]})
 

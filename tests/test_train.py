@@ -1,3 +1,5 @@
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -5,7 +7,7 @@ from torch import nn
 from altbi.borrow import one_thread, seeded
 from altbi.errors import TrainingError
 from altbi.schedule import Schedule
-from altbi.train import batches, keep_smallest, train
+from altbi.train import Adam, batches, keep_smallest, train
 
 
 class Centre(nn.Module):
@@ -70,6 +72,38 @@ def test_the_first_update_is_adam_s():
     centre, _ = centre_of(torch.full((5, 1), 7.0), Schedule(T0=0, T1=0, T2=1), learning_rate=0.25)
 
     assert centre == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_adam_is_torch_s_adam(weight_decay):
+    torch.manual_seed(0)
+    ours = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1)).double()
+    theirs = copy.deepcopy(ours)
+    rows = torch.randn(20, 3, dtype=torch.float64)
+
+    adam = Adam(ours.parameters(), 0.01, weight_decay)
+    reference = torch.optim.Adam(theirs.parameters(), lr=0.01, weight_decay=weight_decay)
+    for _ in range(50):
+        for model, optimizer in ((ours, adam), (theirs, reference)):
+            model.zero_grad()
+            model(rows).square().mean().backward()
+            optimizer.step()
+
+    for mine, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.allclose(mine, other, rtol=1e-9, atol=1e-12)
+
+
+def test_adam_leaves_frozen_and_unused_parameters_alone():
+    model = nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)])
+    model[1].requires_grad_(False)
+    before = [parameter.clone() for parameter in model.parameters()]
+
+    adam = Adam(model.parameters(), 0.01, 0.0)
+    model[0](torch.ones(1, 1)).sum().backward()
+    adam.step()
+
+    moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    assert moved == [True, True, False, False, False, False]
 
 
 def test_weight_decay_pulls_towards_zero():

@@ -32,7 +32,8 @@ class IWAE(GenerativeModel):
     With K draws ``z_k`` from the encoder's ``q(z | x)`` the loss of a row is
     ``-log(1/K sum_k p(x | z_k) p(z_k) / q(z_k | x))``; K = 1 is the plain variational autoencoder.
     In training the draws are fresh for every row. In evaluation all rows share the stored
-    `scoring_draws`, so that a row's loss is its own and does not change from call to call.
+    `scoring_draws`, so that a row's loss is its own and does not change from call to call; these
+    are 0, the mean of ``q(z | x)``, until `redraw` is called.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class IWAE(GenerativeModel):
         self.decoder = _layers(latent, *reversed(hidden), bounded=bounded)
         self.mean = nn.Linear(hidden[0], n_features, bias=not bounded)
         self.log_variance = nn.Linear(hidden[0], n_features)
-        self.register_buffer("scoring_draws", torch.randn(draws, latent))
+        self.register_buffer("scoring_draws", torch.zeros(draws, latent))
 
     @property
     def log_variance_range(self) -> tuple[float, float]:
