@@ -93,8 +93,8 @@ class StackedIWAE:
 def _linear(columns: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Apply each snapshot's linear layer; rows shared by all snapshots need one plain product."""
     if columns.ndim == 2:
-        return (weight.flatten(0, 1) @ columns).view(*weight.shape[:2], -1) + bias
-    return torch.baddbmm(bias, weight, columns)
+        return (weight.flatten(0, 1) @ columns).view(*weight.shape[:2], -1).add_(bias)
+    return torch.bmm(weight, columns).add_(bias)
 
 
 def _folded(
