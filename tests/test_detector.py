@@ -89,15 +89,16 @@ def test_outliers_score_higher_than_other_rows(fitted):
     assert _separation(fitted.anomaly_score(X)) > 0.85
 
 
-def test_scores_differ_between_rows_and_from_those_of_an_untrained_model(fitted):
-    untrained = clone(fitted).set_params(learning_rate=1e-30, weight_decay=0).fit(X)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_scores_differ_between_rows_and_from_those_of_an_untrained_model(preset):
+    # An untrained network tells outliers apart quite well: separation would prove nothing. But a
+    # row's loss is its negative log-likelihood, and what is likely has to be learned.
+    trained = preset(average="plain").fit(X).anomaly_score(X)
+    untrained = preset(average="plain", learning_rate=1e-30).fit(X).anomaly_score(X)
 
-    scores, before = fitted.anomaly_score(X), untrained.anomaly_score(X)
-
-    assert len(np.unique(scores)) == len(X)
-    assert np.abs(scores - before).min() > 0
-    # What the rows have in common is found by training, not by the architecture.
-    assert _separation(scores) > _separation(before) + 0.15
+    assert len(np.unique(trained)) == len(X)
+    assert np.median(trained) < np.median(untrained) - 2
+    assert (trained[~IS_ODD] < untrained[~IS_ODD]).mean() > 0.9
 
 
 def _separation(scores):
