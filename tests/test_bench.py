@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
+from altbi import ALTBI
 from altbi.bench import datasets, run, systems, tables
 from altbi.bench.command import add_arguments, main
 from altbi.bench.datasets import Dataset, load, select
@@ -149,6 +150,26 @@ class TestSystems:
         assert first.shape == (200,)
         assert first.argmax() == 17
         np.testing.assert_array_equal(first, second)
+
+    @pytest.mark.parametrize(
+        ("name", "preset"),
+        [("ALTBI-I (paper)", ALTBI.paper), ("ALTBI-I (reference)", ALTBI.reference)],
+    )
+    def test_a_system_is_the_preset_of_its_name_with_the_seed_of_the_job(self, name, preset):
+        rows = np.random.default_rng(0).normal(size=(100, 3))
+
+        scores = systems.SYSTEMS[name](5)(rows)()
+
+        expected = preset(random_state=5).fit(rows).anomaly_score(rows)
+        np.testing.assert_array_equal(scores, expected)
+
+    @pytest.mark.parametrize("name", ["ALTBI-I (paper)", "ALTBI-I (reference)", "IForest"])
+    def test_the_seed_of_the_job_decides(self, name):
+        rows = np.random.default_rng(0).normal(size=(100, 3))
+
+        first, second = (systems.SYSTEMS[name](seed)(rows)() for seed in (1, 2))
+
+        assert not np.array_equal(first, second)
 
 
 class TestRun:

@@ -188,6 +188,8 @@ def test_the_seed_decides():
     assert not np.array_equal(scores(None), scores(None))
     state = np.random.RandomState(3)
     assert not np.array_equal(scores(state), scores(state))
+    again = scores(np.random.RandomState(3))
+    assert np.array_equal(again, scores(np.random.RandomState(3)))
 
 
 def test_the_global_random_state_is_neither_used_nor_changed():
@@ -297,6 +299,15 @@ def test_large_tables_are_learned_from_a_sample_that_knows_no_order():
     assert (detector.n_rows_in_, detector.n_sample_) == (600, 300)
     assert detector.anomaly_score(X).shape == (600,)
     assert not np.array_equal(detector.offset_, ALTBI.paper().fit(X[:300]).offset_)
+
+
+def test_all_that_is_learned_comes_from_the_seeded_sample():
+    def seen(seed):
+        return ALTBI.paper(max_rows=300, random_state=seed, T1=1, T2=2).fit(X).encoder_.columns
+
+    assert all(column.present == 300 for column in seen(0))
+    assert seen(0) == seen(0)
+    assert seen(0) != seen(1)
 
 
 def test_it_works_in_a_pipeline_and_a_grid_search():

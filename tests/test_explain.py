@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from altbi import ALTBI
+from altbi import ALTBI, Explanation
 from altbi.errors import ParameterError
 
 PRESETS = [ALTBI.paper, ALTBI.reference]
@@ -139,6 +139,19 @@ def test_reasons_come_largest_first_and_know_their_rows(explained):
     assert [reason.part for reason in reasons] == sorted(explanation.parts[5])[::-1][:4]
     with pytest.raises(ParameterError, match="row=569, but the explanation has 569 rows"):
         explanation.reasons(569)
+
+
+def test_the_remainder_s_share_is_that_of_the_deviations():
+    explanation = Explanation(
+        columns=("a", "b"),
+        score=np.array([3.0, 7.0]),
+        parts=np.array([[1.0, 1.0], [3.0, 2.0]]),
+        remainder=np.array([1.0, 2.0]),
+        expected=(),
+    )
+
+    # Deviations from the mean: 1 + 1 in a, 0.5 + 0.5 in b, 0.5 + 0.5 in the remainder.
+    assert explanation.remainder_share() == pytest.approx(1 / 4)
 
 
 def test_the_arrow_table_s_rows_add_up(explained):

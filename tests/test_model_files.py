@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import struct
 
 import numpy as np
@@ -9,11 +10,11 @@ import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save_file
+from safetensors.numpy import save, save_file
 
 from altbi import ALTBI
 from altbi.errors import ModelFileError
-from altbi.storage import read_header, read_model, write_model
+from altbi.storage import _digest, read_header, read_model, write_model
 
 FAST = {"T1": 5, "T2": 8}
 
@@ -247,6 +248,68 @@ def test_a_deeply_nested_header_is_refused(path):
 
     with pytest.raises(ModelFileError):
         ALTBI.load(path)
+
+
+def rewritten(path, change):
+    """Change the text of the header by hand, with a checksum that fits."""
+    tensors, header = read_model(path)
+    text = change(json.dumps(header, sort_keys=True))
+    entry = {"altbi": f"{_digest(text, tensors)}\n{text}"}
+    path.write_bytes(save(tensors, metadata=entry))
+
+
+@pytest.mark.parametrize("value", ["NaN", "Infinity", "1", "true", '"0"'])
+def test_a_threshold_that_is_no_finite_number_is_refused(path, value):
+    rewritten(path, lambda text: re.sub(r'"offset": [^,]+', f'"offset": {value}', text))
+
+    with pytest.raises(ModelFileError, match="threshold"):
+        ALTBI.load(path)
+
+
+def test_a_number_of_columns_that_does_not_agree_is_refused(path):
+    _, header = read_model(path)
+    edited(path, table=header["table"] | {"columns": 5})
+
+    with pytest.raises(ModelFileError, match="columns do not agree"):
+        ALTBI.load(path)
+
+
+def test_wrong_parameters_are_refused_by_name(path):
+    _, header = read_model(path)
+    edited(path, parameters=header["parameters"] | {"rho": 7.0})
+
+    with pytest.raises(ModelFileError, match=r"rho=7\.0"):
+        ALTBI.load(path)
+
+
+def test_tensors_under_exchanged_names_are_noticed(path):
+    content = path.read_bytes()
+    exchanged = content.replace(b'"low"', b'"xxx"').replace(b'"width"', b'"low__"')
+    assert exchanged != content
+    path.write_bytes(exchanged)
+
+    with pytest.raises(ModelFileError, match="checksum"):
+        read_model(path)
+
+
+def test_a_file_has_the_permissions_of_any_new_file(path, tmp_path):
+    (tmp_path / "other").touch()
+
+    assert path.stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(path, monkeypatch):
+    before = path.read_bytes()
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pathlib.Path.replace", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        ALTBI(**FAST).fit(np.eye(20)).save(path)
+
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == ["model.altbi"]
 
 
 def test_a_failed_save_leaves_the_old_file_and_no_other(path, monkeypatch):

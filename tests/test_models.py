@@ -133,6 +133,7 @@ def test_the_paper_s_network_has_no_batch_norm_and_an_unbounded_mean():
     assert [type(layer).__name__ for layer in model.encoder] == ["Linear", "ReLU"] * 2
     mean, _ = model.decode(torch.randn(3, 2, 10) * 1000)
     assert mean.abs().max() > 1
+    assert model.log_variance_range == (-20, 20)
 
 
 def test_gaussian_terms_are_normal_log_densities():

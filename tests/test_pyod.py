@@ -136,6 +136,33 @@ def test_other_arguments_are_refused_by_the_plain_detector(rows):
         ALTBI(rho=2).fit(rows)
 
 
+def test_every_argument_reaches_the_plain_detector(rows):
+    arguments = {
+        "n0": 64,
+        "gamma": 1.1,
+        "rho": 0.8,
+        "T0": 2,
+        "T1": 3,
+        "T2": 5,
+        "updates": 2,
+        "first_truncated": 3,
+        "draws": 3,
+        "hidden": (7, 5),
+        "latent": 3,
+        "network": "paper",
+        "average": "plain",
+        "learning_rate": 0.01,
+        "weight_decay": 0.001,
+        "max_rows": 60,
+        "random_state": 9,
+    }
+    assert arguments.keys() == altbi.ALTBI().get_params().keys() - {"contamination"}
+
+    ours = ALTBI(**arguments).fit(rows).decision_scores_
+
+    assert np.array_equal(ours, altbi.ALTBI(**arguments).fit(rows).anomaly_score(rows))
+
+
 def test_arguments_and_defaults_are_those_of_the_plain_detector():
     ours, plain = (
         {name: p.default for name, p in inspect.signature(cls).parameters.items()}
