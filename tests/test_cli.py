@@ -276,3 +276,19 @@ def test_bench_quick_gets_its_arguments_and_gives_its_exit_code(monkeypatch):
 
     assert main(["bench", "quick", "--seeds", "2", "--lines", "some.jsonl"]) == 1
     assert (given[0].seeds, given[0].lines) == (2, Path("some.jsonl"))
+
+
+def test_a_closed_standard_output_is_said_in_a_sentence():
+    code = "import sys; from altbi.cli import main; sys.exit(main(['demo']))"
+
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$0" -c "$1" >&-', sys.executable, code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == [
+        "altbi: standard output is closed, but the result has to go somewhere"
+    ]

@@ -1,7 +1,9 @@
 """The promises of a detector: a row's score is its own, and training trains."""
 
+import copy
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +19,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from altbi import ALTBI
+from altbi.encode import TableEncoder
+from altbi.ensemble import over_blocks
 from altbi.errors import ParameterError, TableError
+from altbi.table import as_table
 
 PRESETS = [ALTBI.paper, ALTBI.reference]
 
@@ -352,6 +357,9 @@ def test_contamination_sets_the_share_of_outliers():
         {"max_rows": 1},
         {"rho": 2},
         {"n0": "128"},
+        {"random_state": -1},
+        {"random_state": 2**64},
+        {"random_state": "seed"},
     ],
 )
 def test_a_wrong_parameter_is_named_at_fit(wrong):
@@ -384,6 +392,120 @@ def test_infinity_is_located_beyond_the_first_chunk(fitted, monkeypatch):
 
     with pytest.raises(TableError, match=r"'x3' contains infinity, first in row 431"):
         fitted.anomaly_score(infinite)
+
+
+def test_fits_at_the_same_time_do_not_disturb_each_other():
+    alone = [ALTBI.paper(random_state=seed).fit(X).anomaly_score(X) for seed in range(4)]
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(
+            pool.map(lambda s: ALTBI.paper(random_state=s).fit(X).anomaly_score(X), range(4))
+        )
+
+    assert np.array_equal(together, alone)
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [torch.no_grad, torch.inference_mode, lambda: torch.autocast("cpu", dtype=torch.bfloat16)],
+    ids=["no_grad", "inference_mode", "autocast"],
+)
+def test_the_caller_s_torch_modes_change_nothing(fitted, mode):
+    with mode():
+        again = clone(fitted).fit(X)
+        scores = again.anomaly_score(X), fitted.anomaly_score(X[:5])
+
+    assert np.array_equal(scores[0], fitted.anomaly_score(X))
+    assert np.array_equal(scores[1], fitted.anomaly_score(X)[:5])
+
+
+def test_another_default_type_of_torch_changes_nothing(fitted):
+    torch.set_default_dtype(torch.float64)
+    try:
+        again = clone(fitted).fit(X).anomaly_score(X)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+    assert np.array_equal(again, fitted.anomaly_score(X))
+
+
+def test_a_snapshot_s_losses_are_scaled_to_the_training_sample_s_range():
+    detector = ALTBI().fit(X)
+    ensemble = detector.ensemble_
+    rows = detector.encoder_.transform(as_table(X))
+
+    losses = over_blocks(ensemble.stacked.losses, rows, ensemble.stacked.block_rows)
+
+    scaled = (losses - ensemble.low[:, None]) / ensemble.width[:, None]
+    assert np.allclose(scaled.min(axis=1), 0)
+    assert np.allclose(scaled.max(axis=1), 1)
+    assert np.allclose(scaled.mean(axis=0), detector.anomaly_score(X))
+
+
+def test_a_row_exactly_at_the_threshold_is_no_outlier(fitted):
+    exact = copy.copy(fitted)
+    exact.offset_ = float(fitted.score_samples(X[:1])[0])
+
+    assert exact.predict(X[:1])[0] == 1
+
+
+def test_large_tables_are_scored_in_chunks_of_bounded_size(fitted, monkeypatch):
+    sizes = []
+    whole = fitted.anomaly_score(X)
+    monkeypatch.setattr("altbi.detectors.altbi._CHUNK_CELLS", 400)
+    transform = TableEncoder.transform
+
+    def counted(encoder, table):
+        sizes.append(len(table))
+        return transform(encoder, table)
+
+    monkeypatch.setattr(TableEncoder, "transform", counted)
+
+    scores = fitted.anomaly_score(X)
+
+    assert sizes == [100] * 6
+    assert np.array_equal(scores, whole)
+
+
+@pytest.mark.parametrize("kind", ["M8[D]", "m8[s]"])
+def test_arrays_of_dates_are_refused(kind):
+    with pytest.raises(TableError, match="Put dates into a data frame"):
+        ALTBI().fit(np.zeros((5, 2), dtype=kind))
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2, 3], [("a", 1), ("a", 2), ("b", 1), ("b", 2)]])
+def test_columns_in_another_order_are_refused_whatever_their_names_are(names):
+    frame = pd.DataFrame(X)
+    frame.columns = (
+        pd.Index(names) if isinstance(names[0], int) else pd.MultiIndex.from_tuples(names)
+    )
+    detector = ALTBI.paper(T1=1, T2=2).fit(frame)
+
+    assert detector.anomaly_score(frame).shape == (len(X),)
+    with pytest.raises(TableError, match="order"):
+        detector.anomaly_score(frame[frame.columns[::-1]])
+
+
+@pytest.mark.parametrize("source", [as_table, lambda t: t.to_reader()])
+def test_tables_of_our_own_and_readers_are_told_by_name(source):
+    arrow = pa.table(dict(zip("abcd", X.T, strict=True)))
+    detector = ALTBI.paper(T1=1, T2=2).fit(source(arrow))
+
+    assert detector.n_features_in_ == 4
+    assert detector.anomaly_score(source(arrow)).shape == (len(X),)
+    with pytest.raises(TableError, match="order"):
+        detector.anomaly_score(source(arrow.select(["b", "a", "c", "d"])))
+
+
+@pytest.mark.parametrize("nonsense", [["a", "b"], "abc", [[["a"]]], 5, None, [[1, 2], [3]]])
+def test_what_is_no_table_is_refused(nonsense):
+    with pytest.raises((ValueError, TypeError), match=r"array|sequence"):
+        ALTBI().fit(nonsense)
+
+
+def test_a_lazy_frame_is_told_to_be_collected():
+    with pytest.raises(TableError, match="LazyFrame is lazy"):
+        ALTBI().fit(pl.DataFrame(X, schema=list("abcd")).lazy())
 
 
 def test_masked_cells_are_missing_not_their_hidden_values(fitted):

@@ -141,6 +141,15 @@ def test_reasons_come_largest_first_and_know_their_rows(explained):
         explanation.reasons(569)
 
 
+def test_columns_named_like_ours_are_not_lost():
+    table = pd.DataFrame(np.random.default_rng(0).random((30, 2)), columns=["(score)", "a"])
+    detector = ALTBI.paper(T1=1, T2=2).fit(table)
+
+    arrow = detector.explain(table).to_arrow()
+
+    assert arrow.column_names == ["(score)", "a", "(remainder)", "(score)"]
+
+
 def test_the_remainder_s_share_is_that_of_the_deviations():
     explanation = Explanation(
         columns=("a", "b"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
 from altbi import ALTBI
-from altbi.errors import ModelFileError
+from altbi.errors import ModelFileError, ParameterError
 from altbi.storage import _digest, read_header, read_model, write_model
 
 FAST = {"T1": 5, "T2": 8}
@@ -78,6 +78,20 @@ def test_saving_again_gives_the_same_file(path, tmp_path):
     assert (tmp_path / "again").read_bytes() == path.read_bytes()
 
 
+def test_a_numpy_seed_is_kept(tmp_path):
+    ALTBI(**FAST, random_state=np.int64(7)).fit(TABLE).save(tmp_path / "model")
+
+    assert ALTBI.load(tmp_path / "model").random_state == 7
+
+
+def test_parameters_changed_after_fit_are_not_saved(tmp_path):
+    detector = ALTBI(**FAST).fit(TABLE).set_params(hidden=(5,))
+
+    with pytest.raises(ParameterError, match="changed after fit"):
+        detector.save(tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_generator_as_seed_can_be_saved(tmp_path):
     detector = ALTBI(**FAST, random_state=np.random.RandomState(1)).fit(TABLE)
     detector.save(tmp_path / "model")
@@ -92,7 +106,13 @@ def test_the_header_says_what_the_file_is(path):
     header = read_header(path)
 
     assert header["format_version"] == 1
-    assert header["table"] == {"rows": 120, "sample": 120, "columns": 4, "named": True}
+    assert header["table"] == {
+        "rows": 120,
+        "sample": 120,
+        "columns": 4,
+        "frame": True,
+        "named": True,
+    }
     assert header["parameters"]["contamination"] == 0.05
     assert [column["name"] for column in header["encoder"]["columns"]] == list(TABLE.columns)
 
@@ -151,8 +171,11 @@ def test_a_single_changed_bit_is_noticed(path, place, bit):
     changed = path.with_name("changed")
     changed.write_bytes(content)
 
-    with pytest.raises(ModelFileError, match="changed"):
+    with pytest.raises(ModelFileError):
         ALTBI.load(changed)
+
+
+TABLE_FACTS = {"rows": 120, "sample": 120, "columns": 4, "frame": True, "named": True}
 
 
 def edited(path, **changes):
@@ -175,7 +198,14 @@ def edited(path, **changes):
         {"history": 5},
         {"history": [{"step": 1}]},
         {"table": {"rows": 1}},
-        {"table": {"rows": "many", "sample": 1, "columns": 4, "named": True}},
+        {"table": TABLE_FACTS | {"rows": "many"}},
+        {"table": TABLE_FACTS | {"rows": 5}},
+        {"table": TABLE_FACTS | {"sample": -3}},
+        {"table": TABLE_FACTS | {"columns": 4.0}},
+        {"table": TABLE_FACTS | {"named": "yes"}},
+        {"table": TABLE_FACTS | {"frame": None}},
+        {"history": []},
+        {"detector": "os.system"},
     ],
     ids=str,
 )
@@ -198,6 +228,9 @@ def test_a_header_that_makes_no_sense_is_refused_in_one_sentence(path, changes):
         {"network": "paper"},
         {"hidden": ["a"]},
         {"gamma": "1"},
+        {"hidden": [1] * 20_000},
+        {"random_state": {"x": 1}},
+        {"random_state": 2**64},
     ],
     ids=str,
 )
@@ -213,6 +246,8 @@ def test_parameters_that_do_not_fit_the_tensors_are_refused(path, change):
     ("name", "tensor"),
     [
         ("width", np.zeros(3)),
+        ("width", np.full(3, 5e-324)),
+        ("snapshot.encoder.1.running_var", np.full((3, 32), -5, dtype=np.float32)),
         ("low", np.full(3, np.nan)),
         ("low", np.zeros(3, dtype=np.float32)),
         ("baseline", np.zeros(9)),
@@ -327,5 +362,5 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(path, monkeypatch):
 
 
 def test_saving_into_a_missing_folder_says_so(tmp_path):
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"does not exist: '.*no'"):
         DETECTOR.save(tmp_path / "no" / "model")

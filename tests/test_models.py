@@ -103,6 +103,26 @@ def test_in_training_draws_are_fresh_and_in_evaluation_they_are_shared():
     assert torch.equal(model(x), scored)
 
 
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_started_model_is_as_torch_would_have_made_it_but_for_its_own_generator(bounded):
+    torch.manual_seed(8)
+    usual = IWAE(3, (6, 5), 2, 2, bounded=bounded)
+    state = torch.random.get_rng_state()
+    with torch.device("meta"):
+        blank = IWAE(3, (6, 5), 2, 2, bounded=bounded)
+    ours = blank.to_empty(device="cpu")
+
+    ours.scoring_draws.zero_()
+    ours.start(torch.Generator().manual_seed(8))
+    losses = ours(torch.ones(4, 3))
+    ours.redraw()
+
+    assert torch.equal(torch.random.get_rng_state(), state)
+    for name, weight in usual.named_parameters():
+        assert torch.equal(weight, ours.get_parameter(name)), name
+    assert torch.equal(losses, usual(torch.ones(4, 3)))
+
+
 def test_redrawing_changes_the_scoring_draws():
     model = small().eval()
     before = model(torch.ones(1, 3))
@@ -200,12 +220,16 @@ def test_cells_and_rest_add_up_to_the_loss(bounded):
     ("n_features", "sizes"),
     [
         (3, ((32, 16), 2)),
+        (4, ((32, 16), 2)),
+        (5, ((32, 16), 4)),
         (6, ((32, 16), 4)),
         (7, ((32, 16), 6)),
         (9, ((32, 16), 8)),
         (64, ((32, 16), 8)),
+        (65, ((128, 64), 32)),
         (166, ((128, 64), 32)),
         (512, ((128, 64), 32)),
+        (513, ((512, 256), 128)),
         (768, ((512, 256), 128)),
         (1555, ((512, 256), 128)),
     ],

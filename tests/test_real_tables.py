@@ -1,12 +1,14 @@
 """Real tables: missing cells, categories, new levels, odd columns."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from altbi import ALTBI
-from altbi.errors import TableError
+from altbi.errors import TableError, TableWarning
 
 
 def mixed(n_rows=600, seed=0):
@@ -83,6 +85,31 @@ def test_an_unseen_level_raises_the_score_like_a_number_far_outside_its_range():
     assert 0.1 * widest < np.median(rise) < 2 * widest
     # Two unseen levels are the same surprise.
     assert np.array_equal(unseen, detector.anomaly_score(table.assign(colour="octarine")))
+
+
+def test_what_the_training_sample_did_not_have_is_said():
+    table = mixed()
+    detector = ALTBI.paper(T1=1, T2=2).fit(table)
+    changed = table.assign(colour="mauve")
+    changed.loc[:2, "size"] = np.nan
+
+    with pytest.warns(TableWarning) as said:
+        detector.anomaly_score(changed)
+
+    sentences = "\n".join(str(warning.message) for warning in said)
+    assert "'size' has 3 missing cells, but had none" in sentences
+    assert "'colour' has 600 cells with levels that the training sample did not have" in sentences
+
+
+def test_what_the_training_sample_had_is_not_said_again():
+    table = mixed()
+    table.loc[:2, "size"] = np.nan
+    table.loc[5, "colour"] = "mauve"
+    detector = ALTBI.paper(T1=1, T2=2).fit(table)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        detector.anomaly_score(table)
 
 
 def test_a_rare_combination_scores_higher_than_its_parts():

@@ -29,6 +29,12 @@ def test_one_enormous_score_does_not_hide_the_others():
     assert estimated_share(enormous) == pytest.approx(estimated_share(scores), abs=0.02)
 
 
+def test_many_equal_scores_do_not_hide_the_others():
+    scores = np.r_[np.zeros(800), 10 + RNG.chisquare(5, 200)]
+
+    assert estimated_share(scores) == pytest.approx(0.2, abs=0.03)
+
+
 def test_the_estimate_knows_no_unit():
     scores = mixture(900, 100)
 

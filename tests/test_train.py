@@ -1,10 +1,12 @@
 import copy
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch import nn
 
-from altbi.borrow import one_thread, seeded
+from altbi.borrow import one_thread, plain_torch
 from altbi.errors import TrainingError
 from altbi.schedule import Schedule
 from altbi.train import Adam, batches, keep_smallest, train
@@ -33,10 +35,13 @@ class Recorder(Centre):
         return super().forward(rows)
 
 
+def seeded(seed):
+    return torch.Generator().manual_seed(seed)
+
+
 def centre_of(rows, plan, learning_rate=0.1, at=0.0):
     model = Centre(at)
-    with seeded(0):
-        history = list(train(model, rows, plan, learning_rate=learning_rate))
+    history = list(train(model, rows, plan, learning_rate=learning_rate, generator=seeded(0)))
     return float(model.at.detach()), history
 
 
@@ -110,7 +115,11 @@ def test_weight_decay_pulls_towards_zero():
     model = Centre(at=1.0)
     plan = Schedule(T0=0, T1=0, T2=1)
 
-    list(train(model, torch.ones(4, 1), plan, learning_rate=0.01, weight_decay=0.1))
+    list(
+        train(
+            model, torch.ones(4, 1), plan, learning_rate=0.01, weight_decay=0.1, generator=seeded(0)
+        )
+    )
 
     assert float(model.at.detach()) == pytest.approx(0.99)
 
@@ -119,7 +128,7 @@ def test_weight_decay_pulls_towards_zero():
 def test_every_update_sees_the_planned_number_of_different_rows(plan):
     model, rows = Recorder(), torch.arange(2000.0)[:, None]
 
-    steps = list(train(model, rows, plan, learning_rate=1e-3))
+    steps = list(train(model, rows, plan, learning_rate=1e-3, generator=seeded(0)))
 
     sizes = [plan.batch_size_at(step, 2000) for step in range(90) for _ in range(plan.updates)]
     # Five batches of more than 400 rows use up the 2000 rows; what is left over is a batch too.
@@ -132,7 +141,7 @@ def test_every_update_sees_the_planned_number_of_different_rows(plan):
 
 
 def test_the_batches_of_a_step_share_no_row_until_all_were_used():
-    drawn = [batch.tolist() for batch in batches(n_rows=10, batch_size=4, count=5)]
+    drawn = [batch.tolist() for batch in batches(10, 4, 5, seeded(0))]
 
     assert [len(batch) for batch in drawn] == [4, 4, 2, 4, 4]
     assert sorted(drawn[0] + drawn[1] + drawn[2]) == list(range(10))
@@ -140,11 +149,13 @@ def test_the_batches_of_a_step_share_no_row_until_all_were_used():
 
 
 def test_a_single_row_left_over_is_no_batch():
-    assert [len(batch) for batch in batches(n_rows=9, batch_size=4, count=5)] == [4, 4, 4, 4, 4]
+    assert [len(batch) for batch in batches(9, 4, 5, seeded(0))] == [4, 4, 4, 4, 4]
 
 
 def test_batches_differ_from_step_to_step():
-    first, second = (next(batches(100, 20, 1)).tolist() for _ in range(2))
+    generator = seeded(0)
+
+    first, second = (next(batches(100, 20, 1, generator)).tolist() for _ in range(2))
 
     assert first != second
 
@@ -172,16 +183,35 @@ def test_a_diverging_run_says_what_to_do():
         centre_of(torch.full((4, 1), float("inf")), Schedule())
 
 
-def test_the_caller_s_random_state_is_given_back():
+def test_batches_come_from_the_generator_alone():
     torch.manual_seed(3)
     before = torch.random.get_rng_state()
 
-    with seeded(5):
-        drawn = torch.rand(3)
+    first, second = (next(batches(100, 20, 1, seeded(5))).tolist() for _ in range(2))
 
+    assert first == second
     assert torch.equal(torch.random.get_rng_state(), before)
-    with seeded(5):
-        assert torch.equal(torch.rand(3), drawn)
+
+
+def test_the_first_loss_is_the_mean_over_the_kept_rows():
+    rows = torch.tensor([[1.0], [2.0], [3.0], [100.0]])
+
+    _, history = centre_of(rows, Schedule(T0=0, T1=0, T2=1, rho=0.75))
+
+    assert history[0].loss == pytest.approx((1 + 4 + 9) / 3)
+
+
+def test_plain_torch_keeps_the_caller_s_modes_out():
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        with plain_torch():
+            weight = torch.ones(2, 2, requires_grad=True)
+            product = weight @ weight
+            product.sum().backward()
+        outside = torch.ones(2, 2) @ torch.ones(2, 2)
+
+    assert product.dtype == torch.float32
+    assert weight.grad is not None
+    assert outside.dtype == torch.bfloat16
 
 
 def test_the_caller_s_threads_are_given_back_even_after_an_error():
@@ -193,5 +223,26 @@ def test_the_caller_s_threads_are_given_back_even_after_an_error():
         with pytest.raises(ZeroDivisionError), one_thread():
             _ = 1 / 0
         assert (inside, torch.get_num_threads()) == (1, 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_threads_that_borrow_at_the_same_time_all_get_theirs_back():
+    before = torch.get_num_threads()
+    together = threading.Barrier(3)
+
+    def borrow(_):
+        together.wait()
+        with one_thread():
+            together.wait()
+        together.wait()
+        return torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(2)
+        with ThreadPoolExecutor(3) as pool:
+            found = list(pool.map(borrow, range(3)))
+        assert found == [2, 2, 2]
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)

@@ -33,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         0 done, 1 the data or the model is at fault, 130 interrupted. Wrong usage exits with 2.
     """
+    if sys.stdout is None:
+        _complain("standard output is closed, but the result has to go somewhere")
+        return AT_FAULT
     _show_any_letter()
     args = _parser().parse_args(argv)
     try:

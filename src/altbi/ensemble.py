@@ -10,10 +10,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from altbi.borrow import one_thread
+from altbi.borrow import one_thread, plain_torch
 from altbi.models import Stacked
 
-__all__ = ["Ensemble", "ScoreParts", "loss_ranges", "over_blocks"]
+__all__ = ["LEAST_WIDTH", "Ensemble", "ScoreParts", "loss_ranges", "over_blocks"]
+
+# A range of losses narrower than that is none: a division by it could leave all bounds.
+LEAST_WIDTH = 1e-30
 
 Result = TypeVar("Result")
 Losses = NDArray[np.float32] | NDArray[np.float64]
@@ -80,10 +83,10 @@ class Ensemble:
 
 
 def loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Lowest loss and width of each snapshot's range; a range without width counts as 1."""
+    """Lowest loss and width of each snapshot's range; one of (nearly) no width counts as 1."""
     low = losses.min(axis=1).astype(np.float64)
     width = losses.max(axis=1).astype(np.float64) - low
-    return low, np.where(width > 0, width, 1.0)
+    return low, np.where(width >= LEAST_WIDTH, width, 1.0)
 
 
 def over_blocks(
@@ -103,24 +106,20 @@ def over_blocks(
         return function(torch.from_numpy(columns)).numpy()[:, : len(block)]
 
     starts = range(0, len(rows), block_rows)
-    with torch.inference_mode():
-        return np.concatenate(list(_in_threads(compute, starts)), axis=1)
+    return np.concatenate(list(_in_threads(compute, starts)), axis=1)
 
 
 def _in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
     """Map over tasks in order, on as many threads as torch has, each of which computes alone."""
-    threads = min(torch.get_num_threads(), len(tasks))
-    if threads == 1:
-        with one_thread():
-            yield from map(function, tasks)
-        return
 
     def alone(task: int) -> Result:
-        with torch.inference_mode():
+        with plain_torch(), torch.inference_mode():
             return function(task)
 
-    with (
-        one_thread(),
-        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool,
-    ):
-        yield from pool.map(alone, tasks)
+    threads = min(torch.get_num_threads(), len(tasks))
+    with one_thread():
+        if threads == 1:
+            yield from map(alone, tasks)
+            return
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(alone, tasks)

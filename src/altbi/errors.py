@@ -9,6 +9,7 @@ __all__ = [
     "ModelFileError",
     "ParameterError",
     "TableError",
+    "TableWarning",
     "TrainingError",
     "need",
 ]
@@ -20,6 +21,10 @@ class AltbiError(Exception):
 
 class TableError(AltbiError, ValueError):
     """The table cannot be used as it is."""
+
+
+class TableWarning(UserWarning):
+    """The table was changed on its way in."""
 
 
 class ParameterError(AltbiError, ValueError):

@@ -14,6 +14,7 @@ from altbi.table import Table
 __all__ = ["Explanation", "Reason", "Typical", "explain_rows", "typical_of"]
 
 REMAINDER = "(remainder)"
+SCORE = "(score)"
 # Rows from which the typical parts are taken.
 _TYPICAL_ROWS = 10_000
 _USUAL = 0.9
@@ -98,15 +99,20 @@ class Explanation:
         ]
 
     def remainder_share(self) -> float:
-        """Share of the scores' variation over rows that no column accounts for."""
+        """Share of the scores' variation over rows that no column accounts for.
+
+        One row has no variation: its share is 0.
+        """
         total = np.abs(self.parts - self.parts.mean(0)).sum()
         rest = np.abs(self.remainder - self.remainder.mean()).sum()
         return float(rest / (total + rest)) if total + rest > 0 else 0.0
 
     def to_arrow(self) -> pa.Table:
-        """Give a table with a column for each column's part, ``(remainder)`` and ``score``."""
-        table = {name: self.parts[:, column] for column, name in enumerate(self.columns)}
-        return pa.table({**table, REMAINDER: self.remainder, "(score)": self.score})
+        """Give a table: each column's part under its name, then ``(remainder)``, ``(score)``."""
+        return pa.Table.from_arrays(
+            [pa.array(part) for part in (*self.parts.T, self.remainder, self.score)],
+            names=[*self.columns, REMAINDER, SCORE],
+        )
 
 
 def typical_of(ensemble: Ensemble, encoder: TableEncoder, rows: NDArray[np.float32]) -> Typical:

@@ -5,6 +5,7 @@ the SHA-256 of header and tensors, so that a damaged file is noticed. A digest i
 does not tell who made a file. Loading can fail, but it never imports or runs what a file names.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -124,6 +125,8 @@ def _digest(text: str, tensors: Tensors) -> str:
 
 def _write_whole(path: Path, content: bytes) -> None:
     """Leave either the old file or the whole new one, whatever happens in between."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as file:

@@ -47,7 +47,9 @@ def estimated_share(scores: Scores) -> float:
     ends.
     """
     median, quartile = np.quantile(scores, [0.5, 0.75])
-    held = np.minimum(scores, median + _FARTHEST * (quartile - median))
+    # Where most scores are alike there is no such distance, and nothing is held.
+    farthest = median + _FARTHEST * (quartile - median) if quartile > median else np.inf
+    held = np.minimum(scores, farthest)
     upper = np.sort(held)[::-1][: max(len(scores) // 2, 1)]
     height = np.ptp(upper)
     if height == 0:

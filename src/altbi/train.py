@@ -71,13 +71,15 @@ def keep_smallest(losses: Tensor, share: float) -> Tensor:
     return losses <= torch.quantile(losses.detach(), share)
 
 
-def batches(n_rows: int, batch_size: int, count: int) -> Iterator[Tensor]:
+def batches(
+    n_rows: int, batch_size: int, count: int, generator: torch.Generator
+) -> Iterator[Tensor]:
     """Draw row numbers for the updates of one step: a shuffled pass over the rows, then another."""
-    order = torch.randperm(n_rows)
+    order = torch.randperm(n_rows, generator=generator)
     for _ in range(count):
         # A single row left over is no batch: BatchNorm finds no spread in it.
         if len(order) < 2:
-            order = torch.randperm(n_rows)
+            order = torch.randperm(n_rows, generator=generator)
         yield order[:batch_size]
         order = order[batch_size:]
 
@@ -89,14 +91,18 @@ def train(
     *,
     learning_rate: float,
     weight_decay: float = 0.0,
+    generator: torch.Generator,
 ) -> Iterator[Progress]:
-    """Run Algorithm 1 on the model, in place; yields after each step."""
+    """Run Algorithm 1 on the model, in place; batches are drawn from the generator.
+
+    Yields after each step.
+    """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     for step in range(schedule.steps):
         batch_size = schedule.batch_size_at(step, len(rows))
         share = schedule.kept_share_at(step)
         model.train()
-        for batch in batches(len(rows), batch_size, schedule.updates):
+        for batch in batches(len(rows), batch_size, schedule.updates, generator):
             losses = model(rows[batch])
             kept = keep_smallest(losses, share)
             loss = losses[kept].mean()

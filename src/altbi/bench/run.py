@@ -178,6 +178,8 @@ def _checked(run: Run) -> Run:
     named = isinstance(run.dataset, str) and isinstance(run.system, str)
     if not named or not isinstance(run.seed, int):
         raise TypeError("dataset and system must be texts, seed a whole number")
+    if not isinstance(run.versions, dict):
+        raise TypeError("versions must name packages and their versions")
     measures = () if run.error is not None else (run.auc, run.average_precision)
     if not all(isinstance(value, float) and 0 <= value <= 1 for value in measures):
         raise ValueError("auc and average_precision must lie in [0, 1] where there is no error")

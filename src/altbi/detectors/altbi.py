@@ -1,21 +1,23 @@
 """ALTBI: a generative model learns the common rows first; what it has not learned is odd."""
 
 import secrets
+import warnings
+from collections.abc import Iterator
 from dataclasses import fields
 from os import PathLike
-from typing import Any, Literal, Self, final
+from typing import Any, Literal, Self, cast, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from altbi.borrow import one_thread, seeded
+from altbi.borrow import one_thread, plain_torch
 from altbi.detectors import model_files
 from altbi.detectors.base import Detector, Scores
-from altbi.encode import TableEncoder
+from altbi.encode import Surprises, TableEncoder
 from altbi.ensemble import Ensemble, loss_ranges, over_blocks
+from altbi.errors import TableWarning
 from altbi.explain import Explanation, explain_rows, typical_of
 from altbi.models import IWAE, StackedIWAE, reference_sizes
 from altbi.parameters import check_parameters, is_count, is_number
@@ -26,8 +28,10 @@ from altbi.train import Progress, train
 
 __all__ = ["ALTBI"]
 
-# Rows encoded and scored at a time: memory does not grow with the table.
+# Cells and rows encoded and scored at a time: memory does not grow with the table.
+_CHUNK_CELLS = 1 << 22
 _CHUNK_ROWS = 1 << 16
+_MAX_LAYERS = 100
 
 
 @final
@@ -94,6 +98,8 @@ class ALTBI(Detector):
         Columns of the training table.
     feature_names_in_ : ndarray of str
         Names of these columns, if the table had names.
+    fitted_on_frame_ : bool
+        Whether the training table had columns with names and types.
     n_rows_in_ : int
         Rows of the training table.
     n_sample_ : int
@@ -206,7 +212,7 @@ class ALTBI(Detector):
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401
         """Learn from a table in which nobody has labelled the bad rows; `y` is not used."""
         self._check_parameters()
-        table = self._checked(X, reset=True)
+        table = self._checked_for_fit(X)
         seed = self._draw_seed()
 
         sample = table
@@ -234,20 +240,20 @@ class ALTBI(Detector):
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
         """Say what each column adds to the rows' scores, and what was expected there."""
         check_is_fitted(self)
-        table = self._checked(X, reset=False)
+        table = self._checked(X)
         return explain_rows(table, self.ensemble_, self.encoder_, self.typical_)
 
     def _names(self) -> tuple[str, ...]:
         return self.encoder_.names
 
     def _outlier_score(self, table: Table) -> Scores:
-        chunks = (
-            table.slice(start, min(start + _CHUNK_ROWS, len(table)))
-            for start in range(0, len(table), _CHUNK_ROWS)
-        )
-        return np.concatenate(
-            [self.ensemble_.score(self.encoder_.transform(chunk)) for chunk in chunks]
-        )
+        scores, surprises = [], Surprises()
+        for chunk in _chunks(table, self.encoder_.width):
+            surprises += self.encoder_.surprises(chunk)
+            scores.append(self.ensemble_.score(self.encoder_.transform(chunk)))
+        for sentence in surprises.sentences():
+            warnings.warn(sentence, TableWarning, stacklevel=3)
+        return np.concatenate(scores)
 
     def _train(
         self, rows: NDArray[np.float32], seed: int
@@ -255,14 +261,17 @@ class ALTBI(Detector):
         """Run Algorithm 1 and keep the snapshots."""
         history, snapshots = [], []
         schedule = self._schedule()
-        with one_thread(), seeded(seed):
-            model = self._model(rows.shape[1])
+        generator = torch.Generator().manual_seed(seed)
+        with one_thread(), plain_torch():
+            model = self._blank_model(rows.shape[1]).to_empty(device="cpu")
+            model.start(generator)
             for progress in train(
                 model,
                 torch.from_numpy(rows),
                 schedule,
                 learning_rate=self.learning_rate,
                 weight_decay=self.weight_decay,
+                generator=generator,
             ):
                 history.append(progress)
                 if schedule.is_snapshot(progress.step):
@@ -284,19 +293,19 @@ class ALTBI(Detector):
 
     def _stacked(self, n_units: int) -> StackedIWAE:
         states = {name: torch.from_numpy(state) for name, state in self.snapshots_.items()}
-        with torch.device("meta"):
-            model = self._model(n_units)
-        return StackedIWAE(model, states)
+        return StackedIWAE(self._blank_model(n_units), states)
 
-    def _model(self, n_units: int) -> IWAE:
+    def _blank_model(self, n_units: int) -> IWAE:
+        """Give the model with shapes but without memory, and without a draw for its weights."""
         hidden, latent = reference_sizes(n_units)
-        return IWAE(
-            n_units,
-            hidden if self.hidden == "auto" else tuple(self.hidden),
-            latent if self.latent == "auto" else self.latent,
-            self.draws,
-            bounded=self.network == "reference",
-        )
+        with torch.device("meta"):
+            return IWAE(
+                n_units,
+                hidden if self.hidden == "auto" else tuple(self.hidden),
+                latent if self.latent == "auto" else self.latent,
+                self.draws,
+                bounded=self.network == "reference",
+            ).float()
 
     def _schedule(self) -> Schedule:
         return Schedule(**{field.name: getattr(self, field.name) for field in fields(Schedule)})
@@ -307,7 +316,7 @@ class ALTBI(Detector):
             return secrets.randbits(31)
         if isinstance(self.random_state, int | np.integer):
             return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return int(self.random_state.randint(2**31 - 1))
 
     def _check_parameters(self) -> None:
         self._schedule()
@@ -329,15 +338,31 @@ class ALTBI(Detector):
                     "a share in (0, 0.5] or 'auto'",
                 ),
                 "max_rows": (is_count(self.max_rows, 2), "a whole number of at least 2 rows"),
+                "random_state": (
+                    _is_seed(self.random_state),
+                    "a whole number from 0 to 2**63 - 1, a RandomState or None",
+                ),
             },
         )
+
+
+def _chunks(table: Table, n_units: int) -> Iterator[Table]:
+    size = min(max(_CHUNK_CELLS // n_units, 1), _CHUNK_ROWS)
+    for start in range(0, len(table), size):
+        yield table.slice(start, min(start + size, len(table)))
 
 
 def _is_size(value: object) -> bool:
     return is_count(value) or (isinstance(value, str) and value == "auto")
 
 
+def _is_seed(value: object) -> bool:
+    if is_count(value, 0):
+        return int(cast(int, value)) < 2**63
+    return value is None or isinstance(value, np.random.RandomState)
+
+
 def _are_widths(value: object) -> bool:
     if isinstance(value, tuple | list):
-        return len(value) > 0 and all(map(is_count, value))
+        return 0 < len(value) <= _MAX_LAYERS and all(map(is_count, value))
     return isinstance(value, str) and value == "auto"

@@ -27,6 +27,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
 
     offset_: float
     n_features_in_: int
+    fitted_on_frame_: bool
 
     @abc.abstractmethod
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table
@@ -43,7 +44,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
     def anomaly_score(self, X: Any) -> Scores:  # noqa: ANN401
         """Score rows; high means outlier."""
         check_is_fitted(self)
-        return self._outlier_score(self._checked(X, reset=False))
+        return self._outlier_score(self._checked(X))
 
     def score_samples(self, X: Any) -> Scores:  # noqa: ANN401
         """Score rows in scikit-learn's sign; low means outlier."""
@@ -57,34 +58,58 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         """Label rows: -1 for outliers, 1 for the others."""
         return np.where(self.decision_function(X) < 0, -1, 1)
 
-    def _checked(self, X: Any, *, reset: bool) -> Table:  # noqa: ANN401
-        """Turn what the user has into a table, or say what is wrong with it."""
-        least = 2 if reset else 1
-        if is_frame(X):
-            table = as_table(X)
-            validate_data(self, X, reset=reset, skip_check_array=True)
-            if not reset and not hasattr(self, "feature_names_in_"):
-                table = table.renamed(self._names())
-            if len(table) < least:
-                raise TableError(
-                    f"Found array with {len(table)} sample(s) (shape={table.shape}) while a "
-                    f"minimum of {least} is required by {type(self).__name__}. Give more rows."
-                )
-            return table
+    def _checked_for_fit(self, X: Any) -> Table:  # noqa: ANN401
+        """Turn what the user has into a table to learn from, or say what is wrong with it."""
+        self.fitted_on_frame_ = is_frame(X)
+        if not self.fitted_on_frame_:
+            return as_table(self._checked_array(X, reset=True))
+        table = as_table(X)
+        self._check_names(X, table, reset=True)
+        if len(table) < 2:
+            raise TableError(
+                f"Found array with 1 sample(s) (shape={table.shape}) while a minimum of 2 is "
+                f"required by {type(self).__name__}. Give more rows."
+            )
+        return table
+
+    def _checked(self, X: Any) -> Table:  # noqa: ANN401
+        """Turn what the user has into a table to score, or say what is wrong with it."""
+        if not is_frame(X):
+            return as_table(self._checked_array(X, reset=False), self._names())
+        table = as_table(X)
+        self._check_names(X, table, reset=False)
+        # Columns of an array have no names but their places; those of a frame are told by name.
+        return table if self.fitted_on_frame_ else table.renamed(self._names())
+
+    def _check_names(self, X: Any, table: Table, *, reset: bool) -> None:  # noqa: ANN401
+        """Let scikit-learn keep or compare names and the number of columns."""
+        source = X if hasattr(X, "shape") and len(X.shape) == 2 else np.empty(table.shape)
+        validate_data(self, source, reset=reset, skip_check_array=True)
+
+    def _checked_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
+        """Check an array by scikit-learn's rules, and by ours where it would lose something."""
+        if hasattr(X, "collect"):
+            raise TableError(
+                f"The {type(X).__name__} is lazy, but expected rows. Call its collect() first."
+            )
         if isinstance(X, np.ma.MaskedArray):
             X = np.ma.filled(X.astype(np.float64), np.nan)
+        if getattr(getattr(X, "dtype", None), "kind", None) in {"m", "M"}:
+            raise TableError(
+                f"The array holds {X.dtype}, but expected numbers. "
+                "Put dates into a data frame, where each column has its own type."
+            )
         try:
-            rows = validate_data(
+            return validate_data(
                 self,
                 X,
                 reset=reset,
                 dtype=[np.float64, np.float32],
                 ensure_all_finite=False,  # the encoder takes NaN as missing and names infinities
-                ensure_min_samples=least,
+                ensure_min_samples=2 if reset else 1,
             )
         except ValueError as problem:
             raise _naming_the_column(X, problem) from None
-        return as_table(rows, None if reset else self._names())
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -97,6 +122,11 @@ def _naming_the_column(X: object, problem: ValueError) -> ValueError:
     if not str(problem).startswith("could not convert string to float"):
         return problem
     cells = np.asarray(X, dtype=object)
+    if cells.ndim != 2:
+        return TableError(
+            f"Expected 2D array, got a {type(X).__name__} with {cells.ndim} dimension(s) instead. "
+            "Give rows and columns: a 2-D array of numbers or a data frame."
+        )
     for row, column in np.ndindex(*cells.shape):
         cell = cells[row, column]
         if isinstance(cell, str) and not _is_number(cell):

@@ -8,12 +8,11 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from altbi.encode import TableEncoder
-from altbi.ensemble import Ensemble
-from altbi.errors import ModelFileError
+from altbi.ensemble import LEAST_WIDTH, Ensemble
+from altbi.errors import ModelFileError, ParameterError
 from altbi.explain import Typical
 from altbi.storage import read_model, require, write_model
 from altbi.train import Progress
@@ -36,7 +35,7 @@ def save(detector: ALTBI, path: str | PathLike[str]) -> None:
     tensors["low"] = detector.ensemble_.low
     tensors["width"] = detector.ensemble_.width
     tensors |= asdict(detector.typical_)
-    names = getattr(detector, "feature_names_in_", None)
+    _check_unchanged(detector, tensors)
     header = {
         "altbi_version": __version__,
         "detector": "ALTBI",
@@ -45,7 +44,8 @@ def save(detector: ALTBI, path: str | PathLike[str]) -> None:
             "rows": detector.n_rows_in_,
             "sample": detector.n_sample_,
             "columns": detector.n_features_in_,
-            "named": names is not None,
+            "frame": detector.fitted_on_frame_,
+            "named": hasattr(detector, "feature_names_in_"),
         },
         "offset": detector.offset_,
         "encoder": detector.encoder_.to_json(),
@@ -73,6 +73,7 @@ def _restored(
     tensors: dict[str, NDArray[Any]],
     header: dict[str, Any],
 ) -> Loaded:
+    require(path, header["detector"] == "ALTBI", f"its detector {header['detector']!r} is unknown")
     detector = detector_class(**_parameters(header["parameters"]))
     detector._check_parameters()
     detector.encoder_ = TableEncoder.from_json(header["encoder"])
@@ -87,6 +88,7 @@ def _restored(
         detector._stacked(detector.encoder_.width), tensors["low"], tensors["width"]
     )
     detector.history_ = [Progress(**progress) for progress in header["history"]]
+    require(path, len(detector.history_) == detector._schedule().steps, "its history has gaps")
     _restore_facts(path, detector, header)
     return detector
 
@@ -95,12 +97,15 @@ def _restore_facts(path: str | PathLike[str], detector: ALTBI, header: dict[str,
     """Set what the header says about threshold and training table."""
     offset, table = header["offset"], header["table"]
     require(path, type(offset) is float and math.isfinite(offset), "its threshold is no number")
-    require(path, table["columns"] == len(detector.encoder_.names), "its columns do not agree")
-    require(path, all(type(table[key]) is int for key in ("rows", "sample")), "it counts no rows")
+    columns, rows, sample = (table[key] for key in ("columns", "rows", "sample"))
+    require(path, {type(columns), type(rows), type(sample)} == {int}, "it does not count rows")
+    require(path, columns == len(detector.encoder_.names), "its columns do not agree")
+    require(path, 2 <= sample <= rows, "its sample is larger than its table")
+    require(path, {type(table["frame"]), type(table["named"])} == {bool}, "its names are unclear")
     detector.offset_ = offset
-    detector.n_features_in_ = table["columns"]
-    detector.n_rows_in_, detector.n_sample_ = table["rows"], table["sample"]
-    if table["named"] is True:
+    detector.n_features_in_, detector.n_rows_in_, detector.n_sample_ = columns, rows, sample
+    detector.fitted_on_frame_ = table["frame"]
+    if table["named"]:
         detector.feature_names_in_ = np.asarray(detector.encoder_.names, dtype=object)
 
 
@@ -108,23 +113,42 @@ def _check_tensors(
     path: str | PathLike[str], detector: ALTBI, tensors: dict[str, NDArray[Any]]
 ) -> None:
     """Compare the tensors with those that the parameters ask for, before anything is computed."""
-    count = detector._schedule().T2 - detector._schedule().T1
-    # On the meta device a model has shapes but no memory, however large a hostile header makes it.
-    with torch.device("meta"):
-        model = detector._model(detector.encoder_.width)
-    shapes = {_SNAPSHOT + name: (count, *state.shape) for name, state in model.state_dict().items()}
-    columns, units = len(detector.encoder_.names), detector.encoder_.width
-    shapes |= {"low": (count,), "width": (count,)}
-    shapes |= {"baseline": (columns,), "usual": (units,), "neutral": (units,)}
     require(
         path,
-        {name: tensor.shape for name, tensor in tensors.items()} == shapes,
+        {name: tensor.shape for name, tensor in tensors.items()} == _shapes(detector),
         "its tensors do not fit its parameters",
     )
     for name, tensor in tensors.items():
         require(path, tensor.dtype == _dtype(name), f"{name!r} has a wrong type")
         require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
-    require(path, bool((tensors["width"] > 0).all()), "a snapshot has no range of losses")
+        if name == "width" or name.endswith("running_var"):
+            least = LEAST_WIDTH if name == "width" else 0
+            require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
+
+
+def _check_unchanged(detector: ALTBI, tensors: dict[str, NDArray[Any]]) -> None:
+    detector._check_parameters()
+    if {name: tensor.shape for name, tensor in tensors.items()} != _shapes(detector):
+        raise ParameterError(
+            "The parameters were changed after fit, and no longer belong to what was learned. "
+            "Fit again before saving."
+        )
+
+
+def _shapes(detector: ALTBI) -> dict[str, tuple[int, ...]]:
+    """Shapes of the tensors that belong to the parameters."""
+    count = detector._schedule().T2 - detector._schedule().T1
+    # A blank model has shapes but no memory, however large a hostile header makes it.
+    model = detector._blank_model(detector.encoder_.width)
+    columns, units = len(detector.encoder_.names), detector.encoder_.width
+    return {
+        **{_SNAPSHOT + name: (count, *state.shape) for name, state in model.state_dict().items()},
+        "low": (count,),
+        "width": (count,),
+        "baseline": (columns,),
+        "usual": (units,),
+        "neutral": (units,),
+    }
 
 
 def _dtype(name: str) -> type[np.generic]:
@@ -136,7 +160,7 @@ def _dtype(name: str) -> type[np.generic]:
 def _plain_parameters(detector: ALTBI) -> dict[str, Any]:
     """Turn parameters into what JSON can hold; a generator is stored as None."""
     parameters = detector.get_params()
-    if not isinstance(parameters["random_state"], int | None):
+    if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
     return {name: _plain(value) for name, value in parameters.items()}
 

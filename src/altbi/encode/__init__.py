@@ -3,5 +3,14 @@
 from altbi.encode.column import LEVEL_WEIGHT, MISSING_WEIGHT, OTHER, Column
 from altbi.encode.encoder import TableEncoder
 from altbi.encode.layout import LIMIT
+from altbi.encode.surprises import Surprises
 
-__all__ = ["LEVEL_WEIGHT", "LIMIT", "MISSING_WEIGHT", "OTHER", "Column", "TableEncoder"]
+__all__ = [
+    "LEVEL_WEIGHT",
+    "LIMIT",
+    "MISSING_WEIGHT",
+    "OTHER",
+    "Column",
+    "Surprises",
+    "TableEncoder",
+]

@@ -20,6 +20,7 @@ from altbi.encode.column import (
 )
 from altbi.encode.layout import Layout, layout_of, scaled_cells
 from altbi.encode.state import columns_from_json, columns_to_json, integer_from, mapping_from
+from altbi.encode.surprises import Surprises, surprises_in
 from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError
 from altbi.table import Kind, Table
 
@@ -132,6 +133,11 @@ class TableEncoder:
     def notes(self) -> list[str]:
         """Say what the encoding changes: constant columns, missing cells, rare levels."""
         return [note for column in self.columns for note in notes_on(column)]
+
+    def surprises(self, table: Table) -> Surprises:
+        """Count what the table holds that the training sample did not."""
+        check_columns(table, self.columns)
+        return surprises_in(table, self.columns, self._layout.scalars, self._layout.categories)
 
     def to_json(self) -> dict[str, object]:
         """Give the state as plain, strict JSON."""

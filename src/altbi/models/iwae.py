@@ -51,6 +51,8 @@ class IWAE(GenerativeModel):
         of 1/2 in the decoder's density. Otherwise: ReLU, a true Gaussian and no bound but the
         numerical guard [-20, 20].
 
+    Without a call of `start` weights and noise come from torch's global random state.
+
     References
     ----------
     Burda, Grosse, Salakhutdinov: Importance weighted autoencoders. ICLR 2016.
@@ -70,6 +72,7 @@ class IWAE(GenerativeModel):
         super().__init__()
         self.draws = draws
         self.bounded = bounded
+        self.generator: torch.Generator | None = None
         self.encoder = _layers(n_features, *hidden, bounded=bounded)
         self.latent_mean = nn.Linear(hidden[-1], latent, bias=not bounded)
         self.latent_log_variance = nn.Linear(hidden[-1], latent)
@@ -88,9 +91,21 @@ class IWAE(GenerativeModel):
         """Weight of the log-variance in the decoder's density."""
         return 1.0 if self.bounded else 0.5
 
+    def start(self, generator: torch.Generator) -> None:
+        """Initialise the weights as torch does, and draw all noise from this generator."""
+        self.generator = generator
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                nn.init.kaiming_uniform_(layer.weight, a=math.sqrt(5), generator=generator)
+                if layer.bias is not None:
+                    bound = 1 / math.sqrt(layer.in_features)
+                    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+            elif isinstance(layer, nn.BatchNorm1d):
+                layer.reset_running_stats()
+
     def redraw(self) -> None:
         """Replace the draws used for scoring."""
-        self.scoring_draws.normal_()
+        self.scoring_draws.normal_(generator=self.generator)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Give each row its importance weighted bound."""
@@ -121,7 +136,8 @@ class IWAE(GenerativeModel):
 
     def _noise(self, rows: Tensor) -> Tensor:
         if self.training:
-            return torch.randn(len(rows), *self.scoring_draws.shape)
+            shape = (len(rows), *self.scoring_draws.shape)
+            return torch.randn(shape, generator=self.generator, dtype=rows.dtype)
         return self.scoring_draws[None]
 
     def _guard(self, log_variance: Tensor) -> Tensor:

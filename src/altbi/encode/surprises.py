@@ -1,0 +1,67 @@
+"""What a table holds that the training sample did not; it is changed on its way in, and said."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi.encode.cells import codes_of
+from altbi.encode.column import OTHER, Column
+from altbi.table import Table
+
+__all__ = ["Surprises", "surprises_in"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Surprises:
+    """Cells that are missing in columns where none was, and levels that no column had.
+
+    A column whose rare levels were folded into one unit cannot tell a rare level from a new one:
+    `TableEncoder.notes` has said that it has such levels, and they are not counted here.
+    """
+
+    missing: Counter[str] = field(default_factory=Counter)
+    unseen: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: Self) -> "Surprises":
+        return Surprises(self.missing + other.missing, self.unseen + other.unseen)
+
+    def sentences(self) -> Iterator[str]:
+        """Say in one sentence for each column what was found and what becomes of it."""
+        for name, count in self.missing.items():
+            yield (
+                f"Column {name!r} has {count} missing cells, but had none in the training sample; "
+                "they take a neutral value."
+            )
+        for name, count in self.unseen.items():
+            yield (
+                f"Column {name!r} has {count} cells with levels that the training sample did not "
+                f"have; they count as {OTHER!r}."
+            )
+
+
+def surprises_in(
+    table: Table,
+    columns: tuple[Column, ...],
+    scalars: NDArray[np.intp],
+    categories: tuple[int, ...],
+) -> Surprises:
+    """Count surprises; a table of numbers without gaps costs one look at each cell."""
+    missing: Counter[str] = Counter()
+    unseen: Counter[str] = Counter()
+    whole = [n for n in scalars if not columns[n].missing and table.kinds[n] != "category"]
+    if whole:
+        gaps = np.isnan(table.numbers(whole)).sum(axis=0)
+        missing.update({columns[n].name: int(c) for n, c in zip(whole, gaps, strict=True) if c})
+    for number in categories:
+        column = columns[number]
+        codes = codes_of(table, number, column)
+        if not column.missing and (codes < 0).any():
+            missing[column.name] += int((codes < 0).sum())
+        if not column.rare and (codes == len(column.levels)).any():
+            unseen[column.name] += int((codes == len(column.levels)).sum())
+    return Surprises(missing, unseen)
