@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import fields
 from os import PathLike
-from typing import Any, Literal, Self, cast, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import torch
@@ -15,15 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from altbi.borrow import one_thread, plain_torch
 from altbi.detectors import model_files
 from altbi.detectors.base import Detector, Scores
+from altbi.detectors.rules import check_rules
 from altbi.encode import Surprises, TableEncoder
 from altbi.ensemble import Ensemble, loss_ranges, over_blocks
 from altbi.errors import TableWarning
 from altbi.explain import Explanation, explain_rows, typical_of
 from altbi.models import IWAE, StackedIWAE, reference_sizes
-from altbi.parameters import check_parameters, is_count, is_number
 from altbi.schedule import Schedule
 from altbi.table import Table, sample_rows
-from altbi.threshold import Contamination, is_contamination, outlier_threshold
+from altbi.threshold import Contamination, outlier_threshold
 from altbi.train import Progress, train
 
 __all__ = ["ALTBI"]
@@ -31,7 +31,6 @@ __all__ = ["ALTBI"]
 # Cells and rows encoded and scored at a time: memory does not grow with the table.
 _CHUNK_CELLS = 1 << 22
 _CHUNK_ROWS = 1 << 16
-_MAX_LAYERS = 100
 
 
 @final
@@ -320,49 +319,10 @@ class ALTBI(Detector):
 
     def _check_parameters(self) -> None:
         self._schedule()
-        check_parameters(
-            self,
-            {
-                "draws": (is_count(self.draws), "a whole number of at least 1"),
-                "hidden": (_are_widths(self.hidden), "'auto' or a tuple of widths"),
-                "latent": (_is_size(self.latent), "'auto' or a whole number of at least 1"),
-                "network": (self.network in ("reference", "paper"), "'reference' or 'paper'"),
-                "average": (self.average in ("scaled", "plain"), "'scaled' or 'plain'"),
-                "learning_rate": (
-                    is_number(self.learning_rate, 0) and self.learning_rate > 0,
-                    "a number above 0",
-                ),
-                "weight_decay": (is_number(self.weight_decay, 0), "a number of at least 0"),
-                "contamination": (
-                    is_contamination(self.contamination),
-                    "a share in (0, 0.5] or 'auto'",
-                ),
-                "max_rows": (is_count(self.max_rows, 2), "a whole number of at least 2 rows"),
-                "random_state": (
-                    _is_seed(self.random_state),
-                    "a whole number from 0 to 2**63 - 1, a RandomState or None",
-                ),
-            },
-        )
+        check_rules(self)
 
 
 def _chunks(table: Table, n_units: int) -> Iterator[Table]:
     size = min(max(_CHUNK_CELLS // n_units, 1), _CHUNK_ROWS)
     for start in range(0, len(table), size):
         yield table.slice(start, min(start + size, len(table)))
-
-
-def _is_size(value: object) -> bool:
-    return is_count(value) or (isinstance(value, str) and value == "auto")
-
-
-def _is_seed(value: object) -> bool:
-    if is_count(value, 0):
-        return int(cast(int, value)) < 2**63
-    return value is None or isinstance(value, np.random.RandomState)
-
-
-def _are_widths(value: object) -> bool:
-    if isinstance(value, tuple | list):
-        return 0 < len(value) <= _MAX_LAYERS and all(map(is_count, value))
-    return isinstance(value, str) and value == "auto"
