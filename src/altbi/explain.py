@@ -71,8 +71,9 @@ class Explanation:
     remainder : ndarray of shape (n_rows,)
         What no column adds.
     expected : tuple of pyarrow.Array
-        For each column what the model expected in its cells, in the column's own units, after the
-        cells of the row that stand out were made neutral.
+        For each column what the model expected in its cells, after the cells of the row that stand
+        out were made neutral: numbers as float64, dates as timestamps in UTC, durations in seconds,
+        booleans, and the text of categories.
     """
 
     columns: tuple[str, ...]

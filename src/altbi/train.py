@@ -29,7 +29,8 @@ class Progress:
 class Adam:
     """Adam as in ``torch.optim``, on all parameters as one vector.
 
-    torch's own first step imports its compiler, which takes longer than a whole training here.
+    torch's own first step imports its compiler, which takes longer than a whole training here. A
+    parameter without a gradient counts as one whose gradient is zero.
 
     Parameters
     ----------

@@ -204,7 +204,8 @@ class ALTBI(Detector):
         latent by the number of features (`altbi.models.reference_sizes`); network = "reference"
         (BatchNorm without scale and shift, LeakyReLU, sigmoid mean, log-variances in [-6, 2], the
         missing 1/2); average = "scaled" (ranges frozen from the training sample); learning_rate =
-        1e-3; weight_decay = 5e-7.
+        1e-3; weight_decay = 5e-7. The code's batch limits for single data sets (1,000 rows for
+        InternetAds) are left out.
         """
         return cls(**changes)
 
