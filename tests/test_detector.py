@@ -5,6 +5,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -497,7 +498,9 @@ def test_tables_of_our_own_and_readers_are_told_by_name(source):
         detector.anomaly_score(source(arrow.select(["b", "a", "c", "d"])))
 
 
-@pytest.mark.parametrize("nonsense", [["a", "b"], "abc", [[["a"]]], 5, None, [[1, 2], [3]]])
+@pytest.mark.parametrize(
+    "nonsense", [["a", "b"], "abc", [[["a"]]], 5, None, [[1, 2], [3]], {"a": [1]}, Path("a.csv")]
+)
 def test_what_is_no_table_is_refused(nonsense):
     with pytest.raises((ValueError, TypeError), match=r"array|sequence"):
         ALTBI().fit(nonsense)

@@ -287,7 +287,7 @@ def test_expected_speaks_the_columns_own_terms():
     size, flag, day, colour, still, void = encoder.expected(units.astype(np.float32))
     assert size.to_pylist() == [1.0, 1.5]
     assert flag.to_pylist() == [False, True]
-    assert day.type == pa.timestamp("us", "UTC")
+    assert day.type == pa.timestamp("us")
     assert [moment.year for moment in day.to_pylist()] == [2020, 2022]
     assert colour.to_pylist() == ["red", OTHER]
     assert still.to_pylist() == [7.0, 7.0]

@@ -86,4 +86,19 @@ def test_parts_add_up_to_the_score():
 
     assert np.array_equal(parts.score, ensemble.score(rows))
     assert np.allclose(parts.cells.sum(1) + parts.rest, parts.score, atol=1e-5)
-    assert parts.cells.shape == parts.expected.shape == rows.shape
+    assert parts.cells.shape == rows.shape
+
+
+def test_expectations_are_those_of_the_known_rows_and_distances_those_of_the_others():
+    ensemble = Ensemble(stacked_iwae(), np.zeros(3), np.ones(3))
+    known, rows = rows_of(300), rows_of(300, seed=1)
+
+    expected, distance = ensemble.expect(known, rows)
+    alone = ensemble.expect(known[:1], rows[:1])
+
+    assert expected.shape == distance.shape == rows.shape
+    assert np.array_equal(alone[0], expected[:1])
+    assert np.array_equal(alone[1], distance[:1])
+    assert np.array_equal(ensemble.expect(known, known)[0], expected)
+    assert (distance >= 0).all()
+    assert not np.array_equal(ensemble.expect(known, known)[1], distance)

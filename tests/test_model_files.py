@@ -361,6 +361,11 @@ def test_a_failed_save_leaves_the_old_file_and_no_other(path, monkeypatch):
     assert [file.name for file in path.parent.iterdir()] == ["model.altbi"]
 
 
+def test_saving_onto_a_folder_says_so(tmp_path):
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        DETECTOR.save(tmp_path)
+
+
 def test_saving_into_a_missing_folder_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"does not exist: '.*no'"):
         DETECTOR.save(tmp_path / "no" / "model")

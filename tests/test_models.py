@@ -213,7 +213,22 @@ def test_cells_and_rest_add_up_to_the_loss(bounded):
 
     assert torch.allclose(parts.losses, stacked.losses(x))
     assert torch.allclose(parts.cells.sum(1) + parts.rest, parts.losses, rtol=1e-5, atol=1e-5)
-    assert parts.cells.shape == parts.expected.shape == (4, 5, 30)
+    assert parts.cells.shape == (4, 5, 30)
+
+
+def test_the_distance_from_the_expectation_is_half_a_square_of_deviations():
+    model, states = trained_snapshots(True, 5, (6, 5), 2, 1)
+    model.load_state_dict(states[0])
+    stacked = StackedIWAE(model, {name: state[None] for name, state in states[0].items()})
+    known, cells = torch.rand(2, 5, 30)
+
+    expected, distance = stacked.expect(known, cells)
+
+    z_mean, z_log_variance = model.eval().encode(known.T)
+    z = z_mean + (z_log_variance / 2).exp() * model.scoring_draws
+    mean, log_variance = (t[:, 0].T for t in model.decode(z[:, None]))
+    assert torch.allclose(expected[0], mean, atol=1e-5)
+    assert torch.allclose(distance[0], (cells - mean) ** 2 / log_variance.exp() / 2, rtol=1e-3)
 
 
 @pytest.mark.parametrize(

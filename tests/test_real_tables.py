@@ -101,6 +101,15 @@ def test_what_the_training_sample_did_not_have_is_said():
     assert "'colour' has 600 cells with levels that the training sample did not have" in sentences
 
 
+def test_a_column_of_texts_that_hardly_repeat_is_doubted():
+    table = mixed().assign(key=[f"id-{row}" for row in range(600)])
+
+    with pytest.warns(TableWarning, match=r"'key' holds 600 different texts.*convert it") as said:
+        ALTBI.paper(T1=1, T2=2).fit(table)
+
+    assert len(said) == 1
+
+
 def test_what_the_training_sample_had_is_not_said_again():
     table = mixed()
     table.loc[:2, "size"] = np.nan

@@ -113,7 +113,7 @@ def _findings(
             flagged=bool(flagged[row]),
             malignant=bool(malignant[row]),
             clues=tuple(
-                Clue(reason.column, table[reason.column][row].as_py(), cast(float, reason.expected))
+                Clue(reason.column, cast(float, reason.value), cast(float, reason.expected))
                 for reason in explanation.reasons(place, CLUES)
             ),
         )

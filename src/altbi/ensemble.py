@@ -30,7 +30,6 @@ class ScoreParts:
     score: Scores
     cells: NDArray[np.float64]
     rest: Scores
-    expected: NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +62,33 @@ class Ensemble:
         return total / len(losses)
 
     def parts(self, rows: NDArray[np.float32]) -> ScoreParts:
-        """Score rows and say what each cell adds and what was expected in it."""
-        found = over_blocks(self._block_parts, rows, self.stacked.block_rows)
-        sizes = [self.stacked.n_snapshots, self.stacked.n_snapshots, rows.shape[1]]
-        losses, rest, cells, expected = np.split(found, np.cumsum(sizes))
-        return ScoreParts(self.combine(losses), cells.T, self.combine(rest), expected.T)
+        """Score rows and say what each cell adds."""
 
-    def _block_parts(self, columns: Tensor) -> Tensor:
-        parts = self.stacked.parts(columns)
-        width = torch.from_numpy(self.width)[:, None, None]
-        return torch.cat(
-            [
-                parts.losses.double(),
-                parts.rest.double(),
-                (parts.cells.double() / width).mean(0),
-                parts.expected.double().mean(0),
-            ]
-        )
+        def block(columns: Tensor) -> Tensor:
+            parts = self.stacked.parts(columns)
+            width = torch.from_numpy(self.width)[:, None, None]
+            cells = (parts.cells.double() / width).mean(0)
+            return torch.cat([parts.losses.double(), parts.rest.double(), cells])
+
+        found = over_blocks(block, rows, self.stacked.block_rows)
+        losses, rest, cells = np.split(found, np.cumsum([self.stacked.n_snapshots] * 2))
+        return ScoreParts(self.combine(losses), cells.T, self.combine(rest))
+
+    def expect(
+        self, known: NDArray[np.float32], rows: NDArray[np.float32]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Say what belongs into the cells of known rows, and how far those of `rows` are from it.
+
+        The distance is half the square of the number of deviations, averaged over snapshots.
+        """
+
+        def block(columns: Tensor) -> Tensor:
+            expected, distance = self.stacked.expect(*columns.chunk(2))
+            return torch.cat([expected.double().mean(0), distance.double().mean(0)])
+
+        found = over_blocks(block, np.hstack([known, rows]), self.stacked.block_rows)
+        expected, distance = np.split(found, 2)
+        return expected.T, distance.T
 
 
 def loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -44,11 +44,27 @@ class Typical:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One column's part in one row's score."""
+    """One column's part in one row's score.
+
+    Attributes
+    ----------
+    column : str
+        The column's name.
+    value : object
+        What stands in the cell; None where it is missing.
+    expected : object
+        What the model expected there.
+    deviations : float
+        How many of the model's own deviations lie between the two.
+    part : float
+        What the column adds to the score.
+    """
 
     column: str
-    part: float
+    value: object
     expected: object
+    deviations: float
+    part: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +86,49 @@ class Explanation:
         What each column adds.
     remainder : ndarray of shape (n_rows,)
         What no column adds.
+    values : tuple of pyarrow.Array
+        The rows' own cells, as the model was given them.
+    deviations : ndarray of shape (n_rows, n_columns)
+        How many of the model's own deviations a cell is away from what was expected in it.
     expected : tuple of pyarrow.Array
         For each column what the model expected in its cells, after the cells of the row that stand
-        out were made neutral: numbers as float64, dates as timestamps in UTC, durations in seconds,
-        booleans, and the text of categories.
+        out were made neutral: numbers as float64, dates as timestamps (in UTC, without a zone),
+        durations in seconds, booleans, and the text of categories.
     """
 
     columns: tuple[str, ...]
     score: NDArray[np.float64]
     parts: NDArray[np.float64]
     remainder: NDArray[np.float64]
+    values: tuple[pa.Array, ...]
+    deviations: NDArray[np.float64]
     expected: tuple[pa.Array, ...]
 
     def __len__(self) -> int:
         return len(self.score)
 
+    def __repr__(self) -> str:
+        return f"Explanation of {len(self)} rows by {len(self.columns)} columns"
+
     def reasons(self, row: int, top: int = 3) -> list[Reason]:
-        """Name the columns that add most to a row's score, largest first."""
+        """Name the columns whose cells are furthest from what was expected, furthest first.
+
+        At most `top`, and only cells that are at least one deviation off; but always one.
+        """
         if not -len(self) <= row < len(self):
             raise ParameterError(f"row={row}, but the explanation has {len(self)} rows.")
-        order = np.argsort(-self.parts[row], kind="stable")[:top]
-        return [
-            Reason(
-                self.columns[column],
-                float(self.parts[row, column]),
-                self.expected[column][row].as_py(),
-            )
-            for column in order
-        ]
+        ranked = [self._reason(row, column) for column in np.argsort(-self.deviations[row])]
+        far = [r for r in ranked if r.deviations >= 1 and r.value != r.expected]
+        return far[:top] or ranked[:1]
+
+    def _reason(self, row: int, column: int) -> Reason:
+        return Reason(
+            column=self.columns[column],
+            value=self.values[column][row].as_py(),
+            expected=self.expected[column][row].as_py(),
+            deviations=float(self.deviations[row, column]),
+            part=float(self.parts[row, column]),
+        )
 
     def remainder_share(self) -> float:
         """Share of the scores' variation over rows that no column accounts for.
@@ -135,14 +166,16 @@ def explain_rows(
     """Take the scores of a table's rows apart."""
     rows = encoder.transform(table)
     found = ensemble.parts(rows)
-    # Asked about an odd row as it is, the model expects nothing in particular. Asked about the row
-    # with its odd cells made neutral, it says what belongs into them.
-    mended = np.where(found.cells > typical.usual, typical.neutral, rows)
-    expected = ensemble.parts(mended.astype(np.float32)).expected
+    # Asked about an odd row as it is, the model expects nothing in particular, and doubts all of
+    # it. Asked about the row with its odd cells made neutral, it says what belongs into them.
+    known = np.where(found.cells > typical.usual, typical.neutral, rows).astype(np.float32)
+    expected, distance = ensemble.expect(known, rows)
     return Explanation(
         columns=encoder.names,
         score=found.score,
         parts=encoder.fold(found.cells) - typical.baseline,
         remainder=found.rest + typical.baseline.sum(),
+        values=tuple(encoder.cells(table)),
+        deviations=np.sqrt(2 * encoder.fold(distance)),
         expected=tuple(encoder.expected(expected)),
     )

@@ -127,6 +127,8 @@ def _write_whole(path: Path, content: bytes) -> None:
     """Leave either the old file or the whole new one, whatever happens in between."""
     if not path.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
         with os.fdopen(descriptor, "wb") as file:

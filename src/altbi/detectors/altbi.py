@@ -221,6 +221,8 @@ class ALTBI(Detector):
         self.n_rows_in_, self.n_sample_ = len(table), len(sample)
         self.encoder_ = TableEncoder().fit(sample)
         rows = self.encoder_.transform(sample)
+        for doubt in self.encoder_.doubts(rows):
+            warnings.warn(doubt, TableWarning, stacklevel=2)
 
         self.snapshots_, self.history_ = self._train(rows, seed)
         scores = self._calibrate(rows)

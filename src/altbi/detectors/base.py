@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Sequence
+from os import PathLike
 from typing import Any, Self
 
 import numpy as np
@@ -88,6 +89,11 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
 
     def _checked_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
         """Check an array by scikit-learn's rules, and by ours where it would lose something."""
+        if isinstance(X, str | bytes | PathLike | dict):
+            raise TableError(
+                f"Expected a 2D array or a data frame, got a {type(X).__name__} instead. "
+                "Read a file first, for example with pandas.read_csv; make a data frame of a dict."
+            )
         if hasattr(X, "collect"):
             raise TableError(
                 f"The {type(X).__name__} is lazy, but expected rows. Call its collect() first."

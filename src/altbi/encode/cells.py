@@ -5,11 +5,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altbi.encode.column import Column
+from altbi.encode.column import Column, own_terms
 from altbi.errors import TableError
 from altbi.table import Table
 
-__all__ = ["check_columns", "codes_of", "numbers_of"]
+__all__ = ["check_columns", "codes_of", "numbers_of", "own_cells"]
 
 
 def check_columns(table: Table, columns: tuple[Column, ...]) -> None:
@@ -44,6 +44,13 @@ def codes_of(table: Table, number: int, column: Column) -> NDArray[np.int64]:
     codes = found.fill_null(other).to_numpy().astype(np.int64)
     codes[_nulls(texts)] = -1
     return codes
+
+
+def own_cells(table: Table, number: int, column: Column) -> pa.Array:
+    """Give the cells of a column in its own terms; missing is null."""
+    if table.kinds[number] == "category":
+        return table.levels(number)
+    return own_terms(column.kind, table.numbers([number])[:, 0])
 
 
 def _is_missing(table: Table, number: int) -> NDArray[np.bool_]:

@@ -23,6 +23,7 @@ __all__ = [
     "learn_category",
     "learn_scalar",
     "notes_on",
+    "own_terms",
 ]
 
 # A Gaussian decoder whose variance may fall to exp(-6) charges exp(6) / 2 = 200 nats for a unit
@@ -160,16 +161,22 @@ def expected_cells(column: Column, units: NDArray[np.float64]) -> pa.Array:
     if not column.present:
         return pa.nulls(len(units), _TYPES[column.kind])
     values = _unscaled(column, units[:, 0])
-    if column.kind == "boolean":
-        return pa.array(values >= 0.5)
-    if column.kind == "date":
+    return own_terms(column.kind, values)
+
+
+def own_terms(kind: Kind, values: NDArray[np.float64]) -> pa.Array:
+    """Give numbers as what they stand for: booleans, dates, or themselves; NaN is null."""
+    missing = np.isnan(values)
+    if kind == "boolean":
+        return pa.array(values >= 0.5, mask=missing)
+    if kind == "date":
         # Held where calendars and Python's datetime can follow.
-        microseconds = np.clip(values, YEAR_1, YEAR_9999) * 1e6
-        return pa.array(np.rint(microseconds).astype(np.int64)).cast(_TYPES["date"])
-    return pa.array(values)
+        microseconds = np.clip(np.where(missing, 0, values), YEAR_1, YEAR_9999) * 1e6
+        return pa.array(np.rint(microseconds).astype(np.int64), mask=missing).cast(_TYPES["date"])
+    return pa.array(values, mask=missing)
 
 
-_TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "date": pa.timestamp("us", "UTC")}
+_TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "date": pa.timestamp("us")}
 
 
 def _unscaled(column: Column, encoded: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.encode.cells import check_columns, codes_of, numbers_of
+from altbi.encode.cells import check_columns, codes_of, numbers_of, own_cells
 from altbi.encode.column import (
     LEVEL_WEIGHT,
     MISSING_WEIGHT,
+    OTHER,
     Column,
     expected_cells,
     infinity,
@@ -122,12 +123,28 @@ class TableEncoder:
     def expected(self, units: NDArray[np.floating]) -> list[pa.Array]:
         """Turn a model's units ``(n, width)`` into one array per column, in the column's own terms.
 
-        Numbers come in their original units, booleans as true or false, dates as timestamps in UTC,
+        Numbers come in their original units, booleans as true or false, dates as timestamps in UTC without a zone,
         categories as the text of the strongest level.
         """
         parts = np.split(np.asarray(units, dtype=np.float64), self._layout.starts[1:], axis=1)
         return [
             expected_cells(column, part) for column, part in zip(self.columns, parts, strict=True)
+        ]
+
+    def cells(self, table: Table) -> list[pa.Array]:
+        """Give a table's own cells, one array per column, in the same terms as `expected`."""
+        check_columns(table, self.columns)
+        return [own_cells(table, number, column) for number, column in enumerate(self.columns)]
+
+    def doubts(self, units: NDArray[np.float32]) -> list[str]:
+        """Say of which categories most cells of the sample have no level of their own."""
+        return [
+            f"Column {column.name!r} holds {column.distinct} different texts, most of them too "
+            f"rare for a level of their own: they count as {OTHER!r}, and the column says little. "
+            "If it holds dates or numbers, convert it; if it names rows, leave it out."
+            for number, column in enumerate(self.columns)
+            if column.kind == "category"
+            and (units[:, self._layout.starts[number] + len(column.levels)] > 0).mean() > 0.5
         ]
 
     def notes(self) -> list[str]:

@@ -21,14 +21,13 @@ class GenerativeModel(nn.Module, abc.ABC):
 class LossParts:
     """Losses of several snapshots, taken apart: ``cells.sum(1) + rest == losses``.
 
-    `losses` and `rest`, what belongs to no cell, have the shape ``(n_snapshots, n_rows)``; `cells`
-    and `expected`, what the model expected in a cell, ``(n_snapshots, n_features, n_rows)``.
+    `losses` and `rest`, what belongs to no cell, have the shape ``(n_snapshots, n_rows)``, `cells`
+    has ``(n_snapshots, n_features, n_rows)``.
     """
 
     losses: Tensor
     cells: Tensor
     rest: Tensor
-    expected: Tensor
 
 
 class Stacked(Protocol):
@@ -43,4 +42,12 @@ class Stacked(Protocol):
 
     def parts(self, columns: Tensor) -> LossParts:
         """Take the losses apart."""
+        ...
+
+    def expect(self, known: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
+        """Say what belongs into the cells of known rows, and how far other cells are from it.
+
+        Both have the shape ``(n_snapshots, n_features, n_rows)``; the distance is half the square
+        of the number of deviations.
+        """
         ...

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import final
+from typing import NamedTuple, final
 
 import torch
 from torch import Tensor, nn
@@ -42,8 +42,8 @@ class StackedIWAE:
 
     def losses(self, columns: Tensor) -> Tensor:
         """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
-        cells, divergence, _ = self._evaluate(columns)
-        return importance_weighted(cells.sum(1) + divergence, dim=1)
+        decoded = self._decoded(columns)
+        return importance_weighted(self._cells(columns, decoded).sum(1) + decoded.divergence, dim=1)
 
     def parts(self, columns: Tensor) -> LossParts:
         """Take the losses apart.
@@ -52,19 +52,31 @@ class StackedIWAE:
         ``sum_k w_k (cells_k + divergence_k + log w_k) + log K``: the first term splits into cells,
         the others belong to no cell.
         """
-        cells, divergence, mean = self._evaluate(columns)
-        losses = cells.sum(1) + divergence
+        decoded = self._decoded(columns)
+        cells = self._cells(columns, decoded)
+        losses = cells.sum(1) + decoded.divergence
         log_weights = torch.log_softmax(-losses, dim=1)
         weights = log_weights.exp()
+        rest = (weights * (decoded.divergence + log_weights)).sum(1) + math.log(losses.shape[1])
         return LossParts(
             losses=importance_weighted(losses, dim=1),
             cells=(weights[:, None] * cells).sum(2),
-            rest=(weights * (divergence + log_weights)).sum(1) + math.log(losses.shape[1]),
-            expected=(weights[:, None] * mean).sum(2),
+            rest=rest,
         )
 
-    def _evaluate(self, columns: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Cells ``(S, d, K, n)``, divergence of each draw ``(S, K, n)`` and decoder means."""
+    def expect(self, known: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
+        """Say what belongs into the cells of known rows, and how far other cells are from it."""
+        decoded = self._decoded(known)
+        losses = self._cells(known, decoded).sum(1) + decoded.divergence
+        weights = torch.softmax(-losses, dim=1)[:, None]
+        distance = gaussian_terms(cells[:, None], decoded.mean, decoded.log_variance, log_weight=0)
+        return (weights * decoded.mean).sum(2), (weights * distance).sum(2)
+
+    def _cells(self, columns: Tensor, decoded: "_Decoded") -> Tensor:
+        """Terms ``(S, d, K, n)`` of the cells in the loss of each draw."""
+        return gaussian_terms(columns[:, None], decoded.mean, decoded.log_variance, self.log_weight)
+
+    def _decoded(self, columns: Tensor) -> "_Decoded":
         z_mean, z_log_variance = self._gaussian(self._hidden(self.encoder, columns), self.latent)
         deviation = (z_log_variance / 2).exp()
         z = z_mean[:, :, None] + deviation[:, :, None] * self.draws
@@ -76,9 +88,8 @@ class StackedIWAE:
         )
         if self.bounded:
             mean = mean.sigmoid()
-        cells = gaussian_terms(columns[:, None], mean, log_variance, self.log_weight)
         divergence = (z.square() - self.draws.square() - z_log_variance[:, :, None]).sum(1) / 2
-        return cells, divergence, mean
+        return _Decoded(mean, log_variance, divergence)
 
     def _hidden(self, layers: list[tuple[Tensor, Tensor]], columns: Tensor) -> Tensor:
         for weight, bias in layers:
@@ -88,6 +99,14 @@ class StackedIWAE:
     def _gaussian(self, hidden: Tensor, heads: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         mean, log_variance = _linear(hidden, *heads).chunk(2, dim=1)
         return mean, log_variance.clamp(*self.log_variance_range)
+
+
+class _Decoded(NamedTuple):
+    """What draws of z say: mean and log-variance ``(S, d, K, n)``, divergence ``(S, K, n)``."""
+
+    mean: Tensor
+    log_variance: Tensor
+    divergence: Tensor
 
 
 def _linear(columns: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
