@@ -176,7 +176,7 @@ def test_every_kind_can_miss_cells():
     assert owners.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5]
     mark, level = np.float32(MISSING_WEIGHT), np.float32(LEVEL_WEIGHT)
     np.testing.assert_array_equal(units[:, 0:2], [[0, 0], [0.5, mark], [1, 0], [0.5, 0]])
-    np.testing.assert_array_equal(units[:, 2:4], [[1, 0], [0, 0], [1, mark], [1, 0]])
+    np.testing.assert_array_equal(units[:, 2:4], [[level, 0], [0, 0], [level, mark], [level, 0]])
     np.testing.assert_array_equal(units[:, 4:6], [[0, 0], [1, 0], [0, mark], [0, mark]])
     expected = [[level, 0, 0], [level, 0, 0], [0, 0, mark], [0, level, 0]]
     np.testing.assert_array_equal(units[:, 6:9], expected)
@@ -253,7 +253,7 @@ def test_sources_give_identical_encodings(dtype):
 def test_booleans_and_numbers_are_interchangeable():
     flags = np.array([[True], [False]])
     encoder = TableEncoder().fit(as_table(flags))
-    np.testing.assert_array_equal(encoder.transform(as_table(flags.astype(int))), [[1], [0]])
+    np.testing.assert_array_equal(encoder.transform(as_table(flags.astype(int))), [[0.25], [0]])
     assert encoder.kinds == ("boolean",)
 
 

@@ -97,7 +97,9 @@ class Column:
         """What differences are divided by: the width, under the factor `half`."""
         if not self.present:
             return math.inf  # nothing is known of the scale: whatever comes later reads as 0
-        return (self.high * self.half - self.low * self.half) or self.half
+        span = (self.high * self.half - self.low * self.half) or self.half
+        # A boolean is a choice between two, as a category is: no more weight than that.
+        return span / LEVEL_WEIGHT if self.kind == "boolean" else span
 
     @property
     def n_units(self) -> int:

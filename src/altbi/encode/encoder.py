@@ -35,10 +35,10 @@ COLUMNS_AT_ONCE = 32
 class TableEncoder:
     """Turns the columns of a table into units for a model, and a model's units back into columns.
 
-    A number, boolean or date is one unit, 0 at the sample's smallest value and 1 at its largest;
-    values outside that range are not clipped, only held within ±1e9. A category has a unit for each
-    of its frequent levels and one for all others. A column with missing cells in the sample has one
-    more unit that marks them.
+    A number or date is one unit, 0 at the sample's smallest value and 1 at its largest; values
+    outside that range are not clipped, only held within ±1e9. A boolean is one unit, 0 or 0.25. A
+    category has a unit of 0 or 0.25 for each of its frequent levels and one for all others. A
+    column with missing cells in the sample has one more unit that marks them.
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ class TableEncoder:
     def expected(self, units: NDArray[np.floating]) -> list[pa.Array]:
         """Turn a model's units ``(n, width)`` into one array per column, in the column's own terms.
 
-        Numbers come in their original units, booleans as true or false, dates as timestamps in UTC without a zone,
-        categories as the text of the strongest level.
+        Numbers come in their original units, booleans as true or false, dates as timestamps in UTC
+        without a zone, categories as the text of the strongest level.
         """
         parts = np.split(np.asarray(units, dtype=np.float64), self._layout.starts[1:], axis=1)
         return [
