@@ -12,7 +12,7 @@ from altbi.models.iwae import IWAE, gaussian_terms, importance_weighted
 
 __all__ = ["StackedIWAE"]
 
-_CELLS_PER_BLOCK = 1 << 18
+_CELLS_PER_BLOCK = 1 << 20
 
 
 @final
@@ -152,4 +152,4 @@ def _block_rows(stacked: StackedIWAE) -> int:
         stacked.cells[0].shape[1] // 2,
     )
     per_row = stacked.n_snapshots * stacked.draws.shape[2] * widest
-    return min(max(_CELLS_PER_BLOCK // per_row // 64 * 64, 64), 256)
+    return min(max(_CELLS_PER_BLOCK // per_row // 64 * 64, 64), 384)
