@@ -249,13 +249,14 @@ class ALTBI(Detector):
         return self.encoder_.names
 
     def _outlier_score(self, table: Table) -> Scores:
-        scores, surprises = [], Surprises()
-        for chunk in _chunks(table, self.encoder_.width):
+        scores, surprises = np.empty(len(table)), Surprises()
+        for first, chunk in _chunks(table, self.encoder_.width):
             surprises += self.encoder_.surprises(chunk)
-            scores.append(self.ensemble_.score(self.encoder_.transform(chunk)))
+            units = self.encoder_.transform(chunk)
+            scores[first : first + len(chunk)] = self.ensemble_.score(units)
         for sentence in surprises.sentences():
             warnings.warn(sentence, TableWarning, stacklevel=3)
-        return np.concatenate(scores)
+        return scores
 
     def _train(
         self, rows: NDArray[np.float32], seed: int
@@ -325,7 +326,8 @@ class ALTBI(Detector):
         check_rules(self)
 
 
-def _chunks(table: Table, n_units: int) -> Iterator[Table]:
+def _chunks(table: Table, n_units: int) -> Iterator[tuple[int, Table]]:
+    """Give parts of bounded size, each with the number of its first row."""
     size = min(max(_CHUNK_CELLS // n_units, 1), _CHUNK_ROWS)
-    for start in range(0, len(table), size):
-        yield table.slice(start, min(start + size, len(table)))
+    for first in range(0, len(table), size):
+        yield first, table.slice(first, min(first + size, len(table)))
