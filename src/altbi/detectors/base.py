@@ -89,7 +89,8 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
 
     def _checked_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
         """Check an array by scikit-learn's rules, and by ours where it would lose something."""
-        if isinstance(X, str | bytes | PathLike | dict):
+        # Some sparse matrices are dicts too; scikit-learn has a sentence of its own for them.
+        if isinstance(X, str | bytes | PathLike) or type(X) is dict:
             raise TableError(
                 f"Expected a 2D array or a data frame, got a {type(X).__name__} instead. "
                 "Read a file first, for example with pandas.read_csv; make a data frame of a dict."
