@@ -94,6 +94,18 @@ class Explanation:
         For each column what the model expected in its cells, after the cells of the row that stand
         out were made neutral: numbers as float64, dates as timestamps (in UTC, without a zone),
         durations in seconds, booleans, and the text of categories.
+
+    Examples
+    --------
+    >>> from altbi import ALTBI
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> X[17, 1] = 9.0
+    >>> explanation = ALTBI().fit(X).explain(X)
+    >>> explanation
+    Explanation of 200 rows by 3 columns
+    >>> reason = explanation.reasons(17)[0]
+    >>> reason.column, reason.value
+    ('x1', 9.0)
     """
 
     columns: tuple[str, ...]
