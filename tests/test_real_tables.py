@@ -96,9 +96,19 @@ def test_what_the_training_sample_did_not_have_is_said():
     with pytest.warns(TableWarning) as said:
         detector.anomaly_score(changed)
 
-    sentences = "\n".join(str(warning.message) for warning in said)
-    assert "'size' has 3 missing cells, but had none" in sentences
-    assert "'colour' has 600 cells with levels that the training sample did not have" in sentences
+    missing, unseen = (str(warning.message) for warning in said)
+    assert missing.startswith("Cells are missing in 'size' (3 cells), where")
+    assert "did not have stand in 'colour' (600 cells); they count as '(other)'" in unseen
+
+
+def test_many_surprises_are_one_sentence():
+    X = np.random.default_rng(0).random((50, 8))
+    detector = ALTBI.paper(T1=1, T2=2).fit(X)
+
+    with pytest.warns(TableWarning, match=r"'x\d' \(1 cells\) and 3 more columns, where") as said:
+        detector.anomaly_score(np.full((1, 8), np.nan))
+
+    assert len(said) == 1
 
 
 def test_a_column_of_texts_that_hardly_repeat_is_doubted():

@@ -14,6 +14,8 @@ from altbi.table import Table
 
 __all__ = ["Surprises", "surprises_in"]
 
+_SHOWN = 5
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -31,17 +33,24 @@ class Surprises:
         return Surprises(self.missing + other.missing, self.unseen + other.unseen)
 
     def sentences(self) -> Iterator[str]:
-        """Say in one sentence for each column what was found and what becomes of it."""
-        for name, count in self.missing.items():
+        """Say in one sentence each which columns hold surprises, and what becomes of them."""
+        if self.missing:
             yield (
-                f"Column {name!r} has {count} missing cells, but had none in the training sample; "
-                "they take a neutral value."
+                f"Cells are missing in {_counted(self.missing)}, where the training sample had no "
+                "gaps; they take a neutral value."
             )
-        for name, count in self.unseen.items():
+        if self.unseen:
             yield (
-                f"Column {name!r} has {count} cells with levels that the training sample did not "
-                f"have; they count as {OTHER!r}."
+                f"Levels that the training sample did not have stand in {_counted(self.unseen)}; "
+                f"they count as {OTHER!r}."
             )
+
+
+def _counted(counts: Counter[str]) -> str:
+    """Name the columns with most surprises first."""
+    named = [f"{name!r} ({count} cells)" for name, count in counts.most_common(_SHOWN)]
+    more = len(counts) - len(named)
+    return ", ".join(named) + (f" and {more} more columns" if more else "")
 
 
 def surprises_in(
