@@ -80,11 +80,6 @@ class Column:
         return self.distinct - len(self.levels)
 
     @property
-    def width(self) -> float:
-        """Range of the values; 1 for a constant column."""
-        return 1.0 if self.low == self.high else min(self.high - self.low, sys.float_info.max)
-
-    @property
     def half(self) -> float:
         """The factor under which the range and its differences cannot overflow.
 
@@ -94,7 +89,7 @@ class Column:
 
     @property
     def span(self) -> float:
-        """What differences are divided by: the width, under the factor `half`."""
+        """What differences are divided by: the range, under the factor `half`; 1 for a constant."""
         if not self.present:
             return math.inf  # nothing is known of the scale: whatever comes later reads as 0
         span = (self.high * self.half - self.low * self.half) or self.half

@@ -70,7 +70,6 @@ class IWAE(GenerativeModel):
         self, n_features: int, hidden: tuple[int, ...], latent: int, draws: int, *, bounded: bool
     ) -> None:
         super().__init__()
-        self.draws = draws
         self.bounded = bounded
         self.generator: torch.Generator | None = None
         self.encoder = _layers(n_features, *hidden, bounded=bounded)
