@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types layers unit clean
+.PHONY: demo test lint types layers unit browser clean
 
 demo: $(READY)
 	$(BIN)/altbi demo
@@ -20,8 +20,14 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports
 
-unit: $(READY)
+unit: $(READY) browser
 	$(BIN)/python -m pytest
+
+# The report page is tested in a real browser: Debian's chromium, installed once, as root.
+browser:
+	@command -v chromium > /dev/null || { apt-get update -qq && \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	chromium fonts-dejavu-core > /dev/null; }
 
 # Set-up runs again only when what is to be installed has changed.
 $(READY): pyproject.toml constraints.txt

@@ -1,88 +1,117 @@
 import json
-from dataclasses import asdict
+from pathlib import Path
 
 import numpy as np
+import pyarrow.csv
 import pytest
 from sklearn.datasets import load_breast_cancer
 
 from altbi import ALTBI
-from altbi.demo import biopsies, render, run
+from altbi.cli import main
+from altbi.cli.words import told_demo
+from altbi.demo import biopsies, run
 
 
 @pytest.fixture(scope="module")
-def demo():
-    return run()
+def demo(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("demo") / "new" / "folder")
 
 
 def as_set(rows):
     return {tuple(row) for row in rows}
 
 
+def measurements(table):
+    return np.column_stack([column.to_numpy() for column in table.drop(["diagnosis"]).columns])
+
+
+def is_malignant(table):
+    return np.array(table["diagnosis"].to_pylist()) == "malignant"
+
+
 def test_the_table_holds_all_benign_rows_and_ten_malignant_ones():
     data = load_breast_cancer()
-    table, malignant = biopsies(seed=0)
-    rows = np.column_stack([column.to_numpy() for column in table.columns])
+    table = biopsies(seed=0)
+    rows, malignant = measurements(table), is_malignant(table)
 
-    assert table.shape == (367, 30)
-    assert table.column_names == list(data.feature_names)
+    assert table.shape == (367, 31)
+    assert table.column_names == [*data.feature_names, "diagnosis"]
     assert as_set(rows[~malignant]) == as_set(data.data[data.target == 1])
     assert len(as_set(rows[malignant])) == 10
     assert as_set(rows[malignant]) <= as_set(data.data[data.target == 0])
 
 
 def test_the_seed_sets_the_malignant_rows_and_their_places():
-    first, places = biopsies(seed=0)
-    again, _ = biopsies(seed=0)
-    other, other_places = biopsies(seed=1)
+    first, again, other = biopsies(seed=0), biopsies(seed=0), biopsies(seed=1)
 
     assert first.equals(again)
-    assert (places != other_places).any()
-    malignant, other_malignant = first.filter(places), other.filter(other_places)
-    assert set(malignant["mean radius"].to_pylist()) != set(
-        other_malignant["mean radius"].to_pylist()
+    assert (is_malignant(first) != is_malignant(other)).any()
+    rows, others = (
+        measurements(first)[is_malignant(first)],
+        measurements(other)[is_malignant(other)],
     )
+    assert as_set(rows) != as_set(others)
 
 
-def test_it_shows_what_the_plain_detector_finds(demo):
-    table, malignant = biopsies(seed=0)
-    detector = ALTBI().fit(table)
-    scores = detector.anomaly_score(table)
+def test_it_finds_what_the_plain_detector_finds_without_the_diagnoses(demo):
+    table = biopsies(seed=0)
+    rows = table.drop(["diagnosis"])
+    detector = ALTBI().fit(rows)
+    scores = detector.anomaly_score(rows)
     order = np.argsort(-scores, kind="stable")
 
-    assert [finding.row for finding in demo.top] == order[:10].tolist()
-    np.testing.assert_allclose([finding.score for finding in demo.top], scores[order[:10]])
-    assert demo.flagged == (detector.predict(table) == -1).sum()
-    assert demo.flagged_malignant == malignant[detector.predict(table) == -1].sum()
-    assert demo.in_top_twenty == malignant[order[:20]].sum()
+    assert [row.number for row in demo.summary.top] == order[:200].tolist()
+    assert [row.score for row in demo.summary.top] == scores[order[:200]].tolist()
+    assert demo.summary.flagged == (detector.predict(rows) == -1).sum()
+    assert demo.in_top_ten == is_malignant(table)[order[:10]].sum()
+    assert demo.in_top_twenty == is_malignant(table)[order[:20]].sum()
+    assert "diagnosis" not in [column.name for column in demo.summary.columns]
 
 
 def test_malignant_rows_come_first_far_more_often_than_by_chance(demo):
-    assert demo.in_top_ten == sum(finding.malignant for finding in demo.top)
     assert 4 <= demo.in_top_ten <= demo.in_top_twenty <= demo.malignant == 10
 
 
 def test_clues_quote_the_table(demo):
-    table, _ = biopsies(seed=0)
+    table = biopsies(seed=0)
 
-    for finding in demo.top:
-        assert len({clue.column for clue in finding.clues}) == 3
-        for clue in finding.clues:
-            assert clue.value == table[clue.column][finding.row].as_py()
-            assert np.isfinite(clue.expected)
+    for row in demo.summary.top[:10]:
+        assert row.clues
+        for clue in row.clues:
+            value = table[clue.column][row.number].as_py()
+            assert float(clue.value) == pytest.approx(value, rel=1e-5)
+
+
+def test_it_writes_table_scores_reasons_model_and_page(demo):
+    assert [Path(file).name for file in demo.files] == [
+        "biopsies.csv", "scores.csv", "reasons.csv", "model.altbi", "report.html",
+    ]  # fmt: skip
+    folder = Path(demo.files[0]).parent
+    assert {path.name for path in folder.iterdir()} == {Path(file).name for file in demo.files}
+    scores = pyarrow.csv.read_csv(folder / "scores.csv")
+    assert scores.column_names == ["row", "score", "outlier"]
+    again = ALTBI.load(folder / "model.altbi").anomaly_score(biopsies(0).drop(["diagnosis"]))
+    assert scores["score"].to_pylist() == again.tolist()
+    assert (folder / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_the_text_fits_a_terminal_and_tells_the_numbers(demo):
-    text = render(demo)
+    text = told_demo(demo)
 
-    assert max(map(len, text.splitlines())) <= 100
+    assert max(map(len, text.splitlines())) <= 100 or any(len(file) > 90 for file in demo.files)
     assert text.endswith("\n")
     words = " ".join(text.split())
-    assert f"{demo.rows} breast biopsies" in words
+    assert "367 breast biopsies" in words
     assert f"{demo.in_top_ten} are malignant" in words
-    assert f"flags {demo.flagged} rows" in words
+    assert f"of the first twenty, {demo.in_top_twenty}" in words
     assert "not used for training" in words
-    assert all(clue.column in text for finding in demo.top for clue in finding.clues)
+    assert all(file in text for file in demo.files)
 
 
-def test_the_result_is_plain_json(demo):
-    assert json.loads(json.dumps(asdict(demo), allow_nan=False))["rows"] == 367
+def test_the_command_says_it_as_json(capsys, tmp_path):
+    assert main(["demo", "--json", "--seed", "3", "--output", str(tmp_path / "out")]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["rows"] == 367
+    assert facts["in_top_ten"] <= facts["in_top_twenty"] <= 10
+    assert [Path(file).exists() for file in facts["files"]] == [True] * 5

@@ -13,7 +13,9 @@ import altbi
 from altbi.storage import write_model
 
 COMMAND = "import sys; from altbi.cli import main; sys.exit(main(sys.argv[1:]))"
-HEAVY = {"torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod", "safetensors"}
+HEAVY = {"torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod", "safetensors"} | {
+    "altair", "vl_convert", "jinja2", "shtab"
+}  # fmt: skip
 DEFAULT = re.compile(r"^(\w+) : .*default=(.+)$", re.MULTILINE)
 
 
@@ -66,7 +68,7 @@ def test_light_names_import_nothing_heavy(code):
     assert heavy_imports(code) == set()
 
 
-@pytest.mark.parametrize("name", ["", "demo", "inspect", "bench", "bench quick"])
+@pytest.mark.parametrize("name", ["", "detect", "score", "demo", "inspect", "bench quick"])
 def test_help_imports_nothing_heavy(name):
     assert heavy_imports(COMMAND, *name.split(), "--help") == set()
 
@@ -100,9 +102,10 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def classes_with_defaults():
-    homes = [importlib.import_module(name) for name in ("altbi", "altbi.models", "altbi.pyod")]
-    found = {getattr(home, name) for home in homes for name in home.__all__}
-    classes = [item for item in found if inspect.isclass(item) and documented_defaults(item)]
+    modules = ("altbi", "altbi.models", "altbi.pyod", "altbi.files", "altbi.report")
+    homes = [importlib.import_module(name) for name in modules]
+    found = [getattr(home, name) for home in homes for name in home.__all__]
+    classes = {item for item in found if inspect.isclass(item) and documented_defaults(item)}
     return sorted(classes, key=lambda cls: (cls.__module__, cls.__name__))
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "TableError",
     "TableWarning",
     "TrainingError",
+    "infinity",
     "need",
 ]
 
@@ -51,3 +52,11 @@ def need(module: str, *, extra: str) -> ModuleType:
         raise MissingExtraError(
             f"{module!r} is not installed. Install it with: pip install 'altbi[{extra}]'"
         ) from cause
+
+
+def infinity(name: str, row: int) -> TableError:
+    """Say where an infinite number stands."""
+    return TableError(
+        f"Column {name!r} contains infinity, first in row {row} (counted from 0), but expected "
+        "finite numbers. Replace infinite cells by a finite number, or leave them empty (missing)."
+    )

@@ -1,5 +1,6 @@
 """Why a row has its score: what each column adds, and what was expected there."""
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,9 +130,10 @@ class Explanation:
         """
         if not -len(self) <= row < len(self):
             raise ParameterError(f"row={row}, but the explanation has {len(self)} rows.")
-        ranked = [self._reason(row, column) for column in np.argsort(-self.deviations[row])]
-        far = [r for r in ranked if r.deviations >= 1 and r.value != r.expected]
-        return far[:top] or ranked[:1]
+        ranked = np.argsort(-self.deviations[row])
+        far = (self._reason(row, column) for column in ranked if self.deviations[row, column] >= 1)
+        other = (reason for reason in far if reason.value != reason.expected)
+        return list(itertools.islice(other, top)) or [self._reason(row, ranked[0])]
 
     def _reason(self, row: int, column: int) -> Reason:
         return Reason(

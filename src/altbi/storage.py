@@ -5,11 +5,9 @@ the SHA-256 of header and tensors, so that a damaged file is noticed. A digest i
 does not tell who made a file. Loading can fail, but it never imports or runs what a file names.
 """
 
-import errno
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.errors import ModelFileError
+from altbi.whole import whole_file
 
 __all__ = ["FORMAT_VERSION", "read_header", "read_model", "require", "write_model"]
 
@@ -41,7 +40,8 @@ def write_model(path: str | os.PathLike[str], tensors: Tensors, header: Header) 
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     # One entry only: safetensors writes several in an order that changes from call to call.
     content = save(whole, metadata={_ENTRY: f"{_digest(text, whole)}\n{text}"})
-    _write_whole(Path(path), content)
+    with whole_file(path) as draft:
+        draft.write_bytes(content)
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
@@ -121,31 +121,6 @@ def _digest(text: str, tensors: Tensors) -> str:
         digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensor.shape}\0".encode())
         digest.update(np.ascontiguousarray(tensor).tobytes())
     return digest.hexdigest()
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    """Leave either the old file or the whole new one, whatever happens in between."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o666 & ~_umask())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def require(path: object, holds: bool, problem: str) -> None:

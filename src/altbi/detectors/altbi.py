@@ -211,27 +211,45 @@ class ALTBI(Detector):
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401
         """Learn from a table in which nobody has labelled the bad rows; `y` is not used."""
+        for _ in self.fitting(X):
+            pass
+        return self
+
+    def fitting(self, X: Any) -> Iterator[Progress]:  # noqa: ANN401
+        """Fit step by step: yields after each step; fitted when there are no more.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> detector = ALTBI()
+        >>> steps = detector.fitting(np.random.default_rng(0).normal(size=(200, 3)))
+        >>> next(steps).batch_size
+        128
+        >>> sum(1 for _ in steps)
+        89
+        """
         self._check_parameters()
+        if hasattr(self, "offset_"):
+            del self.offset_  # not fitted again before the last step
         table = self._checked_for_fit(X)
         seed = self._draw_seed()
 
         sample = table
         if len(table) > self.max_rows:
             sample = table.take(sample_rows(len(table), self.max_rows, seed))
-        self.n_rows_in_, self.n_sample_ = len(table), len(sample)
+        self.n_rows_in_, self.n_sample_ = table.drawn_from or len(table), len(sample)
         self.encoder_ = TableEncoder().fit(sample)
         rows = self.encoder_.transform(sample)
         for doubt in self.encoder_.doubts(rows):
-            warnings.warn(doubt, TableWarning, stacklevel=2)
+            warnings.warn(doubt, TableWarning, stacklevel=3)
 
-        self.snapshots_, self.history_ = self._train(rows, seed)
+        yield from _alone(self._train(rows, seed))
         scores = self._calibrate(rows)
         self.offset_ = -outlier_threshold(scores, self.contamination)
-        return self
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the fitted detector to a file that holds no code."""
-        check_is_fitted(self)
+        check_is_fitted(self, "offset_")
         model_files.save(self, path)
 
     @classmethod
@@ -241,47 +259,54 @@ class ALTBI(Detector):
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
         """Say what each column adds to the rows' scores, and what was expected there."""
-        check_is_fitted(self)
+        check_is_fitted(self, "offset_")
         table = self._checked(X)
         return explain_rows(table, self.ensemble_, self.encoder_, self.typical_)
 
     def _names(self) -> tuple[str, ...]:
         return self.encoder_.names
 
-    def _outlier_score(self, table: Table) -> Scores:
+    def examine(self, table: Table) -> tuple[Scores, Surprises]:
+        """Score the rows of a table with the columns of the fit; high means outlier.
+
+        Also gives what the table holds that the training sample did not, for those who score a
+        table in parts and want to say it once; `anomaly_score` says it in a warning.
+        """
+        check_is_fitted(self, "offset_")
         scores, surprises = np.empty(len(table)), Surprises()
         for first, chunk in _chunks(table, self.encoder_.width):
             surprises += self.encoder_.surprises(chunk)
             units = self.encoder_.transform(chunk)
             scores[first : first + len(chunk)] = self.ensemble_.score(units)
+        return scores, surprises
+
+    def _outlier_score(self, table: Table) -> Scores:
+        scores, surprises = self.examine(table)
         for sentence in surprises.sentences():
             warnings.warn(sentence, TableWarning, stacklevel=3)
         return scores
 
-    def _train(
-        self, rows: NDArray[np.float32], seed: int
-    ) -> tuple[dict[str, NDArray[Any]], list[Progress]]:
+    def _train(self, rows: NDArray[np.float32], seed: int) -> Iterator[Progress]:
         """Run Algorithm 1 and keep the snapshots."""
-        history, snapshots = [], []
+        self.history_, snapshots = [], []
         schedule = self._schedule()
         generator = torch.Generator().manual_seed(seed)
-        with one_thread(), plain_torch():
-            model = self._blank_model(rows.shape[1]).to_empty(device="cpu")
-            model.start(generator)
-            for progress in train(
-                model,
-                torch.from_numpy(rows),
-                schedule,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                generator=generator,
-            ):
-                history.append(progress)
-                if schedule.is_snapshot(progress.step):
-                    model.redraw()
-                    snapshots.append({k: v.clone() for k, v in model.state_dict().items()})
-        stacked = {k: torch.stack([s[k] for s in snapshots]).numpy() for k in snapshots[0]}
-        return stacked, history
+        model = self._blank_model(rows.shape[1]).to_empty(device="cpu")
+        model.start(generator)
+        for progress in train(
+            model,
+            torch.from_numpy(rows),
+            schedule,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            generator=generator,
+        ):
+            self.history_.append(progress)
+            if schedule.is_snapshot(progress.step):
+                model.redraw()
+                snapshots.append({k: v.clone() for k, v in model.state_dict().items()})
+            yield progress
+        self.snapshots_ = {k: torch.stack([s[k] for s in snapshots]).numpy() for k in snapshots[0]}
 
     def _calibrate(self, rows: NDArray[np.float32]) -> Scores:
         """Learn from the sample what is usual, and give its scores."""
@@ -324,6 +349,16 @@ class ALTBI(Detector):
     def _check_parameters(self) -> None:
         self._schedule()
         check_rules(self)
+
+
+def _alone(steps: Iterator[Progress]) -> Iterator[Progress]:
+    """Take each step on one thread, in torch's plain modes; in between both are the caller's."""
+    while True:
+        with one_thread(), plain_torch():
+            progress = next(steps, None)
+        if progress is None:
+            return
+        yield progress
 
 
 def _chunks(table: Table, n_units: int) -> Iterator[tuple[int, Table]]:

@@ -6,6 +6,7 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, OutlierMixin
 from sklearn.utils import Tags
@@ -44,7 +45,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
 
     def anomaly_score(self, X: Any) -> Scores:  # noqa: ANN401
         """Score rows; high means outlier."""
-        check_is_fitted(self)
+        check_is_fitted(self, "offset_")
         return self._outlier_score(self._checked(X))
 
     def score_samples(self, X: Any) -> Scores:  # noqa: ANN401
@@ -84,7 +85,12 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
 
     def _check_names(self, X: Any, table: Table, *, reset: bool) -> None:  # noqa: ANN401
         """Let scikit-learn keep or compare names and the number of columns."""
-        source = X if hasattr(X, "shape") and len(X.shape) == 2 else np.empty(table.shape)
+        if isinstance(X, Table) and not reset and self.fitted_on_frame_:
+            return  # the encoder compares our own tables with the fit
+        if isinstance(X, Table) and reset:
+            source: Any = pa.table([pa.nulls(0)] * len(table.names), names=list(table.names))
+        else:
+            source = X if hasattr(X, "shape") and len(X.shape) == 2 else np.empty(table.shape)
         validate_data(self, source, reset=reset, skip_check_array=True)
 
     def _checked_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401

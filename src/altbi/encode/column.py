@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altbi.errors import TableError
+from altbi.errors import infinity
 from altbi.table import Kind
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "OTHER",
     "Column",
     "expected_cells",
-    "infinity",
     "learn_category",
     "learn_scalar",
     "notes_on",
@@ -139,14 +138,6 @@ def learn_category(name: str, texts: pa.Array, max_levels: int, min_count: int) 
         missing=texts.null_count,
         levels=tuple(text for text, count in ranked[:max_levels] if count >= min_count),
         distinct=len(ranked),
-    )
-
-
-def infinity(name: str, row: int) -> TableError:
-    """Say where an infinite number stands."""
-    return TableError(
-        f"Column {name!r} contains infinity, first in row {row} (counted from 0), but expected "
-        "finite numbers. Replace infinite cells by a finite number, or leave them empty (missing)."
     )
 
 

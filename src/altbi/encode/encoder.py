@@ -14,7 +14,6 @@ from altbi.encode.column import (
     OTHER,
     Column,
     expected_cells,
-    infinity,
     learn_category,
     learn_scalar,
     notes_on,
@@ -22,7 +21,7 @@ from altbi.encode.column import (
 from altbi.encode.layout import Layout, layout_of, scaled_cells
 from altbi.encode.state import columns_from_json, columns_to_json, integer_from, mapping_from
 from altbi.encode.surprises import Surprises, surprises_in
-from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError
+from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError, infinity
 from altbi.table import Kind, Table
 
 __all__ = ["TableEncoder"]

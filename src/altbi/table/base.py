@@ -24,11 +24,14 @@ class Table(abc.ABC):
         What each column holds.
     first_row : int
         Number of the first row in the table that this one was sliced from; messages count from it.
+    drawn_from : int or None
+        If the table is a sample: rows of the table that it was drawn from.
     """
 
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
     first_row: int = 0
+    drawn_from: int | None = None
 
     @property
     def shape(self) -> tuple[int, int]:

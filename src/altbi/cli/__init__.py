@@ -1,0 +1,120 @@
+"""The command line: thin commands over the library.
+
+A command imports what it needs when it runs, so that help answers at once.
+"""
+
+import argparse
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from types import FrameType
+
+from altbi.cli.parser import build_parser
+from altbi.errors import AltbiError
+from altbi.terminal import printable
+
+__all__ = ["main"]
+
+DONE, AT_FAULT, INTERRUPTED, STOPPED = 0, 1, 130, 143
+NO_TRACE = "Nothing half-written is left."
+
+# Where the commands live that are not about tables.
+_HOMES = {
+    "inspect": ("altbi.cli.models", "inspect"),
+    "demo": ("altbi.cli.models", "demo"),
+    "bench_quick": ("altbi.bench.command", "main"),
+    "completion": ("altbi.cli.completion", "completion"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command.
+
+    Returns
+    -------
+    int
+        0 done, 1 the data or the model is at fault, 130 interrupted, 143 told to stop. Wrong usage
+        exits with 2.
+    """
+    if sys.stdout is None:
+        _complain("standard output is closed, but the result has to go somewhere")
+        return AT_FAULT
+    _show_any_letter()
+    words = list(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(words)
+    args.words = words
+    try:
+        with _stoppable():
+            code = _run(args)
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _let_go_of_stdout()
+        return AT_FAULT
+    except (AltbiError, OSError) as error:
+        _complain(_sentence(error))
+        return AT_FAULT
+    except MemoryError:
+        _complain("there is not enough memory for this table. Choose fewer with --columns.")
+        return AT_FAULT
+    except KeyboardInterrupt:
+        _complain(f"interrupted. {NO_TRACE}")
+        return INTERRUPTED
+    except _Stopped:
+        _complain(f"told to stop. {NO_TRACE}")
+        return STOPPED
+    return code
+
+
+class _Stopped(BaseException):
+    """The process was asked to end; goes through all code that tidies up."""
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """Tidy up when the process is asked to end, as for Ctrl-C."""
+
+    def stop(signum: int, frame: FrameType | None) -> None:
+        raise _Stopped
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(args: argparse.Namespace) -> int:
+    """Import what the command needs, and only that; a command may give an exit code."""
+    home, name = _HOMES.get(args.run, ("altbi.cli.commands", args.run))
+    return getattr(import_module(home), name)(args) or DONE
+
+
+def _sentence(error: AltbiError | OSError) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
+
+
+def _complain(sentence: str) -> None:
+    """Write one line; a message may quote a file, so that it is not trusted with the terminal."""
+    sys.stderr.write(f"altbi: {printable(' '.join(sentence.split()))}\n")
+
+
+def _show_any_letter() -> None:
+    """Escape the letters that the user's encoding lacks, instead of failing on them."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _let_go_of_stdout() -> None:
+    """Point standard output nowhere, so that Python's last flush does not fail as well."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())

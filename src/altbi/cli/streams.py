@@ -1,0 +1,41 @@
+"""Standard input as a table, standard output for bytes."""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from altbi.errors import TableError
+from altbi.files import Source, open_source
+
+__all__ = ["binary_stdout", "opened_table"]
+
+
+@contextmanager
+def opened_table(args: argparse.Namespace) -> Iterator[Source]:
+    """Open the table that the arguments name."""
+    how = {
+        "format": args.input_format,
+        "encoding": args.encoding,
+        "delimiter": args.delimiter,
+        "header": args.header,
+    }
+    if args.table != "-":
+        yield open_source(args.table, **how)
+        return
+    if sys.stdin is None:
+        raise TableError("standard input: it is closed, but expected a table. Name a file.")
+    # A table is read twice, a stream only once.
+    with tempfile.NamedTemporaryFile(prefix="altbi-") as spool:
+        shutil.copyfileobj(sys.stdin.buffer, spool)
+        spool.flush()
+        yield open_source(spool.name, name="standard input", **how)
+
+
+def binary_stdout() -> BinaryIO:
+    """Give standard output for bytes, with what was written as text before."""
+    sys.stdout.flush()
+    return sys.stdout.buffer

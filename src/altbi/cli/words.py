@@ -1,0 +1,155 @@
+"""What the commands say, for a terminal and as plain values."""
+
+import itertools
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from altbi.demo import Demo
+from altbi.jobs import Job, Ready, number_text
+from altbi.report import Summary, TopRow
+from altbi.terminal import printable, shortened
+
+__all__ = ["PAGE_HINT", "told_demo", "told_fit", "told_reasons", "told_summary", "totals"]
+
+WIDTH = 100
+PAGE_HINT = "For the page report.html: pip install 'altbi[report]'."
+SHOWN_ROWS = 10
+SHOWN_CLUES = 3
+SHOWN_NOTES = 8
+_COLUMN, _CELL = 26, 18
+
+
+def told_summary(summary: Summary, files: Sequence[str], hint: str = "") -> str:
+    """Tell what was found in a table, at most 100 columns wide."""
+    share = summary.flagged / summary.rows
+    lines = [
+        *_wrapped(
+            f"{summary.table}: {summary.rows:,} rows, {len(summary.columns):,} columns; learned "
+            f"from {summary.sample:,} rows. {summary.flagged:,} rows ({share:.2%}) have a score "
+            f"above {number_text(summary.threshold)} and stand out. {summary.why_threshold}"
+        ),
+        *_told_metrics(summary),
+        "",
+        *_table(summary.top[:SHOWN_ROWS], summary.threshold, summary.id_columns),
+        *_told_notes(summary.notes),
+        *_told_files(files, hint),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def told_demo(demo: Demo) -> str:
+    """Tell what the demonstration found."""
+    summary, malignant = demo.summary, demo.malignant
+    by_chance = 10 * malignant / summary.rows
+    start = (
+        f"A table of {summary.rows} breast biopsies with {len(summary.columns)} measurements each: "
+        f"{summary.rows - malignant} are benign, {malignant} malignant ones are mixed in. The "
+        "diagnoses were not used for training; they only serve to check the result."
+    )
+    end = (
+        f"Of the ten rows that stand out most, {demo.in_top_ten} are malignant (by chance: "
+        f"{by_chance:.1f}); of the first twenty, {demo.in_top_twenty}. A benign row can be unusual "
+        "as well: to stand out is a reason to look, not a diagnosis."
+    )
+    hint = "" if any(file.endswith(".html") for file in demo.files) else PAGE_HINT
+    told = told_summary(summary, demo.files, hint)
+    return "\n".join([*_wrapped(start), "", told, *_wrapped(end), ""])
+
+
+def told_fit(job: Job, ready: Ready, path: Path) -> str:
+    """Tell what a model was learned from."""
+    detector = job.detector
+    start = (
+        f"{job.source.name}: {detector.n_rows_in_:,} rows, {detector.n_features_in_:,} columns; "
+        f"learned from {detector.n_sample_:,} rows. Rows with a score above "
+        f"{number_text(-detector.offset_)} will be flagged."
+    )
+    lines = [*_wrapped(start), *_told_notes(ready.notes), *_told_files([str(path)], "")]
+    return "\n".join(lines) + "\n"
+
+
+def told_reasons(reasons: pa.Table) -> str:
+    """Tell why rows have their scores."""
+    lines = [f"{'row':>9} {'score':>10}    {_HEAD}"]
+    for (row, score), group in itertools.groupby(
+        reasons.to_pylist(), key=lambda line: (line["row"], line["score"])
+    ):
+        start = f"{row:>9} {number_text(score):>10}    "
+        for line in group:
+            clue = (line["column"], line["value"], line["expected"], line["deviations"])
+            lines.append(start + _clue(*clue))
+            start = " " * len(start)
+    return "\n".join(lines) + "\n"
+
+
+def totals(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
+    """Give the result as plain values for JSON: counts, the top rows, where the files are."""
+    facts = asdict(summary)
+    for name in ("levels", "bins", "history", "columns", "shown_columns"):
+        del facts[name]
+    facts["columns"] = [column.name for column in summary.columns]
+    for row in facts["top"]:
+        del row["cells"]
+    facts["top"] = facts["top"][:SHOWN_ROWS]
+    return {**facts, "files": list(files)}
+
+
+_HEAD = f"{'why':{_COLUMN}} {'value':>{_CELL}} {'expected':>{_CELL}}  deviations"
+
+
+def _table(top: Sequence[TopRow], threshold: float, ids: Sequence[str]) -> Iterator[str]:
+    yield f"{'row':>9} {'score':>10}    {_HEAD}"
+    for row in top:
+        mark = "*" if row.score > threshold else " "
+        start = f"{row.number:>9} {number_text(row.score):>10} {mark}  "
+        for clue in row.clues[:SHOWN_CLUES]:
+            yield start + _clue(clue.column, clue.value, clue.expected, clue.deviations)
+            start = " " * len(start)
+        names = ", ".join(f"{name} {cell}" for name, cell in zip(ids, row.ids, strict=True))
+        if names:
+            yield f"{' ' * len(start)}({shortened(printable(names), WIDTH - len(start) - 2)})"
+
+
+def _clue(column: str, value: str, expected: str, deviations: float) -> str:
+    name = shortened(printable(column), _COLUMN)
+    cells = (shortened(printable(cell) or "missing", _CELL) for cell in (value, expected))
+    return f"{name:{_COLUMN}} {next(cells):>{_CELL}} {next(cells):>{_CELL}}  {deviations:>10.1f}"
+
+
+def _told_metrics(summary: Summary) -> Iterator[str]:
+    if summary.metrics is not None:
+        yield ""
+        yield from _wrapped(
+            f"Compared with column {summary.metrics.label!r} ({summary.metrics.outliers:,} known "
+            f"outliers, not used for training): AUC {summary.metrics.auc:.4f}, average precision "
+            f"{summary.metrics.average_precision:.4f}."
+        )
+
+
+def _told_notes(notes: Sequence[str]) -> Iterator[str]:
+    if notes:
+        yield ""
+        yield "noticed:"
+    for note in notes[:SHOWN_NOTES]:
+        yield from _wrapped(note, "- ")
+    if len(notes) > SHOWN_NOTES:
+        yield f"- and {len(notes) - SHOWN_NOTES} more, in the report"
+
+
+def _told_files(files: Sequence[str], hint: str) -> Iterator[str]:
+    yield ""
+    yield "written:"
+    yield from (f"  {printable(file)}" for file in files)
+    if hint:
+        yield hint
+
+
+def _wrapped(text: str, bullet: str = "") -> list[str]:
+    return textwrap.wrap(
+        printable(text), WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet)
+    )

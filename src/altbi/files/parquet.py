@@ -1,0 +1,191 @@
+"""Parquet: a file, or a folder of files that are one table."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.fs import LocalFileSystem
+
+from altbi.errors import TableError
+from altbi.files.header import check_names
+from altbi.files.source import BATCH_BYTES, BATCH_ROWS, Source
+from altbi.files.stream import first_line, limited, refusing_damage
+from altbi.terminal import printable
+
+__all__ = ["ParquetSource", "open_parquet", "open_parquet_folder"]
+
+# Pages are read one after the other, so that memory does not hold whole groups of rows.
+_READING = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file, and the columns that its folder's name gives (``year=2020``)."""
+
+    path: str
+    where: str
+    values: Mapping[str, Any]
+
+
+@final
+class ParquetSource(Source):
+    """One or more Parquet files.
+
+    Parameters
+    ----------
+    name : str
+        What messages call it.
+    parts : sequence of Part
+        The files, in the order of their rows.
+    schema : pyarrow.Schema
+        All columns.
+    n_rows : int
+        How many rows there are.
+    """
+
+    format = "parquet"
+
+    def __init__(self, name: str, parts: Sequence[Part], schema: pa.Schema, n_rows: int) -> None:
+        self.name = name
+        self.schema = schema
+        self.n_rows = n_rows
+        self.notes = []
+        self._parts = parts
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read these columns, file by file."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        for part in self._parts:
+            for batch in _read(part, columns):
+                fitted = _fit(batch, part, schema)
+                yield from limited(fitted)
+
+
+def open_parquet(path: str, name: str) -> ParquetSource:
+    """Read what a Parquet file says about itself."""
+    part = Part(path, printable(name), {})
+    with _opened(part) as file:
+        schema, n_rows = file.schema_arrow.remove_metadata(), file.metadata.num_rows
+    return _checked(ParquetSource(name, [part], schema, n_rows))
+
+
+def open_parquet_folder(path: str, name: str) -> ParquetSource:
+    """Read what the Parquet files in a folder, and in folders below it, say about themselves."""
+    import pyarrow.dataset as ds
+
+    where, base = printable(name), Path(path).resolve()
+    paths = _find_files(base)
+    if not paths:
+        raise TableError(
+            f"{where}: the folder holds no file that ends with .parquet. "
+            "Give a file, or a folder of Parquet files."
+        )
+    try:
+        options = ds.FileSystemFactoryOptions(str(base), ds.HivePartitioning.discover())
+        factory = ds.FileSystemDatasetFactory(
+            LocalFileSystem(), paths, ds.ParquetFileFormat(), options
+        )
+        dataset = factory.finish(factory.inspect(promote_options="permissive"))
+        parts = [_part(piece, base, name) for piece in dataset.get_fragments()]
+        schema, n_rows = dataset.schema.remove_metadata(), dataset.count_rows()
+    except (pa.ArrowException, OSError, UnicodeError) as cause:
+        if isinstance(cause, OSError) and cause.errno is not None:
+            raise
+        raise TableError(
+            f"{where}: the Parquet files in the folder are not one table ({first_line(cause)}). "
+            "Give the files that belong together the same columns, or give one file."
+        ) from cause
+    return _checked(ParquetSource(name, sorted(parts, key=lambda part: part.path), schema, n_rows))
+
+
+def _checked(source: ParquetSource) -> ParquetSource:
+    where = printable(source.name)
+    with refusing_damage(where, "the list of columns"):
+        check_names(source.schema.names, where)
+    if not source.n_rows:
+        raise TableError(f"{where}: it holds no rows. Expected at least one.")
+    return source
+
+
+def _part(piece: Any, base: Path, name: str) -> Part:  # noqa: ANN401 - pyarrow has no types
+    import pyarrow.dataset as ds
+
+    shown = Path(name, Path(piece.path).relative_to(base))
+    return Part(
+        piece.path, printable(str(shown)), ds.get_partition_keys(piece.partition_expression)
+    )
+
+
+def _find_files(folder: Path) -> list[str]:
+    """Find all Parquet files; names with a dot or an underscore in front are not data."""
+    found = []
+    for above, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        found += [
+            str(Path(above, name))
+            for name in names
+            if name.lower().endswith(".parquet") and not name.startswith((".", "_"))
+        ]
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _opened(part: Part) -> pq.ParquetFile:
+    with refusing_damage(part.where, "the Parquet file"):
+        return pq.ParquetFile(part.path, **_READING)
+
+
+def _read(part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    with _opened(part) as file, refusing_damage(part.where, "the Parquet file"):
+        own = [name for name in file.schema_arrow.names if name in set(columns) - set(part.values)]
+        size = _batch_rows(file, own)
+        for batch in file.iter_batches(batch_size=size, columns=own):
+            batch.validate(full=True)  # the reader does not look whether texts are UTF-8
+            yield batch
+
+
+def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
+    """Give the number of rows that fill a batch, by what the file says about itself."""
+    width = sum(_width(file.schema_arrow.field(name).type) for name in columns)
+    if width == math.inf:
+        # Not by columns: for a damaged one, asking for its size would end the process.
+        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
+        width = max(group.total_byte_size / max(group.num_rows, 1) for group in groups)
+    return int(max(min(BATCH_ROWS, BATCH_BYTES / max(width, 1)), 1))
+
+
+def _width(type_: pa.DataType) -> float:
+    """Give the bytes of one cell; those of a text may be any number."""
+    try:
+        return type_.bit_width / 8
+    except ValueError:
+        return math.inf
+
+
+def _fit(batch: pa.RecordBatch, part: Part, schema: pa.Schema) -> pa.RecordBatch:
+    """Give a file's batch the columns and types of the whole table."""
+    if not len(schema):
+        return batch.select([])
+    arrays = []
+    for field in schema:
+        if field.name in part.values:
+            value = pa.scalar(part.values[field.name], field.type)
+            arrays.append(pa.repeat(value, batch.num_rows))
+        elif field.name in batch.schema.names:
+            arrays.append(_cast(batch.column(field.name), field, part))
+        else:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(array: pa.Array, field: pa.Field, part: Part) -> pa.Array:
+    with refusing_damage(part.where, f"column {field.name!r}"):
+        return array if array.type == field.type else array.cast(field.type, safe=False)

@@ -1,0 +1,133 @@
+"""The types of columns, settled over a whole file: no text in its last row comes as a surprise."""
+
+from collections.abc import Iterator
+from typing import final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from altbi.errors import TableError, infinity
+from altbi.files.readings import NUMBER, READINGS, TEXT, Reading, first_refused
+from altbi.table import Kind
+
+__all__ = ["Settler", "first_infinite", "present_texts", "read_texts"]
+
+# Kinds that a model takes for one another.
+_ALIKE: dict[Kind, set[Kind]] = {"number": {"number", "boolean"}, "boolean": {"number", "boolean"}}
+_LIKE_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+
+
+def present_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
+    """Give texts as they are, those that stand for a missing cell as null."""
+    absent = pc.is_in(pc.ascii_trim_whitespace(texts), value_set=missing)
+    return pc.if_else(absent, pa.scalar(None, texts.type), texts)
+
+
+def read_texts(reading: Reading, texts: pa.Array) -> pa.Array:
+    """Turn texts into values; the texts of a category stay as they are written."""
+    return texts if reading.kind == "category" else reading.parse(pc.ascii_trim_whitespace(texts))
+
+
+@final
+class Settler:
+    """Finds the reading of one column of texts.
+
+    Parameters
+    ----------
+    column : str
+        Its name.
+    wanted : {"number", "boolean", "date", "category"} or None
+        The kind that a model expects; None takes what fits.
+    """
+
+    def __init__(self, column: str, wanted: Kind | None = None) -> None:
+        self.column = column
+        self.wanted = wanted
+        self.alive: tuple[Reading, ...] = _candidates(wanted)
+        self.no_number: tuple[int, str] | None = None
+        self.infinite: int | None = None
+
+    def add(self, texts: pa.Array, first_row: int) -> None:
+        """Look at the next texts, missing ones as null; readings that cannot read them are out."""
+        if self.alive == (TEXT,):
+            return
+        trimmed = pc.ascii_trim_whitespace(texts)
+        before = self.alive
+        parsed = {reading: _parsed(reading, trimmed) for reading in before}
+        self.alive = tuple(reading for reading in before if parsed[reading] is not None)
+        if not self.alive:
+            at = max(first_refused(reading, trimmed) for reading in before)
+            raise self._unwanted(first_row + at, texts[at].as_py())
+        if before[0] is NUMBER and self.alive[0] is not NUMBER:
+            at = first_refused(NUMBER, trimmed)
+            self.no_number = (first_row + at, texts[at].as_py())
+        if self.alive[0].kind == "number" and self.infinite is None:
+            self.infinite = first_infinite(parsed[self.alive[0]], first_row)
+
+    def settled(self) -> Reading:
+        """Give the first reading that could read all texts."""
+        reading = TEXT if self._ambiguous() else self.alive[0]
+        if reading.kind == "number" and self.infinite is not None:
+            raise infinity(self.column, self.infinite)
+        return reading
+
+    def notes(self, sample: pa.Array) -> Iterator[str]:
+        """Say what a reader of the column should know, in the light of some of its texts."""
+        reading = self.settled()
+        if self._ambiguous():
+            yield (
+                f"Column {self.column!r} holds dates in which day and month cannot be told apart; "
+                "it is read as text. Write them as year-month-day."
+            )
+        elif reading.said not in ("numbers", "booleans", "dates", "text"):
+            yield f"Column {self.column!r} is read as {reading.said}."
+        elif reading is TEXT and self.no_number and _mostly_numbers(sample):
+            row, text = self.no_number
+            yield (
+                f"Column {self.column!r} is read as text, because row {row} (counted from 0) holds "
+                f"{_quoted(text)}, though most of its cells are numbers. Mend the cell, or name it "
+                "with --missing if it means that there is none."
+            )
+
+    def _ambiguous(self) -> bool:
+        orders = {reading.said for reading in self.alive if "month" in reading.said}
+        return len(orders) > 1 and self.alive[0].said in orders
+
+    def _unwanted(self, row: int, text: str) -> TableError:
+        return TableError(
+            f"column {self.column!r} holds {_quoted(text)} in row {row} (counted from 0), but the "
+            f"model expects a {self.wanted}. Mend the cell, name it with --missing if it means "
+            "that there is none, or fit a model on this table."
+        )
+
+
+def _candidates(wanted: Kind | None) -> tuple[Reading, ...]:
+    if wanted is None:
+        return READINGS
+    if wanted == "category":
+        return (TEXT,)
+    kinds = _ALIKE.get(wanted, {wanted})
+    return tuple(reading for reading in READINGS if reading.kind in kinds)
+
+
+def first_infinite(values: pa.Array, first_row: int) -> int | None:
+    """Find the first row with an infinite number."""
+    if not pa.types.is_floating(values.type) or not pc.any(pc.is_inf(values)).as_py():
+        return None
+    return first_row + pc.index(pc.is_inf(values), True).as_py()
+
+
+def _parsed(reading: Reading, texts: pa.Array) -> pa.Array | None:
+    try:
+        return reading.parse(texts)
+    except pa.ArrowInvalid:
+        return None
+
+
+def _mostly_numbers(sample: pa.Array) -> bool:
+    texts = sample.drop_null()
+    return len(texts) > 0 and pc.mean(pc.match_substring_regex(texts, _LIKE_NUMBER)).as_py() > 0.5
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -1,0 +1,188 @@
+"""Which columns of a file are searched, which name a row, and which holds known labels."""
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from altbi.errors import ParameterError, TableError
+from altbi.files import Source
+
+__all__ = ["Choice", "Chosen", "Label", "choose", "is_outlier", "listed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """What the user asks for, in names; a name may stand for several, with commas between.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        The columns to search; empty means all that no other rule takes.
+    exclude : tuple of str
+        Columns to leave out.
+    ids : tuple of str
+        Columns that name a row: left out of the search, kept in the output.
+    label : str or None
+        A column with known labels, or ``COLUMN=VALUE`` with the value that marks an outlier. Left
+        out of the search; only compared with the scores.
+    missing : tuple of str
+        Texts that stand for a missing cell.
+    keep : bool
+        Whether the output has all columns of the input.
+    """
+
+    columns: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    ids: tuple[str, ...] = ()
+    label: str | None = None
+    missing: tuple[str, ...] = ()
+    keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A column with known labels, and the text that marks an outlier if it is not the usual one."""
+
+    column: str
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The columns of one source, by what they are for."""
+
+    features: tuple[str, ...]
+    ids: tuple[str, ...]
+    label: Label | None
+    kept: tuple[str, ...]
+
+    @property
+    def to_learn(self) -> list[str]:
+        """The columns that the first pass reads."""
+        return _once(self.features, _label_column(self.label))
+
+    @property
+    def to_score(self) -> list[str]:
+        """The columns that the second pass reads."""
+        return _once(self.features, self.ids, _label_column(self.label), self.kept)
+
+
+def choose(source: Source, choice: Choice, wanted: Sequence[str] | None = None) -> Chosen:
+    """Find the columns that a choice names.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    choice : Choice
+        What the user asks for.
+    wanted : sequence of str, default=None
+        The columns that a model asks for, in its order.
+    """
+    known = list(source.schema.names)
+    ids = _expanded(source, choice.ids, "--id")
+    label = _label(source, choice.label)
+    exclude = {*_expanded(source, choice.exclude, "--exclude"), *ids, *_label_column(label)}
+    named = _expanded(source, choice.columns, "--columns")
+    features = wanted
+    if features is None:
+        usual = [name for name in known if name not in source.sides]
+        features = [name for name in named or usual if name not in exclude]
+    _check(source, features, named)
+    kept = tuple(known) if choice.keep else ()
+    return Chosen(features=tuple(features), ids=ids, label=label, kept=kept)
+
+
+def is_outlier(label: Label, cells: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
+    """Read known labels: 1 for outliers, 0 for others, NaN where there is none."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    texts = pc.ascii_trim_whitespace(cells.cast(pa.string()))
+    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    if label.value is not None:
+        return pc.equal(texts, label.value).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    try:
+        values = texts.cast(pa.bool_()).cast(pa.float64())
+        return values.to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        return _from_numbers(label, texts)
+
+
+def _from_numbers(label: Label, texts: pa.Array) -> NDArray[np.float64]:
+    """Read labels such as 1.0; whatever is neither 0 nor 1 needs a word from the user."""
+    try:
+        values = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        values = np.array([2.0])
+    if not np.isin(values[~np.isnan(values)], [0, 1]).all():
+        found = pc.unique(texts.drop_null())[:3].to_pylist()
+        raise TableError(
+            f"the labels in column {label.column!r} are {found}, but expected 0 and 1 or true and "
+            f"false. Say which value marks an outlier: --label {label.column}=VALUE."
+        )
+    return values
+
+
+def _expanded(source: Source, given: Sequence[str], option: str) -> tuple[str, ...]:
+    """Take names as they are, or apart at their commas."""
+    known = set(source.schema.names)
+    names: list[str] = []
+    for text in given:
+        names += [text] if text in known else [part.strip() for part in text.split(",")]
+    for name in names:
+        if name not in known:
+            raise _unknown(source, name, option)
+    return tuple(dict.fromkeys(names))
+
+
+def _label(source: Source, text: str | None) -> Label | None:
+    if text is None:
+        return None
+    column, equals, value = text.rpartition("=")
+    if text in source.schema.names or not equals:
+        (name,) = _expanded(source, [text], "--label")
+        return Label(name, None)
+    (name,) = _expanded(source, [column], "--label")
+    return Label(name, value)
+
+
+def _unknown(source: Source, name: str, option: str) -> ParameterError:
+    names = source.schema.names
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"There are {listed(names)}."
+    return ParameterError(f"{source.name}: {option} names {name!r}, but no column has it. {hint}")
+
+
+def _check(source: Source, features: Sequence[str], named: Sequence[str]) -> None:
+    """Refuse a search without columns, and one for columns that are not there."""
+    absent = [name for name in features if name not in source.schema.names]
+    if absent:
+        raise TableError(
+            f"{source.name}: the columns {listed(absent)} of the model are not there; the table "
+            f"has {listed(source.schema.names)}. Score a table with the columns that the model "
+            "was fitted on."
+        )
+    if not features:
+        left = f"all of {listed(named)} are" if named else "every column is"
+        raise ParameterError(
+            f"{source.name}: {left} left out, but expected at least one column to search."
+        )
+
+
+def listed(names: Sequence[str], most: int = 10) -> str:
+    """Quote names, the first few of many."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown}, … ({len(names)} in all)"
+
+
+def _label_column(label: Label | None) -> tuple[str, ...]:
+    return () if label is None else (label.column,)
+
+
+def _once(*groups: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(name for group in groups for name in group))

@@ -1,0 +1,53 @@
+"""What is worth knowing about a table before one believes its scores, one sentence each."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi.detectors import ALTBI
+from altbi.files import Survey
+
+__all__ = ["noticed"]
+
+# A counter shows in a few rows already; fewer could be chance.
+_LEAST_ROWS = 10
+
+
+def noticed(found: Survey, detector: ALTBI) -> Iterator[str]:
+    """Say what the training sample shows: types, gaps, constants, rare levels, copies, counters."""
+    encoder = detector.encoder_
+    units = encoder.transform(found.sample)
+    yield from found.notes
+    yield from encoder.notes()
+    yield from encoder.doubts(units)
+    yield from _copies(units)
+    yield from _counters(found)
+
+
+def _copies(units: NDArray[np.float32]) -> Iterator[str]:
+    """Count rows that the model cannot tell from an earlier one."""
+    copies = len(units) - len({hash(row.tobytes()) for row in units})
+    if copies:
+        yield (
+            f"{copies} of {len(units)} rows of the training sample ({copies / len(units):.2%}) are "
+            "copies of other rows in it."
+        )
+
+
+def _counters(found: Survey) -> Iterator[str]:
+    """Name the columns that only count the rows."""
+    sample, rows = found.sample, found.sample_rows
+    if len(rows) < _LEAST_ROWS:
+        return
+    for number, name in enumerate(sample.names):
+        if sample.kinds[number] == "number" and _counts(sample.numbers([number])[:, 0], rows):
+            yield (
+                f"Column {name!r} rises by the same step from row to row: a counter says nothing "
+                "about a row. Leave it out (--exclude), or let it name the rows (--id)."
+            )
+
+
+def _counts(values: NDArray[np.float64], rows: NDArray[np.int64]) -> bool:
+    step = (values[1] - values[0]) / (rows[1] - rows[0])
+    return bool(step != 0 and (values == values[0] + (rows - rows[0]) * step).all())

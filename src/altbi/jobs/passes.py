@@ -1,0 +1,209 @@
+"""The two passes over a file: learn from a sample of it, then score all of it."""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from altbi.detectors import ALTBI
+from altbi.encode import Surprises
+from altbi.errors import ParameterError, TableError, TableWarning
+from altbi.files import Columns, Source, Survey, survey
+from altbi.jobs.choice import Choice, Chosen, is_outlier
+from altbi.jobs.tally import ScoreCounts, TopRows
+from altbi.parameters import is_count
+from altbi.table import Kind
+
+__all__ = [
+    "Scan", "Watch", "fit_source", "output_schema", "pick", "scan", "survey_for", "unwatched"
+]  # fmt: skip
+
+Item = TypeVar("Item")
+Scores = NDArray[np.float64]
+
+# What goes on, its items, how many there are (if known) and how much an item counts.
+Watch = Callable[[str, Iterable[Any], int | None, Callable[[Any], int]], Iterable[Any]]
+
+
+def unwatched(
+    what: str, items: Iterable[Item], total: int | None, size: Callable[[Item], int]
+) -> Iterable[Item]:
+    """Watch nothing: the items as they are."""
+    return items
+
+
+@contextmanager
+def named(source: Source) -> Iterator[None]:
+    """Begin the sentence of an error about the table with the table's name."""
+    try:
+        yield
+    except TableError as error:
+        if str(error).startswith(source.name):
+            raise
+        raise TableError(f"{source.name}: {error}") from error
+
+
+def survey_for(
+    source: Source,
+    chosen: Chosen,
+    choice: Choice,
+    detector: ALTBI,
+    *,
+    kinds: Mapping[str, Kind] | None = None,
+    watch: Watch = unwatched,
+) -> Survey:
+    """Make the first pass, for a detector to be fitted or for the kinds that a fitted one wants."""
+    batches = watch("reading", source.batches(chosen.to_learn), source.n_rows, len)
+    with named(source):
+        return survey(
+            source,
+            chosen.features,
+            _without_labels(batches, chosen),
+            limit=detector.max_rows if kinds is None else 1,
+            seed=_seed(detector),
+            missing=choice.missing,
+            kinds=kinds,
+        )
+
+
+def _seed(detector: ALTBI) -> int:
+    if not is_count(detector.random_state, 0):
+        raise ParameterError(
+            f"random_state={detector.random_state!r}, but expected a whole number: the sample of a "
+            "file is drawn before the fit, with the same seed."
+        )
+    return int(cast(int, detector.random_state))
+
+
+def fit_source(
+    source: Source, found: Survey, detector: ALTBI, *, watch: Watch = unwatched
+) -> ALTBI:
+    """Fit a detector on the sample of the first pass; `noticed` says what it would warn of."""
+    with named(source), warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)
+        steps = detector.fitting(found.sample)
+        for _ in watch("training", steps, detector.T0 + detector.T2, lambda _: 1):
+            pass
+    return detector
+
+
+@final
+class Scan:
+    """What the second pass finds.
+
+    Attributes
+    ----------
+    rows, flagged : int
+        Rows that were scored, and those above the threshold.
+    counts : ScoreCounts
+        How many scores lie where.
+    top : TopRows
+        The rows with the highest scores.
+    surprises : Surprises
+        What the table holds that the training sample did not.
+    labelled : list of (scores, labels)
+        For rows with a known label.
+    """
+
+    def __init__(self, top: int) -> None:
+        self.rows = self.flagged = 0
+        self.counts = ScoreCounts()
+        self.top = TopRows(top)
+        self.surprises = Surprises()
+        self.labelled: list[tuple[Scores, NDArray[np.bool_]]] = []
+
+    def add(self, batch: pa.RecordBatch, scores: Scores, flagged: NDArray[np.bool_]) -> None:
+        """Count the next rows."""
+        self.top.add(batch, scores, self.rows)
+        self.counts.add(scores)
+        self.flagged += int(flagged.sum())
+        self.rows += len(batch)
+
+    def compare(self, scores: Scores, labels: Scores) -> None:
+        """Keep the scores of rows whose label is known."""
+        known = ~np.isnan(labels)
+        self.labelled.append((scores[known], labels[known] == 1))
+
+
+def scan(
+    source: Source, columns: Columns, chosen: Chosen, detector: ALTBI, found: Scan
+) -> Iterator[pa.Table]:
+    """Score a source; gives the output chunk by chunk, and adds to what was found.
+
+    Parameters
+    ----------
+    source, columns, chosen
+        The table, how its columns are read, and what they are for.
+    detector : ALTBI
+        A fitted detector.
+    found : Scan
+        What is known so far.
+    """
+    with named(source):
+        for batch in source.batches(chosen.to_score):
+            table = columns.table(batch, found.rows, detector.encoder_.names)
+            scores, surprises = detector.examine(table)
+            flagged = -scores < detector.offset_
+            output = _output(batch, chosen, found.rows, scores, flagged)
+            found.add(batch, scores, flagged)
+            found.surprises += surprises
+            if chosen.label is not None:
+                found.compare(scores, is_outlier(chosen.label, batch.column(chosen.label.column)))
+            yield output
+
+
+def pick(source: Source, chosen: Chosen, rows: NDArray[np.int64]) -> pa.Table:
+    """Read the rows of these numbers, in this order."""
+    parts, seen, last = [], 0, int(rows.max())
+    for batch in source.batches(chosen.to_score):
+        inside = np.unique(rows[(rows >= seen) & (rows < seen + len(batch))])
+        parts.append(batch.take(pa.array(inside - seen)))
+        seen += len(batch)
+        if seen > last:
+            break
+    else:
+        raise TableError(
+            f"{source.name}: row {last} was asked for, but the last of its {seen} rows is "
+            f"{seen - 1} (counted from 0)."
+        )
+    _, places = np.unique(rows, return_inverse=True)
+    return pa.Table.from_batches(parts).take(pa.array(places))
+
+
+def output_schema(source: Source, chosen: Chosen) -> pa.Schema:
+    """Give the columns of the output."""
+    empty = pa.RecordBatch.from_arrays(
+        [pa.array([], source.schema.field(name).type) for name in chosen.to_score],
+        names=chosen.to_score,
+    )
+    return _output(empty, chosen, 0, np.empty(0), np.empty(0, dtype=np.bool_)).schema
+
+
+def _output(
+    batch: pa.RecordBatch,
+    chosen: Chosen,
+    first_row: int,
+    scores: Scores,
+    flagged: NDArray[np.bool_],
+) -> pa.Table:
+    """Give row numbers, ids, scores and flags, then the input's columns if they are kept."""
+    rows = np.arange(first_row, first_row + len(scores), dtype=np.int64)
+    taken = {*chosen.ids, *chosen.kept}
+    prefix = "altbi_" if taken & {"row", "score", "outlier"} else ""
+    columns: dict[str, Any] = {f"{prefix}row": rows}
+    columns |= {name: batch.column(name) for name in chosen.ids}
+    columns |= {f"{prefix}score": scores, f"{prefix}outlier": flagged}
+    columns |= {name: batch.column(name) for name in chosen.kept}
+    return pa.table(columns)
+
+
+def _without_labels(batches: Iterable[pa.RecordBatch], chosen: Chosen) -> Iterator[pa.RecordBatch]:
+    """Give the columns to learn from; labels are only looked at, so that bad ones show early."""
+    for batch in batches:
+        if chosen.label is not None:
+            is_outlier(chosen.label, batch.column(chosen.label.column))
+        yield batch.select(list(chosen.features))

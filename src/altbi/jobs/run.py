@@ -1,0 +1,210 @@
+"""The jobs: fit, score and explain a table in a file, or all of it at once."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import final
+
+import numpy as np
+import pyarrow as pa
+
+from altbi.detectors import ALTBI
+from altbi.errors import TableError, need
+from altbi.files import Columns, Sink, Source, open_sink
+from altbi.jobs.choice import Choice, Chosen, choose, listed
+from altbi.jobs.findings import Findings, explain_rows, metrics_of, reasons_table
+from altbi.jobs.noticed import noticed
+from altbi.jobs.passes import (
+    Scan,
+    Watch,
+    fit_source,
+    output_schema,
+    pick,
+    scan,
+    survey_for,
+    unwatched,
+)
+from altbi.jobs.summary import summarise
+from altbi.report import Summary, render
+from altbi.whole import whole_files
+
+__all__ = ["Destination", "Job", "Ready", "can_report", "require_report"]
+
+# Opens the place where scores go, once the columns of the output are known.
+Destination = Callable[[pa.Schema], AbstractContextManager[Sink]]
+
+
+_FOR_THE_PAGE = ("altair", "vl_convert", "jinja2")
+
+
+def can_report() -> bool:
+    """Tell whether what the page needs is installed."""
+    return all(find_spec(module) for module in _FOR_THE_PAGE)
+
+
+def require_report() -> None:
+    """Refuse early if what the page needs is not installed."""
+    for module in _FOR_THE_PAGE:
+        need(module, extra="report")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A table that was read once, with a fitted detector: ready for the second pass."""
+
+    chosen: Chosen
+    columns: Columns
+    n_rows: int
+    notes: tuple[str, ...]
+
+
+@final
+class Job:
+    r"""One table and one detector, and what to do with them.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    detector : ALTBI
+        The detector, fitted or not.
+    choice : Choice, default=Choice()
+        What the columns are for.
+    top : int, default=200
+        How many of the highest scores to explain.
+    command : str, default=""
+        What the report names as its command.
+    watch : Watch, default=unwatched
+        Sees the chunks and steps go by.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from altbi.files import open_source
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sizes.csv")
+    ...     _ = path.write_text("size\n" + "\n".join(map(str, [*range(99), 1000])))
+    ...     summary = Job(open_source(path), ALTBI()).detect(Path(folder, "found"))
+    ...     sorted(file.name for file in Path(folder, "found").iterdir())
+    ['model.altbi', 'reasons.csv', 'report.html', 'scores.csv']
+    >>> summary.top[0].number
+    99
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        detector: ALTBI,
+        choice: Choice = Choice(),  # noqa: B008 - a frozen value
+        *,
+        top: int = 200,
+        command: str = "",
+        watch: Watch = unwatched,
+    ) -> None:
+        self.source = source
+        self.detector = detector
+        self.choice = choice
+        self.top = top
+        self.command = command
+        self.watch = watch
+
+    def detect(self, folder: Path, scores: str = "csv", *, page: bool = True) -> Summary:
+        """Fit, score and explain; write scores, reasons, model and page into a folder."""
+        ready = self.fit()
+        with whole_files(folder) as draft:
+
+            def opened(name: str) -> Destination:
+                path, format_ = draft(name), name.rpartition(".")[2]
+                return lambda schema: open_sink(path, str(folder / name), format_, schema)
+
+            found = self.score(ready, opened(f"scores.{scores}"))
+            findings = self.top_findings(ready, found)
+            reasons = reasons_table(findings, ready.chosen)
+            with opened("reasons.csv")(reasons.schema) as sink:
+                sink.write(reasons)
+            self.detector.save(draft("model.altbi"))
+            summary = self.summary(ready, found, findings)
+            if page:
+                draft("report.html").write_text(render(summary), encoding="utf-8")
+        return summary
+
+    def fit(self) -> Ready:
+        """Read the table once and fit the detector on its sample."""
+        chosen = choose(self.source, self.choice)
+        found = survey_for(self.source, chosen, self.choice, self.detector, watch=self.watch)
+        fit_source(self.source, found, self.detector, watch=self.watch)
+        return Ready(
+            chosen=chosen,
+            columns=found.columns,
+            n_rows=found.n_rows,
+            notes=(*self.source.notes, *noticed(found, self.detector)),
+        )
+
+    def prepare(self) -> Ready:
+        """Read the table once for the detector as it is."""
+        chosen = self._wanted()
+        kinds = dict(zip(chosen.features, self.detector.encoder_.kinds, strict=True))
+        found = survey_for(
+            self.source, chosen, self.choice, self.detector, kinds=kinds, watch=self.watch
+        )
+        notes = (*self.source.notes, *found.notes, *self._unused(chosen))
+        return Ready(chosen=chosen, columns=found.columns, n_rows=found.n_rows, notes=notes)
+
+    def score(self, ready: Ready, destination: Destination | None = None) -> Scan:
+        """Score all rows, and write the scores if they are to go anywhere."""
+        found = Scan(self.top)
+        rows = scan(self.source, ready.columns, ready.chosen, self.detector, found)
+        watched = self.watch("scoring", rows, ready.n_rows, len)
+        if destination is None:
+            for _ in watched:
+                pass
+            return found
+        with destination(output_schema(self.source, ready.chosen)) as sink:
+            for chunk in watched:
+                sink.write(chunk)
+        return found
+
+    def top_findings(self, ready: Ready, found: Scan) -> Findings:
+        """Explain the rows with the highest scores."""
+        table, _, rows = found.top.best()
+        return explain_rows(table, rows, ready.columns, self.detector)
+
+    def findings_at(self, ready: Ready, rows: Sequence[int]) -> Findings:
+        """Explain the rows of these numbers, in this order."""
+        table = pick(self.source, ready.chosen, np.asarray(rows, dtype=np.int64))
+        return explain_rows(table, np.asarray(rows), ready.columns, self.detector)
+
+    def summary(self, ready: Ready, found: Scan, findings: Findings) -> Summary:
+        """Gather what a report shows."""
+        return summarise(
+            self.source.name,
+            ready.chosen,
+            self.detector,
+            found,
+            findings,
+            metrics=metrics_of(found, ready.chosen.label),
+            notes=(*ready.notes, *found.surprises.sentences()),
+            command=self.command,
+        )
+
+    def _wanted(self) -> Chosen:
+        """Choose the model's columns: by name, or by place if it was fitted on an array."""
+        if self.detector.fitted_on_frame_:
+            return choose(self.source, self.choice, self.detector.encoder_.names)
+        chosen = choose(self.source, self.choice)
+        if len(chosen.features) != self.detector.n_features_in_:
+            raise TableError(
+                f"{self.source.name}: {len(chosen.features)} columns, but the model was fitted on "
+                f"an array of {self.detector.n_features_in_}. Name as many with --columns."
+            )
+        return chosen
+
+    def _unused(self, chosen: Chosen) -> list[str]:
+        """Say which columns the model does not know."""
+        used = {*chosen.to_score, *self.source.sides}
+        unused = [name for name in self.source.schema.names if name not in used]
+        if not unused:
+            return []
+        return [f"The model does not know the columns {listed(unused)}; they were not used."]

@@ -1,0 +1,151 @@
+"""All that a report shows, as plain values: tests read these, not the page."""
+
+from dataclasses import dataclass
+
+__all__ = ["Clue", "ColumnFact", "Metrics", "Step", "Summary", "TopRow"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clue:
+    """One cell of a row that stands out: what is there, and what the model expected."""
+
+    column: str
+    value: str
+    expected: str
+    deviations: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopRow:
+    """One of the rows with the highest scores.
+
+    Attributes
+    ----------
+    number : int
+        The row's number in the table, counted from 0.
+    ids : tuple of str
+        Its cells in the id columns, `Summary.id_columns`.
+    score : float
+        Its score.
+    label : bool or None
+        Whether it is known to be an outlier, if that is known.
+    clues : tuple of Clue
+        The cells furthest from what was expected, furthest first.
+    cells : tuple of str
+        Its cells in `Summary.shown_columns`; missing is "".
+    """
+
+    number: int
+    ids: tuple[str, ...]
+    score: float
+    label: bool | None
+    clues: tuple[Clue, ...]
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFact:
+    """One column: what the training sample showed, and how often it made a row stand out.
+
+    Attributes
+    ----------
+    name, kind : str
+        Its name, and "number", "boolean", "date" or "category".
+    holds : str
+        Its range or its levels, in words.
+    missing : float
+        Share of missing cells.
+    named : int
+        How many of the rows in `Summary.top` it is a clue of.
+    share : float
+        What it adds to the scores of these rows, as a share of what all columns add.
+    """
+
+    name: str
+    kind: str
+    holds: str
+    missing: float
+    named: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One step of the training."""
+
+    step: int
+    batch_size: int
+    kept: float
+    loss: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metrics:
+    """How the scores compare with known labels, which were not used for training."""
+
+    label: str
+    outliers: int
+    auc: float
+    average_precision: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """All that a report shows.
+
+    Attributes
+    ----------
+    table : str
+        Where the table came from.
+    rows, sample : int
+        Rows that were scored, and rows of the sample that was learned from.
+    threshold : float
+        Rows with a score above it are flagged.
+    flagged : int
+        How many rows that are.
+    why_threshold : str
+        One or two sentences: where the threshold comes from.
+    levels : tuple of (float, int)
+        Possible thresholds, from the highest to the lowest, and how many rows lie above each. The
+        model's own threshold is one of them. Exact, not estimated.
+    bins : tuple of (float, float, int)
+        From, to, and how many rows have scores from the one up to the other: neighbouring intervals
+        over the whole range, most of them of one width; the last may be wider.
+    columns : tuple of ColumnFact
+        All columns, those that matter most first.
+    shown_columns, id_columns : tuple of str
+        The columns whose cells the top rows show.
+    top : tuple of TopRow
+        The rows with the highest scores, highest first; at most a few hundred.
+    history : tuple of Step
+        How training went.
+    metrics : Metrics or None
+        If labels were given.
+    notes : tuple of str
+        What was noticed about the data, one sentence each.
+    command : str
+        What made the report.
+    versions : dict of str to str
+        Of altbi and what it stands on.
+    made : str
+        When, as ISO 8601.
+    """
+
+    table: str
+    rows: int
+    sample: int
+    threshold: float
+    flagged: int
+    why_threshold: str
+    levels: tuple[tuple[float, int], ...]
+    bins: tuple[tuple[float, float, int], ...]
+    columns: tuple[ColumnFact, ...]
+    shown_columns: tuple[str, ...]
+    id_columns: tuple[str, ...]
+    top: tuple[TopRow, ...]
+    history: tuple[Step, ...]
+    metrics: Metrics | None
+    notes: tuple[str, ...]
+    command: str
+    versions: dict[str, str]
+    made: str

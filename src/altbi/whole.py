@@ -1,0 +1,88 @@
+"""Files that are either whole or not there: written under another name, renamed when done."""
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["whole_file", "whole_files"]
+
+
+@contextmanager
+def whole_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path]]:
+    """Give a function that turns the name of a file in the folder into the path to write it to.
+
+    When the block ends well, all files get their names; otherwise none does, and no trace is left:
+    not even of the folder, if it was made here. Old files of these names stay until then.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with whole_files(folder) as draft:
+    ...         draft("notes.txt").write_text("all of it")
+    ...     [path.name for path in Path(folder).iterdir()]
+    9
+    ['notes.txt']
+    """
+    folder = Path(folder)
+    made = _make(folder)
+    drafts: dict[Path, Path] = {}
+
+    def draft(name: str) -> Path:
+        path = folder / name
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
+        descriptor, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".part")
+        os.close(descriptor)
+        drafts[path] = Path(part)
+        return Path(part)
+
+    try:
+        yield draft
+        for part in drafts.values():
+            _settle(part)
+        for path, part in drafts.items():
+            part.replace(path)
+    except BaseException:
+        for part in drafts.values():
+            part.unlink(missing_ok=True)
+        for empty in made:
+            _remove_if_empty(empty)
+        raise
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Give the path to write one file to; its folder must exist."""
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
+    with whole_files(path.parent) as draft:
+        yield draft(path.name)
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make a folder and those above it; give the new ones, innermost first."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _settle(part: Path) -> None:
+    """Bring the content to the disk before the name, with the permissions of an ordinary file."""
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.chmod(0o666 & ~_umask())
+
+
+def _remove_if_empty(folder: Path) -> None:
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,367 @@
+import gzip
+import json
+import shutil
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from altbi import ALTBI
+from altbi.errors import ParameterError, TableError
+from altbi.files import open_source
+from altbi.jobs import Choice, Job, reasons_table
+
+SMALL = {"n0": 32, "T0": 1, "T1": 2, "T2": 4, "hidden": (8,), "latent": 2}
+
+
+def small(**changes):
+    return ALTBI(**SMALL | changes)
+
+
+def mixed(n_rows, seed=0):
+    """Make a table of all kinds of columns, with missing cells."""
+    rng = np.random.default_rng(seed)
+
+    def some(values):
+        return pa.array(values, mask=rng.random(n_rows) < 0.03)
+
+    return pa.table(
+        {
+            "size": some(rng.normal(size=n_rows)),
+            "count": some(rng.integers(0, 1000, n_rows)),
+            "colour": some(rng.choice(["red", "green", "a, b", 'say "x"'], n_rows)),
+            "sold": some(rng.random(n_rows) < 0.3),
+            "day": some(np.datetime64("2024-01-01", "us") + rng.integers(0, 10**12, n_rows)),
+            "invoice": pa.array([f"{i:07}" for i in range(n_rows)]),
+        }
+    )  # fmt: skip
+
+
+def write_csv(table, path):
+    pyarrow.csv.write_csv(table, path)
+
+
+def write_semicolons(table, path):
+    options = pyarrow.csv.WriteOptions(delimiter=";")
+    pyarrow.csv.write_csv(table, path, options)
+
+
+def write_gzip(table, path):
+    plain = path.with_suffix(".plain")
+    write_csv(table, plain)
+    with plain.open("rb") as source, gzip.open(path, "wb", compresslevel=1) as packed:
+        shutil.copyfileobj(source, packed)
+    plain.unlink()
+
+
+def write_folder(table, path):
+    path.mkdir()
+    third = len(table) // 3
+    for number, first in enumerate(range(0, len(table), third)):
+        part = table.slice(first, third)
+        pyarrow.parquet.write_table(part, path / f"part-{number}.parquet", row_group_size=50_000)
+
+
+def write_stream(table, path):
+    with pa.ipc.new_stream(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=10_000)
+
+
+def write_lines(table, path):
+    with path.open("w") as file:
+        for row in table.to_pylist():
+            if row["day"] is not None:
+                row["day"] = row["day"].isoformat()
+            file.write(json.dumps(row) + "\n")
+
+
+WRITERS = {
+    "csv": write_csv,
+    "csv.gz": write_gzip,
+    "semicolons": write_semicolons,
+    "parquet": lambda table, path: pyarrow.parquet.write_table(table, path, row_group_size=30_000),
+    "folder": write_folder,
+    "arrow": lambda table, path: pyarrow.feather.write_feather(table, str(path)),
+    "stream": write_stream,
+    "jsonl": write_lines,
+}
+
+
+class Collected:
+    """A destination that keeps what it is given."""
+
+    def __init__(self):
+        self.tables = []
+
+    def __call__(self, schema):
+        self.schema = schema
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def write(self, table):
+        assert table.schema == self.schema
+        self.tables.append(table)
+
+    @property
+    def table(self):
+        return pa.concat_tables(self.tables)
+
+
+def scored(path, detector, *, fitted=False, **choice):
+    job = Job(open_source(path), detector, Choice(**choice))
+    output = Collected()
+    ready = job.prepare() if fitted else job.fit()
+    found = job.score(ready, output)
+    return output.table, found, ready
+
+
+def in_memory(table, detector):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return detector.fit(table).anomaly_score(table)
+
+
+@pytest.mark.parametrize(("n_rows", "max_rows"), [(400, 1000), (140_000, 20_000)])
+@pytest.mark.parametrize("format_", WRITERS)
+def test_a_file_scores_as_its_table_in_memory(tmp_path, format_, n_rows, max_rows):
+    table = mixed(n_rows)
+    WRITERS[format_](table, tmp_path / "table")
+    detector = small(max_rows=max_rows, random_state=7)
+
+    output, found, _ = scored(tmp_path / "table", detector, ids=("invoice",))
+
+    expected = small(max_rows=max_rows, random_state=7)
+    scores = in_memory(table.drop(["invoice"]), expected)
+    assert output["score"].to_pylist() == scores.tolist()
+    assert output["outlier"].to_pylist() == (-scores < expected.offset_).tolist()
+    assert output["row"].to_pylist() == list(range(n_rows))
+    assert output["invoice"].to_pylist() == table["invoice"].to_pylist()
+    assert (found.rows, found.flagged) == (n_rows, int((-scores < expected.offset_).sum()))
+    assert (detector.n_rows_in_, detector.n_sample_) == (n_rows, min(n_rows, max_rows))
+
+
+@pytest.mark.parametrize(("n_rows", "max_rows"), [(400, 1000), (140_000, 20_000)])
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_an_array_file_scores_as_its_array(tmp_path, write, order, n_rows, max_rows):
+    rng = np.random.default_rng(0)
+    X = np.asarray(rng.normal(size=(n_rows, 3)), order=order)
+    y = (rng.random(n_rows) < 0.1).astype(int)
+    write(tmp_path / "table.npz", X=X, y=y)
+
+    output, found, _ = scored(tmp_path / "table.npz", small(max_rows=max_rows), label="y")
+
+    scores = in_memory(X, small(max_rows=max_rows))
+    assert output["score"].to_pylist() == scores.tolist()
+    assert np.concatenate([labels for _, labels in found.labelled]).tolist() == (y == 1).tolist()
+
+
+def test_a_model_scores_another_file_as_it_scores_a_table(tmp_path):
+    detector = small().fit(mixed(500).drop(["invoice"]))
+    other = mixed(300, seed=1)
+    write_csv(other.select(other.column_names[::-1]), tmp_path / "other.csv")
+
+    output, _, ready = scored(tmp_path / "other.csv", detector, fitted=True)
+
+    assert output["score"].to_pylist() == detector.anomaly_score(other.drop(["invoice"])).tolist()
+    assert any("'invoice'" in note and "not used" in note for note in ready.notes)
+
+
+def test_a_model_of_an_array_takes_columns_by_their_place(tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    detector = small().fit(X)
+    write_csv(pa.table({"a": X[:, 0], "id": range(200), "b": X[:, 1]}), tmp_path / "t.csv")
+
+    output, _, _ = scored(tmp_path / "t.csv", detector, fitted=True, ids=("id",))
+
+    assert output["score"].to_pylist() == detector.anomaly_score(X).tolist()
+    with pytest.raises(TableError, match=r"3 columns, but the model was fitted on an array of 2"):
+        scored(tmp_path / "t.csv", detector, fitted=True)
+
+
+def test_the_label_is_compared_and_never_learned(tmp_path):
+    table = mixed(400).drop(["invoice"])
+    label = np.random.default_rng(1).random(400) < 0.2
+    write_csv(table.append_column("bad", pa.array(label.astype(int))), tmp_path / "with.csv")
+    job = Job(open_source(tmp_path / "with.csv"), small(), Choice(label="bad"))
+
+    summary = job.detect(tmp_path / "out", page=False)
+
+    scores = in_memory(table, small())
+    assert summary.metrics.auc == roc_auc_score(label, scores)
+    assert summary.metrics.average_precision == average_precision_score(label, scores)
+    assert summary.metrics.outliers == label.sum()
+    assert [row.label for row in summary.top] == label[np.argsort(-scores, kind="stable")][
+        :200
+    ].tolist()
+
+
+@pytest.mark.parametrize(
+    ("cells", "choice"),
+    [
+        (["1", "0", "", "1"], "bad"),
+        (["true", "False", "", "TRUE"], "bad"),
+        (["1.0", "0.0", "", "1.0"], "bad"),
+        (["fraud", "fine", "", "fraud"], "bad=fraud"),
+    ],
+)
+def test_labels_may_be_written_in_several_ways(tmp_path, cells, choice):
+    table = pa.table({"x": np.arange(40.0), "bad": cells * 10})
+    write_csv(table, tmp_path / "t.csv")
+
+    _, found, _ = scored(tmp_path / "t.csv", small(), label=choice)
+
+    assert found.labelled[0][1].tolist() == [True, False, True] * 10
+
+
+def test_labels_of_another_kind_need_a_word(tmp_path):
+    write_csv(pa.table({"x": [1.0, 2.0], "bad": ["fraud", "fine"]}), tmp_path / "t.csv")
+
+    with pytest.raises(TableError, match=r"\['fraud', 'fine'\].*--label bad=VALUE"):
+        scored(tmp_path / "t.csv", small(), label="bad")
+
+
+def test_columns_are_chosen_by_name_with_commas_or_without(tmp_path):
+    table = pa.table({name: np.random.default_rng(0).normal(size=50) for name in ("a", "b", "c,d")})
+    write_csv(table, tmp_path / "t.csv")
+    source = open_source(tmp_path / "t.csv")
+
+    def features(**choice):
+        return Job(source, small(), Choice(**choice)).fit().chosen.features
+
+    assert features() == ("a", "b", "c,d")
+    assert features(columns=("a,b",)) == ("a", "b")
+    assert features(columns=("c,d", "a")) == ("c,d", "a")
+    assert features(exclude=("c,d",), ids=("b",)) == ("a",)
+    with pytest.raises(ParameterError, match=r"no column has it\. Did you mean 'c,d'"):
+        features(exclude=("c;d",))
+    with pytest.raises(ParameterError, match="at least one column"):
+        features(exclude=("a", "b", "c,d"))
+
+
+def test_kept_columns_are_as_they_are_written_and_names_do_not_clash(tmp_path):
+    (tmp_path / "t.csv").write_text("score,zip\n1.50,007\nNA,010\n2,100\n")
+
+    output, _, _ = scored(tmp_path / "t.csv", small(), keep=True)
+
+    assert output.column_names == ["altbi_row", "altbi_score", "altbi_outlier", "score", "zip"]
+    assert output["score"].to_pylist() == ["1.50", "NA", "2"]
+    assert output["zip"].to_pylist() == ["007", "010", "100"]
+
+
+@pytest.fixture(scope="module")
+def detected(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("detected")
+    table = mixed(3000)
+    write_csv(table, folder / "t.csv")
+    job = Job(open_source(folder / "t.csv"), small(), Choice(ids=("invoice",)), top=50)
+    return table, job.detect(folder / "out"), folder / "out"
+
+
+def test_the_levels_of_the_summary_are_exact(detected):
+    table, summary, _ = detected
+    scores = in_memory(table.drop(["invoice"]), small())
+
+    assert [count for _, count in summary.levels] == [
+        int((scores > threshold).sum()) for threshold, _ in summary.levels
+    ]
+    thresholds = [threshold for threshold, _ in summary.levels]
+    assert thresholds == sorted(thresholds, reverse=True)
+    assert (summary.threshold, summary.flagged) in summary.levels
+    counts = {count for _, count in summary.levels}
+    assert set(range(50)) <= counts
+    assert max(counts) == 3000
+    assert 50 < len(summary.levels) < 300
+
+
+def test_the_bins_of_the_summary_hold_all_rows(detected):
+    table, summary, _ = detected
+    scores = in_memory(table.drop(["invoice"]), small())
+
+    assert sum(count for _, _, count in summary.bins) == 3000
+    for (_, end, _), (start, _, _) in zip(summary.bins, summary.bins[1:], strict=False):
+        assert end == start
+    assert summary.bins[0][0] <= scores.min()
+    assert summary.bins[-1][1] >= scores.max()
+    for start, end, count in summary.bins:
+        margin = 2**-15 * np.abs([start, end])
+        least = ((scores >= start + margin[0]) & (scores < end - margin[1])).sum()
+        most = ((scores >= start - margin[0]) & (scores < end + margin[1])).sum()
+        assert least <= count <= most
+
+
+def test_the_files_agree_with_the_summary(detected):
+    table, summary, folder = detected
+    scores = pyarrow.csv.read_csv(
+        folder / "scores.csv",
+        convert_options=pyarrow.csv.ConvertOptions(column_types={"invoice": pa.string()}),
+    )
+    reasons = pyarrow.csv.read_csv(folder / "reasons.csv").to_pylist()
+
+    assert scores["invoice"].to_pylist() == table["invoice"].to_pylist()
+    assert sum(scores["outlier"].to_pylist()) == summary.flagged
+    order = np.argsort(-scores["score"].to_numpy(), kind="stable")[:50]
+    assert [row.number for row in summary.top] == order.tolist()
+    assert list(dict.fromkeys(line["row"] for line in reasons)) == order.tolist()
+    again = ALTBI.load(folder / "model.altbi").anomaly_score(table.drop(["invoice"]))
+    assert again.tolist() == scores["score"].to_pylist()
+    for row in summary.top:
+        assert row.ids == (f"{row.number:07}",)
+        named = [line["column"] for line in reasons if line["row"] == row.number]
+        assert [clue.column for clue in row.clues] == named
+
+
+def test_the_summary_tells_columns_and_training(detected):
+    _, summary, _ = detected
+
+    assert {column.name for column in summary.columns} == {"size", "count", "colour", "sold", "day"}
+    assert sum(column.share for column in summary.columns) == pytest.approx(1)
+    shares = [column.share for column in summary.columns]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(c.named for c in summary.columns) == sum(len(row.clues) for row in summary.top)
+    assert [step.step for step in summary.history] == list(range(5))
+    assert summary.versions["torch"]
+
+
+def test_rows_are_explained_by_number_in_the_order_asked_for(detected):
+    _, _, folder = detected
+    job = Job(open_source(folder.parent / "t.csv"), ALTBI.load(folder / "model.altbi"))
+    ready = job.prepare()
+
+    reasons = reasons_table(job.findings_at(ready, [2999, 3, 3]), ready.chosen).to_pylist()
+
+    assert list(dict.fromkeys(line["row"] for line in reasons)) == [2999, 3]
+    with pytest.raises(TableError, match=r"row 3000 was asked for, but the last of its 3000 rows"):
+        job.findings_at(ready, [3000])
+
+
+def test_what_is_worth_knowing_is_noted(tmp_path):
+    rows = ["n,one,gap,copy", *(f"{i},5,{'' if i % 7 else i},{i % 3}" for i in range(100))]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    notes = " ".join(Job(open_source(tmp_path / "t.csv"), small()).fit().notes)
+
+    assert "'one' holds a single value" in notes
+    assert "'gap' has 85 missing cells" in notes
+    assert "'n' rises by the same step" in notes
+    assert "copies" not in notes
+
+    exclude = Choice(exclude=("n", "gap"))
+    notes = " ".join(Job(open_source(tmp_path / "t.csv"), small(), exclude).fit().notes)
+    assert "97 of 100 rows of the training sample (97.00%) are copies" in notes
+
+
+def test_a_random_seed_is_refused(tmp_path):
+    write_csv(pa.table({"x": [1.0, 2.0, 3.0]}), tmp_path / "t.csv")
+
+    with pytest.raises(ParameterError, match="whole number"):
+        Job(open_source(tmp_path / "t.csv"), small(random_state=None)).fit()

@@ -1,0 +1,143 @@
+import datetime
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from altbi.errors import TableError
+from altbi.files.readings import MISSING_WORDS, NUMBER, READINGS, TEXT, first_refused
+from altbi.files.settle import Settler, present_texts, read_texts
+
+ABSENT = pa.array(MISSING_WORDS, pa.string())
+
+
+def settle(*chunks, wanted=None):
+    """Settle a column that comes in chunks; gives the settler and the values of all chunks."""
+    settler, row = Settler("c", wanted), 0
+    for chunk in chunks:
+        settler.add(present_texts(pa.array(chunk, pa.string()), ABSENT), row)
+        row += len(chunk)
+    whole = present_texts(pa.array([t for chunk in chunks for t in chunk], pa.string()), ABSENT)
+    return settler, read_texts(settler.settled(), whole).to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "values"),
+    [
+        (["1", "2.5", " 3 ", "-1e3"], "number", [1, 2.5, 3, -1000]),
+        (["1", "NA", "", " "], "number", [1, None, None, None]),
+        (["", "NULL"], "number", [None, None]),
+        (["0", "1"], "number", [0, 1]),
+        (["true", "FALSE", "NaN"], "boolean", [True, False, None]),
+        (["2024-02-29", "2024-03-01"], "date", [(2024, 2, 29), (2024, 3, 1)]),
+        (["2024-02-29T23:59:01Z"], "date", [(2024, 2, 29, 23, 59, 1)]),
+        (["2024-02-29T23:59:01+02:00"], "date", [(2024, 2, 29, 21, 59, 1)]),
+        (["2024-02-29 10:00:01.123456789"], "date", [(2024, 2, 29, 10, 0, 1, 123456)]),
+        (["1,5", "2", "1234,25"], "number", [1.5, 2, 1234.25]),
+        (["31.12.2024", "1.2.2024"], "date", [(2024, 12, 31), (2024, 2, 1)]),
+        (["12/31/2024", "02/01/2024"], "date", [(2024, 12, 31), (2024, 2, 1)]),
+        (["31/12/2024 8:30", "1/2/2024 9:05"], "date", [(2024, 12, 31, 8, 30), (2024, 2, 1, 9, 5)]),
+        (["2024/12/31 10:30:59"], "date", [(2024, 12, 31, 10, 30, 59)]),
+        (["31.02.2024"], "category", ["31.02.2024"]),
+        (["31.12.24"], "category", ["31.12.24"]),
+        (["01/02/2024", "03/04/2024"], "category", ["01/02/2024", "03/04/2024"]),
+        (["1.234,5"], "category", ["1.234,5"]),
+        (["12 kg", " a "], "category", ["12 kg", " a "]),
+        (["2024-02-30"], "category", ["2024-02-30"]),
+        (["0x1f", "1_000"], "category", ["0x1f", "1_000"]),
+    ],
+)  # fmt: skip
+def test_a_column_of_texts_is_read_as_what_all_of_them_can_be(texts, kind, values):
+    settler, read = settle(texts)
+
+    if kind == "date":
+        read = [moment.replace(tzinfo=None) for moment in read]
+        read = [getattr(m, "to_pydatetime", lambda m=m: m)() for m in read]
+        values = [datetime.datetime(*value) for value in values]
+    assert settler.settled().kind == kind
+    assert read == values
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_text_in_any_chunk_makes_the_whole_column_text(place):
+    chunks = [["1", "2"], ["3", "4"], ["5", "6"]]
+    chunks[place] = [chunks[place][0], "n.a."]
+
+    settler, values = settle(*chunks)
+
+    assert settler.settled() is TEXT
+    assert values == [text for chunk in chunks for text in chunk]
+    (note,) = settler.notes(pa.array(values))
+    assert f"row {2 * place + 1} (counted from 0) holds 'n.a.'" in note
+
+
+def test_columns_of_words_are_nothing_to_note():
+    settler, values = settle(["red", "12", "blue"])
+
+    assert list(settler.notes(pa.array(values))) == []
+
+
+def test_dates_whose_day_and_month_cannot_be_told_apart_are_noted():
+    settler, values = settle(["01/02/2024"], ["03/04/2024"])
+    (note,) = settler.notes(pa.array(values))
+    assert "day and month" in note
+
+    settler, _ = settle(["01/02/2024"], ["13/04/2024"])
+    assert settler.settled().said == "dates as day/month/year"
+    assert list(settler.notes(pa.array(["01/02/2024"]))) == [
+        "Column 'c' is read as dates as day/month/year."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "chunks", "row", "text"),
+    [
+        ("number", [["1", "2"], ["3", "n.a.", "x"]], 3, "'n.a.'"),
+        ("date", [["2024-01-01T00:00:00Z"], ["2024-01-01T00:00:00Z", "soon"]], 2, "'soon'"),
+        ("boolean", [["true", "0", "maybe"]], 2, "'maybe'"),
+    ],
+)
+def test_what_a_model_does_not_expect_is_refused_with_its_row(wanted, chunks, row, text):
+    with pytest.raises(TableError) as refusal:
+        settle(*chunks, wanted=wanted)
+
+    assert f"holds {text} in row {row} (counted from 0)" in str(refusal.value)
+    assert f"expects a {wanted}" in str(refusal.value)
+
+
+def test_a_model_that_expects_categories_gets_the_texts_of_numbers():
+    assert settle(["1", "02"], wanted="category")[1] == ["1", "02"]
+
+
+def test_a_model_that_expects_numbers_takes_booleans_and_the_other_way_round():
+    assert settle(["true"], wanted="number")[1] == [True]
+    assert settle(["1.0"], wanted="boolean")[1] == [1.0]
+
+
+def test_infinity_is_refused_where_it_is_a_number_and_a_word_elsewhere():
+    with pytest.raises(TableError, match=r"'c' contains infinity, first in row 3"):
+        settle(["1", "2"], ["3", "inf", "-inf"])
+
+    assert settle(["1", "inf"], ["word"])[1] == ["1", "inf", "word"]
+
+
+@given(st.lists(st.sampled_from(["1", "2.5", "x", "true"]), min_size=1), st.data())
+def test_the_first_refused_text_is_found(texts, data):
+    refused = [i for i, text in enumerate(texts) if text in ("x", "true")]
+    if refused:
+        assert first_refused(NUMBER, pa.array(texts)) == refused[0]
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
+def test_numbers_are_read_to_the_bit(values):
+    _, read = settle([repr(value) for value in values])
+
+    assert np.array_equal(np.array(read).view(np.int64), np.array(values).view(np.int64))
+
+
+def test_every_reading_leaves_missing_cells_missing():
+    nothing = pa.nulls(3, pa.string())
+
+    assert [reading.parse(nothing).null_count for reading in READINGS] == [3] * len(READINGS)
