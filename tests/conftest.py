@@ -3,14 +3,14 @@ import os
 import pytest
 from hypothesis import settings
 
-# No test is timed: a busy machine is no failure.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
-
 # scikit-learn skips one of its checks without it; scipy reads it when it is first imported.
 os.environ["SCIPY_ARRAY_API"] = "1"
 
 from altbi.bench.datasets import adbench_folder
+
+# No test is timed: a busy machine is no failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture

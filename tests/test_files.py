@@ -554,6 +554,7 @@ def test_a_damaged_utf8_file_is_refused(refusal_of):
     assert "byte 0xff in line 3" in refusal_of(text + b"\xff,2\n")
     assert "byte 0xff in line 1" in refusal_of(b"\xff,2\n" + text)
     assert "byte 0xc3 in line 3" in refusal_of(text + b"x,\xc3")
+    assert "byte 0xff in line 1" in refusal_of(b"\xff,2\n" + b"x,2\n" * 2_500_000 + text)
 
 
 def test_a_letter_across_two_pieces_is_one_letter(source_of):
@@ -561,6 +562,11 @@ def test_a_letter_across_two_pieces_is_one_letter(source_of):
     source = source_of(data)
     assert source.notes == []
     assert read(source).column("a")[0].as_py().endswith("xé")
+
+
+def test_half_a_letter_before_a_piece_of_plain_text_is_named(source_of):
+    source = source_of(b"a\n" + b"x" * ((1 << 22) - 3) + b"\xc3" + b"\nx" * 2_500_000)
+    assert "byte 0xc3 in line 2" in source.notes[0]
 
 
 def test_a_given_encoding_is_obeyed(source_of, refusal_of):

@@ -100,7 +100,7 @@ def open_parquet_folder(path: str, name: str) -> ParquetSource:
             f"{where}: the Parquet files in the folder are not one table ({first_line(cause)}). "
             "Give the files that belong together the same columns, or give one file."
         ) from cause
-    return _checked(ParquetSource(name, sorted(parts, key=lambda part: part.path), schema, n_rows))
+    return _checked(ParquetSource(name, parts, schema, n_rows))
 
 
 def _checked(source: ParquetSource) -> ParquetSource:
