@@ -566,7 +566,7 @@ def test_a_letter_across_two_pieces_is_one_letter(source_of):
 
 def test_half_a_letter_before_a_piece_of_plain_text_is_named(source_of):
     source = source_of(b"a\n" + b"x" * ((1 << 22) - 3) + b"\xc3" + b"\nx" * 2_500_000)
-    assert "byte 0xc3 in line 2" in source.notes[0]
+    assert "(byte 0xc3 in line 2)" in source.notes[0]
 
 
 def test_a_given_encoding_is_obeyed(source_of, refusal_of):

@@ -1,4 +1,4 @@
-"""The README's example runs as it stands."""
+"""The examples in README and docs run as they stand."""
 
 import re
 from pathlib import Path
@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 README = Path(__file__).parent.parent / "README.md"
+COMMANDS = README.parent / "docs" / "commands.md"
 
 
 def payments():
@@ -23,13 +24,19 @@ def payments():
     return table
 
 
+def run_example(page):
+    """Run the one Python example of a page, and give its names."""
+    [example] = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names = {}
+    exec(compile(example, page.name, "exec"), names)
+    return names
+
+
 def test_the_example_runs_and_finds_the_planted_row(tmp_path, monkeypatch, capsys):
-    [example] = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     monkeypatch.chdir(tmp_path)
     payments().to_csv("payments.csv", index=False)
 
-    found = {}
-    exec(compile(example, README.name, "exec"), found)
+    found = run_example(README)
 
     said = capsys.readouterr().out
     assert found["scores"].argmax() == 42
@@ -37,3 +44,14 @@ def test_the_example_runs_and_finds_the_planted_row(tmp_path, monkeypatch, capsy
     assert "'country' has" in said
     assert "0 amount 95000.0 expected" in said
     assert (tmp_path / "payments.altbi").exists()
+
+
+def test_the_example_on_files_finds_the_planted_row(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    payments().assign(invoice=range(300)).to_csv("payments.csv", index=False)
+
+    summary = run_example(COMMANDS)["summary"]
+
+    assert (summary.top[0].number, summary.top[0].ids) == (42, ("42",))
+    assert capsys.readouterr().out == f"{summary.flagged} amount\n"
+    assert (tmp_path / "found" / "report.html").exists()

@@ -14,7 +14,7 @@ __all__ = ["Dialect", "sniff"]
 _DELIMITERS = (",", "\t", ";", "|")
 _NAMED = {"tab": "\t", "\\t": "\t", "space": " "}
 _LOOK = 500
-_SPACE_FOR = rb"[,;\t|\r\n]"
+_EDGE = rb"[,;\t|\r\n]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ def _checked(delimiter: str) -> str:
 
 def _find_quote(head: bytes) -> str:
     """Take the apostrophe only where each cell that starts with one also ends with one."""
-    before = rb"(?:\A|(?<=%b))" % _SPACE_FOR
+    before = rb"(?:\A|(?<=%b))" % _EDGE
     if re.search(before + rb'"', head):
         return '"'
     opened = len(re.findall(before + rb"'", head))
-    closed = len(re.findall(before + rb"'(?:[^'\r\n]|'')*+'(?=%b|\Z)" % _SPACE_FOR, head))
+    closed = len(re.findall(before + rb"'(?:[^'\r\n]|'')*+'(?=%b|\Z)" % _EDGE, head))
     return "'" if opened == closed > 0 else '"'
 
 
