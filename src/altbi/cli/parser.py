@@ -16,6 +16,15 @@ TABLE = (
 )
 Commands = Any  # argparse keeps the type of its sub-parsers to itself
 
+# How shells complete the name of a file, in the terms of shtab, which is not imported here.
+_FILE = {
+    "bash": "_shtab_compgen_files",
+    "zsh": "_files",
+    "tcsh": "f",
+    "fish": "(__fish_complete_path (commandline -ct))",
+}
+_FILE_NAMES = {"table", "file", "output", "model", "lines"}
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Describe the whole command line."""
@@ -31,7 +40,15 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (_detect, _fit, _score, _explain, _report, _inspect, _demo, _bench, _completion):
         add(commands)
+    for command in commands.choices.values():
+        _complete_files(command)
     return parser
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    for action in parser._actions:
+        if action.dest in _FILE_NAMES:
+            action.complete = _FILE  # type: ignore[attr-defined]
 
 
 def _detect(commands: Commands) -> None:
@@ -152,7 +169,7 @@ def _completion(commands: Commands) -> None:
         "print what makes a shell complete these commands",
         "completion bash >> ~/.bash_completion",
     )
-    added.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    added.add_argument("shell", choices=tuple(_FILE))
 
 
 def _add(commands: Commands, name: str, about: str, example: str) -> argparse.ArgumentParser:

@@ -90,9 +90,8 @@ def told_reasons(reasons: pa.Table) -> str:
 def totals(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
     """Give the result as plain values for JSON: counts, the top rows, where the files are."""
     facts = asdict(summary)
-    for name in ("levels", "bins", "history", "columns", "shown_columns"):
+    for name in ("levels", "bins", "history", "shown_columns"):
         del facts[name]
-    facts["columns"] = [column.name for column in summary.columns]
     for row in facts["top"]:
         del row["cells"]
     facts["top"] = facts["top"][:SHOWN_ROWS]

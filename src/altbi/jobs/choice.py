@@ -160,7 +160,8 @@ def _unknown(source: Source, name: str, option: str) -> ParameterError:
 
 def _check(source: Source, features: Sequence[str], named: Sequence[str]) -> None:
     """Refuse a search without columns, and one for columns that are not there."""
-    absent = [name for name in features if name not in source.schema.names]
+    known = set(source.schema.names)
+    absent = [name for name in features if name not in known]
     if absent:
         raise TableError(
             f"{source.name}: the columns {listed(absent)} of the model are not there; the table "

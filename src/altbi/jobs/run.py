@@ -112,13 +112,13 @@ class Job:
 
     def detect(self, folder: Path, scores: str = "csv", *, page: bool = True) -> Summary:
         """Fit, score and explain; write scores, reasons, model and page into a folder."""
-        ready = self.fit()
-        with whole_files(folder) as draft:
+        with whole_files(folder) as draft:  # before the fit: a bad folder costs no training
 
             def opened(name: str) -> Destination:
                 path, format_ = draft(name), name.rpartition(".")[2]
                 return lambda schema: open_sink(path, str(folder / name), format_, schema)
 
+            ready = self.fit()
             found = self.score(ready, opened(f"scores.{scores}"))
             findings = self.top_findings(ready, found)
             reasons = reasons_table(findings, ready.chosen)

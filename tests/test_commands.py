@@ -1,0 +1,281 @@
+"""The commands on tables, through `main` and through the installed command."""
+
+import csv
+import gzip
+import io
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from altbi import ALTBI
+from altbi.cli import main
+from altbi.cli.meter import Meter, line_of
+
+ALTBI_COMMAND = str(Path(sys.executable).with_name("altbi"))
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=300)
+    size[17] = 40.0
+    return pa.table(
+        {
+            "key": [f"{i:03}" for i in range(300)],
+            "size": size,
+            "weight": rng.normal(size=300),
+            "bad": (np.arange(300) == 17).astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, table):
+    """A folder with the table as CSV and a model of it."""
+    folder = tmp_path_factory.mktemp("place")
+    pyarrow.csv.write_csv(table, folder / "sizes.csv")
+    ALTBI().fit(table.select(["size", "weight"])).save(folder / "sizes.altbi")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scores(table, place):
+    return ALTBI.load(place / "sizes.altbi").anomaly_score(table.select(["size", "weight"]))
+
+
+@pytest.fixture
+def inside(tmp_path, place, monkeypatch):
+    """Work in a new folder with the table in it."""
+    (tmp_path / "sizes.csv").write_bytes((place / "sizes.csv").read_bytes())
+    (tmp_path / "sizes.altbi").write_bytes((place / "sizes.altbi").read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def listing(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_detect_writes_a_folder_beside_the_table_and_says_so(inside, capsys, scores):
+    code = main(["detect", "sizes.csv", "--id", "key", "--label", "bad"])
+
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert listing(inside / "sizes-altbi") == [
+        "model.altbi", "reasons.csv", "report.html", "scores.csv",
+    ]  # fmt: skip
+    with (inside / "sizes-altbi" / "scores.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["row", "key", "score", "outlier"]
+    assert [row["key"] for row in rows] == [f"{i:03}" for i in range(300)]
+    assert [float(row["score"]) for row in rows] == scores.tolist()
+    words = " ".join(out.split())
+    assert "sizes.csv: 300 rows, 2 columns; learned from 300 rows" in words
+    assert "AUC 1.0000, average precision 1.0000" in words
+    assert re.search(r"17 +[0-9.]+ \*  size +40 ", out)
+    assert "(key 017)" in out
+    assert "sizes-altbi/report.html" in out
+    assert max(map(len, out.splitlines())) <= 100
+    page = (inside / "sizes-altbi" / "report.html").read_text()
+    assert "altbi detect sizes.csv --id key --label bad" in page
+
+
+def test_detect_says_the_same_as_json(inside, capsys):
+    assert main(["detect", "sizes.csv", "--exclude", "key,bad", "--json", "-o", "a/b"]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["rows"], facts["sample"]) == (300, 300)
+    assert {column["name"] for column in facts["columns"]} == {"size", "weight"}
+    assert facts["top"][0]["number"] == 17
+    assert facts["top"][0]["clues"][0]["column"] == "size"
+    assert facts["command"] == "altbi detect sizes.csv --exclude key,bad --json -o a/b"
+    assert [Path(file).is_file() for file in facts["files"]] == [True] * 4
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl"])
+def test_scores_come_in_other_formats_too(inside, capsys, scores, format_):
+    output = f"out.{format_}"
+
+    assert main(["score", "sizes.csv", "-m", "sizes.altbi", "-o", output, "--keep-columns"]) == 0
+
+    read = {
+        "parquet": pyarrow.parquet.read_table,
+        "arrow": lambda path: pa.ipc.open_file(path).read_all(),
+        "jsonl": lambda path: pa.Table.from_pylist(
+            [json.loads(line) for line in Path(path).read_text().splitlines()]
+        ),
+    }[format_](output)
+    assert read.column_names == ["row", "score", "outlier", "key", "size", "weight", "bad"]
+    assert read["score"].to_pylist() == scores.tolist()
+    assert read["key"].to_pylist()[:2] == ["000", "001"]
+    assert "out." + format_ in capsys.readouterr().out
+
+
+def test_score_reads_and_writes_standard_streams(inside, scores):
+    with (inside / "sizes.csv").open("rb") as table:
+        done = subprocess.run(
+            [ALTBI_COMMAND, "score", "-", "--model", "sizes.altbi"],
+            stdin=table,
+            capture_output=True,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    rows = list(csv.DictReader(io.StringIO(done.stdout.decode())))
+    assert [float(row["score"]) for row in rows] == scores.tolist()
+    assert listing(inside) == ["sizes.altbi", "sizes.csv"]
+
+
+def test_detect_writes_scores_alone_to_standard_output(inside, capfdbinary, scores):
+    assert main(["detect", "sizes.csv", "--exclude", "key,bad", "--output", "-"]) == 0
+
+    rows = list(csv.DictReader(io.StringIO(capfdbinary.readouterr().out.decode())))
+    assert [float(row["score"]) for row in rows] == scores.tolist()
+    assert listing(inside) == ["sizes.altbi", "sizes.csv"]
+
+
+def test_fit_writes_the_model_that_the_library_would(inside, capsys, place):
+    assert main(["fit", "sizes.csv", "--columns", "size,weight", "-o", "again.altbi"]) == 0
+
+    assert (inside / "again.altbi").read_bytes() == (place / "sizes.altbi").read_bytes()
+    assert "again.altbi" in capsys.readouterr().out
+
+
+def test_options_of_the_model_reach_it(inside, capsys):
+    options = ["--contamination", "0.1", "--preset", "paper", "--max-rows", "100", "--seed", "5"]
+
+    assert main(["fit", "sizes.csv", "--exclude", "key", "--json", *options]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["sample"] == 100
+    model = ALTBI.load(inside / "sizes.altbi")
+    assert (model.contamination, model.network, model.random_state) == (0.1, "paper", 5)
+
+
+def test_explain_tells_rows_by_number_or_the_top(inside, capsys, scores):
+    assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--rows", "3,17", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)
+    assert {line["row"] for line in lines} == {3, 17}
+    assert next(line["column"] for line in lines if line["row"] == 17) == "size"
+    assert {line["score"] for line in lines} == set(scores[[3, 17]])
+
+    assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--top", "2", "-o", "why.csv"]) == 0
+    with (inside / "why.csv").open() as file:
+        rows = [int(line["row"]) for line in csv.DictReader(file)]
+    assert list(dict.fromkeys(rows)) == np.argsort(-scores)[:2].tolist()
+
+    assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--rows", "17", "--id", "key"]) == 0
+    assert re.search(r"17 +[0-9.]+ +size +40 ", capsys.readouterr().out)
+
+
+def test_report_writes_the_page_of_another_table(inside, capsys):
+    assert main(["report", "sizes.csv", "--model", "sizes.altbi"]) == 0
+
+    assert "<!doctype html>" in (inside / "sizes-report.html").read_text()
+    out = capsys.readouterr().out
+    assert "sizes-report.html" in out
+    assert "The model does not know the columns 'key', 'bad'; they were not used." in out
+
+
+def test_quiet_means_quiet(inside, capfd):
+    assert main(["detect", "sizes.csv", "--quiet", "--no-report"]) == 0
+
+    assert capfd.readouterr() == ("", "")
+    assert listing(inside / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+
+
+def test_a_table_packed_and_named_otherwise_gives_its_stem_to_the_output(inside):
+    data = (inside / "sizes.csv").read_bytes()
+    (inside / "more.csv.gz").write_bytes(gzip.compress(data))
+
+    assert main(["score", "more.csv.gz", "-m", "sizes.altbi", "--quiet"]) == 0
+    assert (inside / "more-scores.csv").is_file()
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_threads_change_no_score(inside, threads, scores):
+    done = subprocess.run(
+        [ALTBI_COMMAND, "score", "sizes.csv", "-m", "sizes.altbi", "-o", "-", "--threads", threads],
+        capture_output=True,
+        check=True,
+    )
+
+    rows = list(csv.DictReader(io.StringIO(done.stdout.decode())))
+    assert [float(row["score"]) for row in rows] == scores.tolist()
+
+
+def on_a_terminal(*command):
+    """Run a command whose standard error is a terminal; gives what it writes there."""
+    leader, follower = pty.openpty()
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=follower)
+    os.close(follower)
+    written = b""
+    while select.select([leader], [], [], 60)[0]:
+        try:
+            part = os.read(leader, 1 << 16)
+        except OSError:  # the last writer has gone
+            break
+        written += part
+    os.close(leader)
+    child.communicate()
+    assert child.returncode == 0
+    return written.decode()
+
+
+def test_a_terminal_sees_progress_and_a_clean_line_at_the_end(inside):
+    said = on_a_terminal(ALTBI_COMMAND, "fit", "sizes.csv", "--exclude", "key")
+
+    assert re.search(r"training  \d+ of 90 steps  \d+ %  [\d,]+ steps/s  \d+:\d\d left", said)
+    assert said.split("\r")[-2].strip() == ""
+    assert said.split("\r")[-1] == ""
+
+
+def test_a_terminal_that_is_told_quiet_sees_nothing(inside):
+    assert on_a_terminal(ALTBI_COMMAND, "fit", "sizes.csv", "--quiet") == ""
+
+
+def test_the_meter_passes_items_on_and_forgets_nothing(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr("altbi.cli.meter.time.monotonic", lambda: next(clock))
+    screen = io.StringIO()
+
+    items = list(Meter(screen)("scoring", [[1, 2], [3]], 4, len))
+
+    assert items == [[1, 2], [3]]
+    assert line_of("scoring", 2, 4, 1.0) in screen.getvalue()
+    assert line_of("scoring", 3, 4, 2.0) in screen.getvalue()
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_every_shell_gets_its_script(capsys, shell):
+    assert main(["completion", shell]) == 0
+
+    script = capsys.readouterr().out
+    assert all(name in script for name in ("detect", "inspect", "contamination"))
+
+
+def test_bash_completes_commands_options_and_files(inside, capsys):
+    main(["completion", "bash"])
+    (inside / "altbi.bash").write_text(capsys.readouterr().out)
+    program = (
+        "source ./altbi.bash\n"
+        'try() { COMP_WORDS=(altbi "$@"); COMP_CWORD=$#; '
+        '_shtab_altbi altbi "${!#}" "${COMP_WORDS[-2]}"; echo "${COMPREPLY[@]}"; }\n'
+        "try det; try detect --contam; try detect siz\n"
+    )
+
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[:2] == ["detect", "--contamination"]
+    assert set(done.stdout.splitlines()[2].split()) == {"sizes.altbi", "sizes.csv"}
