@@ -195,12 +195,46 @@ def test_quiet_means_quiet(inside, capfd):
     assert listing(inside / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
 
 
-def test_a_table_packed_and_named_otherwise_gives_its_stem_to_the_output(inside):
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        ("more.csv.gz", "more-scores.csv"),
+        ("more.2024.csv", "more.2024-scores.csv"),
+        ("more", "more-scores.csv"),
+        (".csv", ".csv-scores.csv"),
+        ("sub/more.TXT", "sub/more-scores.csv"),
+    ],
+)
+def test_the_output_is_named_after_the_table(inside, name, output):
     data = (inside / "sizes.csv").read_bytes()
-    (inside / "more.csv.gz").write_bytes(gzip.compress(data))
+    (inside / name).parent.mkdir(exist_ok=True)
+    (inside / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
 
-    assert main(["score", "more.csv.gz", "-m", "sizes.altbi", "--quiet"]) == 0
-    assert (inside / "more-scores.csv").is_file()
+    assert main(["score", name, "-m", "sizes.altbi", "--quiet"]) == 0
+    assert (inside / output).is_file()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "score sizes.csv -m sizes.altbi -o ./sizes.csv",
+        "explain sizes.csv -m sizes.altbi --rows 1 -o sizes.csv",
+        "report sizes.csv -m sizes.altbi -o sizes.altbi",
+        "fit sizes.csv -o sizes.csv",
+        "detect scores.csv -o .",
+    ],
+)
+def test_what_is_read_is_never_written_over(inside, capsys, words):
+    data = (inside / "sizes.csv").read_bytes()
+    (inside / "scores.csv").write_bytes(data)
+    before = {path.name: path.read_bytes() for path in inside.iterdir()}
+
+    with pytest.raises(SystemExit) as end:
+        main(words.split())
+
+    assert end.value.code == 2
+    assert "cannot be the output" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in inside.iterdir()} == before
 
 
 @pytest.mark.parametrize("threads", ["1", "2"])

@@ -249,6 +249,31 @@ def test_columns_are_chosen_by_name_with_commas_or_without(tmp_path):
         features(exclude=("a", "b", "c,d"))
 
 
+def test_a_model_s_columns_cannot_be_left_out(tmp_path):
+    table = mixed(100)
+    write_csv(table, tmp_path / "t.csv")
+    detector = small().fit(table.select(["size", "count"]))
+
+    assert scored(tmp_path / "t.csv", detector, fitted=True, exclude=("colour",))
+    assert scored(tmp_path / "t.csv", detector, fitted=True, columns=("count", "size"))
+    for choice in ({"exclude": ("size",)}, {"columns": ("count",)}, {"label": "size=1"}):
+        with pytest.raises(ParameterError, match="'size' cannot be left out"):
+            scored(tmp_path / "t.csv", detector, fitted=True, **choice)
+    write_csv(table.drop(["size"]), tmp_path / "other.csv")
+    with pytest.raises(TableError, match="'size' of the model are not there"):
+        scored(tmp_path / "other.csv", detector, fitted=True)
+
+
+def test_labels_that_are_all_alike_are_noted(tmp_path):
+    write_csv(pa.table({"x": np.arange(40.0), "bad": [0] * 40}), tmp_path / "t.csv")
+    job = Job(open_source(tmp_path / "t.csv"), small(), Choice(label="bad"))
+
+    summary = job.detect(tmp_path / "out", page=False)
+
+    assert summary.metrics is None
+    assert "The labels in column 'bad' are all alike: nothing to compare." in summary.notes
+
+
 def test_kept_columns_are_as_they_are_written_and_names_do_not_clash(tmp_path):
     (tmp_path / "t.csv").write_text("score,zip\n1.50,007\nNA,010\n2,100\n")
 

@@ -105,7 +105,8 @@ def _sentence(error: AltbiError | OSError) -> str:
 
 def _complain(sentence: str) -> None:
     """Write one line; a message may quote a file, so that it is not trusted with the terminal."""
-    sys.stderr.write(f"altbi: {printable(' '.join(sentence.split()))}\n")
+    over_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{over_progress}altbi: {printable(' '.join(sentence.split()))}\n")
 
 
 def _show_any_letter() -> None:

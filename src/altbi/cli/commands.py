@@ -2,10 +2,9 @@
 
 import argparse
 import json
-import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,19 +28,25 @@ from altbi.whole import whole_file
 
 __all__ = ["detect", "explain", "fit", "report", "score"]
 
+_PACKED = (".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
+_TABLES = (
+    *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc"),
+    *(".jsonl", ".ndjson", ".json", ".npz", ".npy"),
+)
+
 
 def detect(args: argparse.Namespace) -> None:
     """Fit, score, explain and report."""
-    folder = _output(args, "-altbi")
+    format_ = args.format or "csv"
     page = can_report() and not args.no_report
+    names = [f"scores.{format_}", "reasons.csv", "model.altbi", *(["report.html"] if page else [])]
+    folder = _output(args, "-altbi", names)
     with opened_table(args) as source:
         job = _job(args, source, _detector(args))
         if folder is None:
             job.score(job.fit(), _to_stdout(args.format))
             return
-        format_ = args.format or "csv"
         summary = job.detect(folder, format_, page=page)
-    names = [f"scores.{format_}", "reasons.csv", "model.altbi", *(["report.html"] if page else [])]
     files = [str(folder / name) for name in names]
     hint = "" if page or args.no_report else PAGE_HINT
     _say(args, lambda: told_summary(summary, files, hint), lambda: totals(summary, files))
@@ -76,7 +81,7 @@ def score(args: argparse.Namespace) -> None:
 
 def explain(args: argparse.Namespace) -> None:
     """Say why rows have their scores."""
-    path = None if args.output in (None, "-") else Path(args.output)
+    path = None if args.output is None else _output(args, "")
     with _destination(path, None) as destination:
         with opened_table(args) as source:
             job = _job(args, source, ALTBI.load(args.model))
@@ -147,28 +152,44 @@ def _use_threads(threads: int | None) -> None:
 
 
 def _output(
-    args: argparse.Namespace, ending: str, *, stdout_for_stdin: bool = False
+    args: argparse.Namespace,
+    ending: str,
+    names: Sequence[str] = ("",),
+    *,
+    stdout_for_stdin: bool = False,
 ) -> Path | None:
-    """Find where the output goes: None is stdout; without a word it is beside the table."""
-    name = args.output
-    if name is None and args.table == "-":
+    """Find where the output goes: None is stdout; without a word it is beside the table.
+
+    `names` are the files in it, if it is a folder; none may be what the command reads.
+    """
+    output = args.output
+    if output is None and args.table == "-":
         if not stdout_for_stdin:
             args.wrong("--output is needed when the table comes from stdin")
-        name = "-"
-    if name == "-":
+        output = "-"
+    if output == "-":
         if args.json:
             args.wrong("--json and the output both want stdout: name an output")
         return None
-    if name is not None:
-        return Path(name)
-    table = Path(os.path.abspath(args.table))  # noqa: PTH100 - "data/.." must not lead elsewhere
-    return table.with_name(_stem(table.name) + ending)
+    path = _beside(Path(args.table), ending) if output is None else Path(output)
+    for name in names:
+        _refuse_what_is_read(args, path / name)
+    return path
 
 
-def _stem(name: str) -> str:
-    """Give the name without the endings of format and compression."""
-    stem, _, _ = name.lstrip(".").partition(".")
-    return stem or name
+def _beside(table: Path, ending: str) -> Path:
+    """Name an output after the table, without the endings of format and compression."""
+    table = table if table.name not in ("", "..") else table.resolve()
+    stem = table.name
+    for endings in (_PACKED, _TABLES):
+        stem = next((stem[: -len(e)] for e in endings if stem.lower().endswith(e)), stem)
+    return table.with_name((stem or table.name) + ending)
+
+
+def _refuse_what_is_read(args: argparse.Namespace, path: Path) -> None:
+    for read in (args.table, getattr(args, "model", "-")):
+        if read != "-" and path.exists() and Path(read).exists() and path.samefile(read):
+            args.wrong(f"{path} is read, so that it cannot be the output: name another --output")
 
 
 @contextmanager

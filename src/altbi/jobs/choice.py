@@ -1,7 +1,7 @@
 """Which columns of a file are searched, which name a row, and which holds known labels."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,16 +84,18 @@ def choose(source: Source, choice: Choice, wanted: Sequence[str] | None = None) 
     wanted : sequence of str, default=None
         The columns that a model asks for, in its order.
     """
-    known = list(source.schema.names)
+    known = source.schema.names
     ids = _expanded(source, choice.ids, "--id")
     label = _label(source, choice.label)
-    exclude = {*_expanded(source, choice.exclude, "--exclude"), *ids, *_label_column(label)}
+    out = {*_expanded(source, choice.exclude, "--exclude"), *_label_column(label)}
     named = _expanded(source, choice.columns, "--columns")
-    features = wanted
-    if features is None:
+    if wanted is None:
         usual = [name for name in known if name not in source.sides]
-        features = [name for name in named or usual if name not in exclude]
-    _check(source, features, named)
+        features = [name for name in named or usual if name not in out | set(ids)]
+        _check_any(source, features, named)
+    else:
+        features = list(wanted)
+        _check_wanted(source, features, named, out)
     kept = tuple(known) if choice.keep else ()
     return Chosen(features=tuple(features), ids=ids, label=label, kept=kept)
 
@@ -158,20 +160,31 @@ def _unknown(source: Source, name: str, option: str) -> ParameterError:
     return ParameterError(f"{source.name}: {option} names {name!r}, but no column has it. {hint}")
 
 
-def _check(source: Source, features: Sequence[str], named: Sequence[str]) -> None:
-    """Refuse a search without columns, and one for columns that are not there."""
-    known = set(source.schema.names)
-    absent = [name for name in features if name not in known]
+def _check_any(source: Source, features: Sequence[str], named: Sequence[str]) -> None:
+    """Refuse a search without columns."""
+    if not features:
+        left = f"all of {listed(named)} are" if named else "every column is"
+        raise ParameterError(
+            f"{source.name}: {left} left out, but expected at least one column to search."
+        )
+
+
+def _check_wanted(
+    source: Source, wanted: Sequence[str], named: Sequence[str], out: Collection[str]
+) -> None:
+    """Refuse a table without the model's columns, and options that would change nothing."""
+    absent = [name for name in wanted if name not in source.schema.names]
     if absent:
         raise TableError(
             f"{source.name}: the columns {listed(absent)} of the model are not there; the table "
             f"has {listed(source.schema.names)}. Score a table with the columns that the model "
             "was fitted on."
         )
-    if not features:
-        left = f"all of {listed(named)} are" if named else "every column is"
+    other = [name for name in wanted if name in out or (named and name not in named)]
+    if other:
         raise ParameterError(
-            f"{source.name}: {left} left out, but expected at least one column to search."
+            f"{source.name}: {listed(other)} cannot be left out, because the model was fitted on "
+            "them. Fit a model without them."
         )
 
 

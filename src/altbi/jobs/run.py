@@ -178,14 +178,19 @@ class Job:
 
     def summary(self, ready: Ready, found: Scan, findings: Findings) -> Summary:
         """Gather what a report shows."""
+        label = ready.chosen.label
+        metrics = metrics_of(found, label)
+        alike: tuple[str, ...] = ()
+        if label is not None and metrics is None:
+            alike = (f"The labels in column {label.column!r} are all alike: nothing to compare.",)
         return summarise(
             self.source.name,
             ready.chosen,
             self.detector,
             found,
             findings,
-            metrics=metrics_of(found, ready.chosen.label),
-            notes=(*ready.notes, *found.surprises.sentences()),
+            metrics=metrics,
+            notes=(*ready.notes, *found.surprises.sentences(), *alike),
             command=self.command,
         )
 
