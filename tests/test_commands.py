@@ -176,7 +176,9 @@ def test_explain_tells_rows_by_number_or_the_top(inside, capsys, scores):
     assert list(dict.fromkeys(rows)) == np.argsort(-scores)[:2].tolist()
 
     assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--rows", "17", "--id", "key"]) == 0
-    assert re.search(r"17 +[0-9.]+ +size +40 ", capsys.readouterr().out)
+    out = capsys.readouterr().out
+    assert re.search(r"17 +[0-9.]+ \*  size +40 ", out)
+    assert "(key 017)" in out
 
 
 def test_report_writes_the_page_of_another_table(inside, capsys):

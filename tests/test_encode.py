@@ -13,7 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from altbi.encode import LEVEL_WEIGHT, LIMIT, MISSING_WEIGHT, OTHER, TableEncoder
+from altbi.encode import LEVEL_WEIGHT, LIMIT, MISSING_WEIGHT, OTHER, Surprises, TableEncoder
 from altbi.encode import encoder as encoder_module
 from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError
 from altbi.table import as_table
@@ -461,3 +461,23 @@ def test_the_number_of_columns_is_bounded():
         assert "1 to 100000 columns" in message
     void = {**STATE, "columns": STATE["columns"][5:]}
     assert "no value" in refusal(lambda: TableEncoder.from_json(void), ModelFileError)
+
+
+def test_a_column_that_left_its_range_is_said_and_a_few_cells_are_not():
+    learned = as_table(pa.table({"a": np.arange(100.0), "b": np.arange(100.0)}))
+    encoder = TableEncoder().fit(learned)
+
+    def sentences(a):
+        found = Surprises()
+        for half in (slice(0, 50), slice(50, 100)):
+            found += encoder.surprises(as_table(pa.table({"a": a[half], "b": np.arange(50.0)})))
+        return list(found.sentences())
+
+    few, many = np.arange(100.0), np.arange(100.0)
+    few[:5] = -1.0
+    many[:3], many[97:] = -1.0, 100.5
+    assert sentences(few) == []
+    assert sentences(many) == [
+        "Many cells lie outside the range that was learned: in 'a' (6 cells) of 100 rows. If the "
+        "table has changed since the fit, fit again."
+    ]

@@ -14,7 +14,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from altbi import ALTBI
 from altbi.errors import ParameterError, TableError
 from altbi.files import open_source
-from altbi.jobs import Choice, Job, reasons_table
+from altbi.jobs import Choice, Job
 
 SMALL = {"n0": 32, "T0": 1, "T1": 2, "T2": 4, "hidden": (8,), "latent": 2}
 
@@ -363,7 +363,7 @@ def test_rows_are_explained_by_number_in_the_order_asked_for(detected):
     job = Job(open_source(folder.parent / "t.csv"), ALTBI.load(folder / "model.altbi"))
     ready = job.prepare()
 
-    reasons = reasons_table(job.findings_at(ready, [2999, 3, 3]), ready.chosen).to_pylist()
+    reasons = job.reasons(ready, job.findings_at(ready, [2999, 3, 3])).to_pylist()
 
     assert list(dict.fromkeys(line["row"] for line in reasons)) == [2999, 3]
     with pytest.raises(TableError, match=r"row 3000 was asked for, but the last of its 3000 rows"):

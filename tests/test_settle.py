@@ -43,7 +43,11 @@ def settle(*chunks, wanted=None):
         (["31.02.2024"], "category", ["31.02.2024"]),
         (["31.12.24"], "category", ["31.12.24"]),
         (["01/02/2024", "03/04/2024"], "category", ["01/02/2024", "03/04/2024"]),
-        (["1.234,5"], "category", ["1.234,5"]),
+        (["1.234,5", "258,15"], "number", [1234.5, 258.15]),
+        (["1,234.5", "12", "1,000,000"], "number", [1234.5, 12, 1e6]),
+        (["1,234", "12"], "category", ["1,234", "12"]),
+        (["1.234,5", "1,234.5"], "category", ["1.234,5", "1,234.5"]),
+        (["12,34.5"], "category", ["12,34.5"]),
         (["12 kg", " a "], "category", ["12 kg", " a "]),
         (["2024-02-30"], "category", ["2024-02-30"]),
         (["0x1f", "1_000"], "category", ["0x1f", "1_000"]),
@@ -82,7 +86,7 @@ def test_columns_of_words_are_nothing_to_note():
 def test_dates_whose_day_and_month_cannot_be_told_apart_are_noted():
     settler, values = settle(["01/02/2024"], ["03/04/2024"])
     (note,) = settler.notes(pa.array(values))
-    assert "day and month" in note
+    assert "read as text, because day and month" in note
 
     settler, _ = settle(["01/02/2024"], ["13/04/2024"])
     assert settler.settled().said == "dates as day/month/year"
@@ -141,3 +145,18 @@ def test_every_reading_leaves_missing_cells_missing():
     nothing = pa.nulls(3, pa.string())
 
     assert [reading.parse(nothing).null_count for reading in READINGS] == [3] * len(READINGS)
+
+
+def test_numbers_that_look_like_codes_are_noted():
+    settler, _ = settle(["00305", "12"])
+    assert "begin with 0 as codes do" in next(settler.notes(pa.array(["00305", "12"])))
+
+    settler, _ = settle(["0.5", "0", "10"])
+    assert list(settler.notes(pa.array(["0.5", "0", "10"]))) == []
+
+
+def test_commas_that_may_mean_two_things_are_noted():
+    settler, values = settle(["1,234", "12"])
+
+    (note,) = settler.notes(pa.array(values))
+    assert "decimal or stand between thousands" in note

@@ -10,8 +10,8 @@ from sklearn.datasets import load_breast_cancer
 
 from altbi.detectors import ALTBI
 from altbi.files import open_source
-from altbi.jobs import Choice, Job, Watch, can_report, unwatched
-from altbi.report import Summary
+from altbi.jobs import Choice, Job, Watch, unwatched
+from altbi.report import Summary, can_report
 from altbi.whole import whole_file
 
 __all__ = ["TABLE", "Demo", "biopsies", "run"]

@@ -1,4 +1,10 @@
-"""The commands on tables: read the arguments, call the library, say what came of it."""
+"""The commands on tables: read the arguments, call the library, say what came of it.
+
+What brings torch along is imported after the table was opened: a table that cannot be read is said
+at once.
+"""
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -7,24 +13,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from altbi.cli.meter import terminal_meter
 from altbi.cli.streams import binary_stdout, opened_table
 from altbi.cli.words import PAGE_HINT, told_fit, told_reasons, told_summary, totals
-from altbi.detectors import ALTBI
 from altbi.files import Source, format_of, open_sink, stream_sink
-from altbi.jobs import (
-    Choice,
-    Destination,
-    Job,
-    can_report,
-    reasons_table,
-    require_report,
-    unwatched,
-)
-from altbi.report import render
+from altbi.report import can_report, render, require_report
 from altbi.whole import whole_file
+
+if TYPE_CHECKING:
+    from altbi.detectors import ALTBI
+    from altbi.jobs import Destination, Job
 
 __all__ = ["detect", "explain", "fit", "report", "score"]
 
@@ -70,7 +70,7 @@ def score(args: argparse.Namespace) -> None:
     ending = args.format or "csv"
     path = _output(args, f"-scores.{ending}", stdout_for_stdin=True)
     with _destination(path, args.format) as destination, opened_table(args) as source:
-        job = _job(args, source, ALTBI.load(args.model))
+        job = _job(args, source, _loaded(args))
         ready = job.prepare()
         found = job.score(ready, destination)
         if path is None:
@@ -84,13 +84,13 @@ def explain(args: argparse.Namespace) -> None:
     path = None if args.output is None else _output(args, "")
     with _destination(path, None) as destination:
         with opened_table(args) as source:
-            job = _job(args, source, ALTBI.load(args.model))
+            job = _job(args, source, _loaded(args))
             ready = job.prepare()
             if args.rows is None:
                 findings = job.top_findings(ready, job.score(ready))
             else:
                 findings = job.findings_at(ready, args.rows)
-            reasons = reasons_table(findings, ready.chosen)
+            reasons = job.reasons(ready, findings)
         if args.output is None:
             text = _json(reasons.to_pylist()) if args.json else told_reasons(reasons)
             sys.stdout.write(text)
@@ -104,7 +104,7 @@ def report(args: argparse.Namespace) -> None:
     require_report()
     path = _output(args, "-report.html")
     with opened_table(args) as source:
-        job = _job(args, source, ALTBI.load(args.model))
+        job = _job(args, source, _loaded(args))
         ready = job.prepare()
         found = job.score(ready)
         summary = job.summary(ready, found, job.top_findings(ready, found))
@@ -119,6 +119,8 @@ def report(args: argparse.Namespace) -> None:
 
 def _job(args: argparse.Namespace, source: Source, detector: ALTBI) -> Job:
     """Gather what all jobs share."""
+    from altbi.jobs import Choice, Job, unwatched
+
     _use_threads(args.threads)
     return Job(
         source,
@@ -127,7 +129,7 @@ def _job(args: argparse.Namespace, source: Source, detector: ALTBI) -> Job:
             columns=tuple(args.columns),
             exclude=tuple(args.exclude),
             ids=tuple(args.id),
-            label=getattr(args, "label", None),
+            label=args.label,
             missing=tuple(args.missing),
             keep=getattr(args, "keep_columns", False),
         ),
@@ -137,7 +139,15 @@ def _job(args: argparse.Namespace, source: Source, detector: ALTBI) -> Job:
     )
 
 
+def _loaded(args: argparse.Namespace) -> ALTBI:
+    from altbi.detectors import ALTBI
+
+    return ALTBI.load(args.model)
+
+
 def _detector(args: argparse.Namespace) -> ALTBI:
+    from altbi.detectors import ALTBI
+
     build = {"reference": ALTBI.reference, "paper": ALTBI.paper}[args.preset]
     return build(contamination=args.contamination, max_rows=args.max_rows, random_state=args.seed)
 

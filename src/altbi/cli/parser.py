@@ -81,7 +81,7 @@ def _fit(commands: Commands) -> None:
     added.add_argument(
         "--output", "-o", metavar="FILE", help="the model (default: NAME.altbi beside the table)"
     )
-    _add_columns(added, for_model=True)
+    _add_columns(added)
     _add_fit(added)
     _add_run(added)
 
@@ -206,19 +206,18 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_columns(parser: argparse.ArgumentParser, *, for_model: bool = False) -> None:
+def _add_columns(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("columns (several with commas, or the option again)")
     names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
     group.add_argument("--columns", help="search only these", **names)
     group.add_argument("--exclude", help="leave these out", **names)
     group.add_argument("--id", help="names a row: not searched, kept in the output", **names)
-    if not for_model:
-        group.add_argument(
-            "--label",
-            metavar="NAME[=VALUE]",
-            help="known labels (1 or VALUE for outliers): not searched, never trained on, only "
-            "compared with the scores at the end",
-        )
+    group.add_argument(
+        "--label",
+        metavar="NAME[=VALUE]",
+        help="known labels (1 or VALUE for outliers): not searched, never trained on, only "
+        "compared with scores at the end",
+    )
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:

@@ -1,18 +1,22 @@
 """What the commands say, for a terminal and as plain values."""
 
+from __future__ import annotations
+
 import itertools
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from altbi.demo import Demo
-from altbi.jobs import Job, Ready, number_text
-from altbi.report import Summary, TopRow
+from altbi.report import Summary, TopRow, number_text
 from altbi.terminal import printable, shortened
+
+if TYPE_CHECKING:  # these bring torch along
+    from altbi.demo import Demo
+    from altbi.jobs import Job, Ready
 
 __all__ = ["PAGE_HINT", "told_demo", "told_fit", "told_reasons", "told_summary", "totals"]
 
@@ -79,11 +83,14 @@ def told_reasons(reasons: pa.Table) -> str:
     for (row, score), group in itertools.groupby(
         reasons.to_pylist(), key=lambda line: (line["row"], line["score"])
     ):
-        start = f"{row:>9} {number_text(score):>10}    "
+        start = f"{row:>9} {number_text(score):>10} "
         for line in group:
+            mark = "*  " if line["outlier"] and not start.isspace() else "   "
             clue = (line["column"], line["value"], line["expected"], line["deviations"])
-            lines.append(start + _clue(*clue))
+            lines.append(start + mark + _clue(*clue))
             start = " " * len(start)
+        ids = {name[3:]: cell for name, cell in line.items() if name.startswith("id_")}
+        lines += _told_ids(ids, len(start) + 3)
     return "\n".join(lines) + "\n"
 
 
@@ -109,9 +116,13 @@ def _table(top: Sequence[TopRow], threshold: float, ids: Sequence[str]) -> Itera
         for clue in row.clues[:SHOWN_CLUES]:
             yield start + _clue(clue.column, clue.value, clue.expected, clue.deviations)
             start = " " * len(start)
-        names = ", ".join(f"{name} {cell}" for name, cell in zip(ids, row.ids, strict=True))
-        if names:
-            yield f"{' ' * len(start)}({shortened(printable(names), WIDTH - len(start) - 2)})"
+        yield from _told_ids(dict(zip(ids, row.ids, strict=True)), len(start))
+
+
+def _told_ids(ids: dict[str, str], indent: int) -> Iterator[str]:
+    names = ", ".join(f"{name} {cell}" for name, cell in ids.items())
+    if names:
+        yield f"{' ' * indent}({shortened(printable(names), WIDTH - indent - 2)})"
 
 
 def _clue(column: str, value: str, expected: str, deviations: float) -> str:

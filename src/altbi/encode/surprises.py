@@ -15,12 +15,14 @@ from altbi.table import Table
 __all__ = ["Surprises", "surprises_in"]
 
 _SHOWN = 5
+# From this share of cells outside the learned range on, a column is another one than at fit.
+_DRIFTED = 0.05
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Surprises:
-    """Cells that are missing in columns where none was, and levels that no column had.
+    """Cells that are missing where none was, levels that no column had, values out of range.
 
     A column whose rare levels were folded into one unit cannot tell a rare level from a new one:
     `TableEncoder.notes` has said that it has such levels, and they are not counted here.
@@ -28,9 +30,16 @@ class Surprises:
 
     missing: Counter[str] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
 
     def __add__(self, other: Self) -> "Surprises":
-        return Surprises(self.missing + other.missing, self.unseen + other.unseen)
+        return Surprises(
+            self.missing + other.missing,
+            self.unseen + other.unseen,
+            self.outside + other.outside,
+            self.rows + other.rows,
+        )
 
     def sentences(self) -> Iterator[str]:
         """Say in one sentence each which columns hold surprises, and what becomes of them."""
@@ -43,6 +52,13 @@ class Surprises:
             yield (
                 f"Levels that the training sample did not have stand in {_counted(self.unseen)}; "
                 f"they count as {OTHER!r}."
+            )
+        # A few cells beyond the sample's range are nothing but rows that were not in the sample.
+        drifted = Counter({n: c for n, c in self.outside.items() if c > _DRIFTED * self.rows})
+        if drifted:
+            yield (
+                f"Many cells lie outside the range that was learned: in {_counted(drifted)} of "
+                f"{self.rows} rows. If the table has changed since the fit, fit again."
             )
 
 
@@ -59,13 +75,17 @@ def surprises_in(
     scalars: NDArray[np.intp],
     categories: tuple[int, ...],
 ) -> Surprises:
-    """Count surprises; a table of numbers without gaps costs one look at each cell."""
+    """Count surprises; a number costs three looks."""
     missing: Counter[str] = Counter()
     unseen: Counter[str] = Counter()
-    whole = [n for n in scalars if not columns[n].missing and table.kinds[n] != "category"]
-    if whole:
-        gaps = np.isnan(table.numbers(whole)).sum(axis=0)
-        missing.update({columns[n].name: int(c) for n, c in zip(whole, gaps, strict=True) if c})
+    outside: Counter[str] = Counter()
+    numbers = [n for n in scalars if table.kinds[n] != "category"]
+    for n, values in zip(numbers, table.numbers(numbers).T, strict=True):
+        column = columns[n]
+        if column.present:
+            outside[column.name] = int(((values < column.low) | (values > column.high)).sum())
+        if not column.missing:
+            missing[column.name] = int(np.isnan(values).sum())
     for number in categories:
         column = columns[number]
         codes = codes_of(table, number, column)
@@ -73,4 +93,4 @@ def surprises_in(
             missing[column.name] += int((codes < 0).sum())
         if not column.rare and (codes == len(column.levels)).any():
             unseen[column.name] += int((codes == len(column.levels)).sum())
-    return Surprises(missing, unseen)
+    return Surprises(+missing, unseen, +outside, len(table))

@@ -190,7 +190,10 @@ def _parse(
     """Read records that Arrow is not to cut again."""
     return pacsv.read_csv(
         pa.BufferReader(data),
-        read_options=pacsv.ReadOptions(column_names=names, block_size=len(data) + 1),
+        # On threads, one of them may still hold the handler when the process ends, and abort it.
+        read_options=pacsv.ReadOptions(
+            column_names=names, block_size=len(data) + 1, use_threads=False
+        ),
         parse_options=pacsv.ParseOptions(
             delimiter=dialect.delimiter,
             quote_char=dialect.quote,

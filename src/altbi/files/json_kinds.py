@@ -60,8 +60,14 @@ class JsonKinds:
     def __init__(self, where: str) -> None:
         self.where = where
         self.kinds: dict[Path, Kind] = {}
+        self.lists: dict[str, int] = {}
         self.plain = True
         self.n_rows = 0
+
+    def notes(self) -> Iterator[str]:
+        """Say which columns hold lists, and where one does."""
+        for name, line in self.lists.items():
+            yield f"Column {name!r} holds lists (line {line}); they are read as text."
 
     def add(self, block: Block) -> None:
         """Look at some more lines."""
@@ -97,6 +103,8 @@ class JsonKinds:
             for path, value in walk(row, self.where, line):
                 before = self.kinds.get(path, "null")
                 kind = _join(before, _kind(value, f"{self.where}: line {line}", path))
+                if isinstance(value, list):
+                    self.lists[".".join(path)] = line
                 if kind == "clash":
                     raise TableError(
                         f"{self.where}: line {line}: {'.'.join(path)!r} holds an object in some "
@@ -143,10 +151,7 @@ def walk(row: dict[str, Any], where: str, line: int) -> Iterator[tuple[Path, Any
 def _kind(value: object, where: str, path: Path) -> Kind:
     name = ".".join(path)
     if isinstance(value, list):
-        raise TableError(
-            f"{where}: column {name!r} holds a list, but expected numbers, booleans or text. "
-            "Drop it, or write one column for each item."
-        )
+        return "mixed"
     if isinstance(value, str) or not name.isascii():
         _check_letters(value, name, where)
     if isinstance(value, Written):

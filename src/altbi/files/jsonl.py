@@ -1,5 +1,6 @@
 """JSON lines: one object per line, objects within it flattened."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, final
 
@@ -129,7 +130,7 @@ def open_json_lines(packed: Packed, encoding: str, notes: list[str]) -> JsonLine
         columns=columns,
         plain=seen.plain and "mixed" not in seen.kinds.values(),
         n_rows=seen.n_rows,
-        notes=notes,
+        notes=[*notes, *seen.notes()],
     )
 
 
@@ -166,6 +167,8 @@ def _dig(row: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the line holds
 def _typed(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
     if value is None:
         return None
+    if isinstance(value, list):
+        return json.dumps(value, ensure_ascii=False)
     if type_ == pa.string():
         # Truth is written as JSON writes it; all else is a text already, or was left as one.
         return str(value).lower() if isinstance(value, bool) else str(value)

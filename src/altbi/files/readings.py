@@ -49,6 +49,19 @@ def _decimal_comma(texts: pa.Array) -> pa.Array:
     return pc.replace_substring(texts, ",", ".").cast(pa.float64())
 
 
+def _grouped(comma: str, point: str) -> Parse:
+    """Read numbers with a sign between the thousands, and perhaps decimals."""
+    pattern = rf"^[-+]?\d{{1,3}}(\{comma}\d{{3}})*(\{point}\d+)?$"
+
+    def parse(texts: pa.Array) -> pa.Array:
+        if not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
+            raise pa.ArrowInvalid("no number with a sign between the thousands")
+        bare = pc.replace_substring(texts, comma, "")
+        return pc.replace_substring(bare, point, ".").cast(pa.float64())
+
+    return parse
+
+
 def _calendar(day_first: str, time: str = "") -> Parse:
     """Read dates with numbers for day, month and a year of four digits, and nothing around them."""
     shape = {"%d": r"(?P<d>\d{1,2})", "%m": r"\d{1,2}", "%Y": r"\d{4}"}
@@ -82,6 +95,8 @@ READINGS = (
         for zone in (None, "UTC")
     ),
     Reading("number", "numbers with a decimal comma", _decimal_comma),
+    Reading("number", "numbers with commas between thousands", _grouped(",", ".")),
+    Reading("number", "numbers with points between thousands", _grouped(".", ",")),
     *(
         Reading("date", f"dates as {name}", _calendar(order, time))
         for order, name in (

@@ -14,6 +14,15 @@ __all__ = ["Settler", "first_infinite", "present_texts", "read_texts"]
 
 # Kinds that a model takes for one another.
 _ALIKE: dict[Kind, set[Kind]] = {"number": {"number", "boolean"}, "boolean": {"number", "boolean"}}
+_RIVALS = {
+    frozenset({"dates as day/month/year", "dates as month/day/year"}): (
+        "day and month of its dates cannot be told apart; write them as year-month-day"
+    ),
+    frozenset({"numbers with a decimal comma", "numbers with commas between thousands"}): (
+        "the commas in its numbers may be decimal or stand between thousands; write a decimal point"
+    ),
+}
+_LIKE_CODE = r"^0\d"
 _LIKE_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
@@ -66,7 +75,7 @@ class Settler:
 
     def settled(self) -> Reading:
         """Give the first reading that could read all texts."""
-        reading = TEXT if self._ambiguous() else self.alive[0]
+        reading = TEXT if self._doubt() else self.alive[0]
         if reading.kind == "number" and self.infinite is not None:
             raise infinity(self.column, self.infinite)
         return reading
@@ -74,13 +83,16 @@ class Settler:
     def notes(self, sample: pa.Array) -> Iterator[str]:
         """Say what a reader of the column should know, in the light of some of its texts."""
         reading = self.settled()
-        if self._ambiguous():
-            yield (
-                f"Column {self.column!r} holds dates in which day and month cannot be told apart; "
-                "it is read as text. Write them as year-month-day."
-            )
+        doubt = self._doubt()
+        if doubt:
+            yield f"Column {self.column!r} is read as text, because {doubt}."
         elif reading.said not in ("numbers", "booleans", "dates", "text"):
             yield f"Column {self.column!r} is read as {reading.said}."
+        elif reading is NUMBER and _some(sample, _LIKE_CODE):
+            yield (
+                f"Column {self.column!r} is read as numbers, though some of its cells begin with 0 "
+                "as codes do. If they are, leave it out (--exclude), or let it name rows (--id)."
+            )
         elif reading is TEXT and self.no_number and _mostly_numbers(sample):
             row, text = self.no_number
             yield (
@@ -89,9 +101,13 @@ class Settler:
                 "with --missing if it means that there is none."
             )
 
-    def _ambiguous(self) -> bool:
-        orders = {reading.said for reading in self.alive if "month" in reading.said}
-        return len(orders) > 1 and self.alive[0].said in orders
+    def _doubt(self) -> str | None:
+        """Say which two readings fit all texts, though they give them other values."""
+        said = {reading.said for reading in self.alive}
+        for rivals, doubt in _RIVALS.items():
+            if rivals <= said and self.alive[0].said in rivals:
+                return doubt
+        return None
 
     def _unwanted(self, row: int, text: str) -> TableError:
         return TableError(
@@ -122,6 +138,10 @@ def _parsed(reading: Reading, texts: pa.Array) -> pa.Array | None:
         return reading.parse(texts)
     except pa.ArrowInvalid:
         return None
+
+
+def _some(sample: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(sample, pattern)).as_py())
 
 
 def _mostly_numbers(sample: pa.Array) -> bool:

@@ -11,8 +11,7 @@ from altbi.explain import Explanation
 from altbi.files import Columns
 from altbi.jobs.choice import Chosen, Label
 from altbi.jobs.passes import Scan
-from altbi.jobs.words import cell_text
-from altbi.report import Metrics
+from altbi.report import Metrics, cell_text
 
 __all__ = ["CLUES", "Findings", "explain_rows", "metrics_of", "reasons_table"]
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import final
 
@@ -11,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from altbi.detectors import ALTBI
-from altbi.errors import TableError, need
+from altbi.errors import TableError
 from altbi.files import Columns, Sink, Source, open_sink
-from altbi.jobs.choice import Choice, Chosen, choose, listed
+from altbi.jobs.choice import Choice, Chosen, Label, choose, listed
 from altbi.jobs.findings import Findings, explain_rows, metrics_of, reasons_table
 from altbi.jobs.noticed import noticed
 from altbi.jobs.passes import (
@@ -30,24 +29,10 @@ from altbi.jobs.summary import summarise
 from altbi.report import Summary, render
 from altbi.whole import whole_files
 
-__all__ = ["Destination", "Job", "Ready", "can_report", "require_report"]
+__all__ = ["Destination", "Job", "Ready"]
 
 # Opens the place where scores go, once the columns of the output are known.
 Destination = Callable[[pa.Schema], AbstractContextManager[Sink]]
-
-
-_FOR_THE_PAGE = ("altair", "vl_convert", "jinja2")
-
-
-def can_report() -> bool:
-    """Tell whether what the page needs is installed."""
-    return all(find_spec(module) for module in _FOR_THE_PAGE)
-
-
-def require_report() -> None:
-    """Refuse early if what the page needs is not installed."""
-    for module in _FOR_THE_PAGE:
-        need(module, extra="report")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +106,7 @@ class Job:
             ready = self.fit()
             found = self.score(ready, opened(f"scores.{scores}"))
             findings = self.top_findings(ready, found)
-            reasons = reasons_table(findings, ready.chosen)
+            reasons = self.reasons(ready, findings)
             with opened("reasons.csv")(reasons.schema) as sink:
                 sink.write(reasons)
             self.detector.save(draft("model.altbi"))
@@ -176,13 +161,17 @@ class Job:
         table = pick(self.source, ready.chosen, np.asarray(rows, dtype=np.int64))
         return explain_rows(table, np.asarray(rows), ready.columns, self.detector)
 
+    def reasons(self, ready: Ready, findings: Findings) -> pa.Table:
+        """Give one line for each row and reason."""
+        return reasons_table(findings, ready.chosen)
+
     def summary(self, ready: Ready, found: Scan, findings: Findings) -> Summary:
         """Gather what a report shows."""
         label = ready.chosen.label
         metrics = metrics_of(found, label)
         alike: tuple[str, ...] = ()
         if label is not None and metrics is None:
-            alike = (f"The labels in column {label.column!r} are all alike: nothing to compare.",)
+            alike = (_nothing_to_compare(label),)
         return summarise(
             self.source.name,
             ready.chosen,
@@ -213,3 +202,10 @@ class Job:
         if not unused:
             return []
         return [f"The model does not know the columns {listed(unused)}; they were not used."]
+
+
+def _nothing_to_compare(label: Label) -> str:
+    start = f"The labels in column {label.column!r} are all alike"
+    if label.value is not None:
+        start = f"Either no label in column {label.column!r} is {label.value!r}, or every one is"
+    return f"{start}: nothing to compare."

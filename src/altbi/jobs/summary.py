@@ -3,8 +3,9 @@
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 from importlib.metadata import version
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,7 @@ from altbi.jobs.choice import Chosen, is_outlier
 from altbi.jobs.findings import CLUES, Findings
 from altbi.jobs.passes import Scan
 from altbi.jobs.tally import ScoreCounts
-from altbi.jobs.words import cell_text, holds_text
-from altbi.report import Clue, ColumnFact, Metrics, Step, Summary, TopRow
+from altbi.report import Clue, ColumnFact, Metrics, Step, Summary, TopRow, cell_text, holds_text
 from altbi.version import __version__
 
 __all__ = ["summarise", "why_threshold"]
@@ -159,10 +159,13 @@ def _top_rows(chosen: Chosen, findings: Findings, shown: list[int]) -> Iterator[
 
 def _clues(explanation: Explanation, place: int) -> Iterator[Clue]:
     for reason in explanation.reasons(place, CLUES):
+        expected = reason.expected
+        if isinstance(reason.value, datetime) and reason.value.time() == time():
+            expected = cast(datetime, expected).date()  # a column of days expects a day
         yield Clue(
             column=reason.column,
             value=cell_text(reason.value),
-            expected=cell_text(reason.expected, digits=4),
+            expected=cell_text(expected, digits=4),
             deviations=reason.deviations,
         )
 

@@ -27,6 +27,7 @@ _MOST_STEPS = 400
 _FEW_STEPS = 30
 # Below this count, powers of ten alone would leave the axis nearly empty.
 _FEW_TICKS = 1_000
+_COUNT_LABEL = "format(datum.value, datum.value < 10000 ? ',' : '~s')"
 
 
 def bundle() -> str:
@@ -131,7 +132,9 @@ def _count_axis(most: int) -> Any:  # noqa: ANN401
     between = [3 * power for power in powers] if most < _FEW_TICKS else []
     scale = alt.Scale(type="symlog", domain=[0, max(most, 1) * 1.15], nice=False)
     values = [tick for tick in sorted([0, *powers, *between]) if tick <= most]
-    return alt.Y("rows:Q", title="rows", scale=scale, axis=alt.Axis(values=values, format="~s"))
+    return alt.Y(
+        "rows:Q", title="rows", scale=scale, axis=alt.Axis(values=values, labelExpr=_COUNT_LABEL)
+    )
 
 
 def squeeze(bins: Bins) -> tuple[float, float]:

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,24 @@ from altbi.report import charts
 from altbi.report.facts import Summary
 from altbi.report.view import LADDER, Limits, filters, view
 
-__all__ = ["MOST_BYTES", "render"]
+__all__ = ["MOST_BYTES", "can_report", "render", "require_report"]
 
 MOST_BYTES = 3_000_000
 
 _HERE = Path(__file__).parent
+_NEEDED = ("altair", "vl_convert", "jinja2")
 _IN_SCRIPT = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
+
+
+def can_report() -> bool:
+    """Tell whether what the page needs is installed."""
+    return all(find_spec(module) for module in _NEEDED)
+
+
+def require_report() -> None:
+    """Refuse early if what the page needs is not installed."""
+    for module in _NEEDED:
+        need(module, extra="report")
 
 
 def render(summary: Summary) -> str:

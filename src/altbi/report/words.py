@@ -16,6 +16,8 @@ def number_text(value: float, digits: int = 6) -> str:
 
     >>> number_text(1234567.0), number_text(0.123456789), number_text(98765.4321, 4)
     ('1234567', '0.123457', '98765')
+    >>> number_text(1719.53, 4), number_text(0.25)
+    ('1720', '0.25')
     """
     if not math.isfinite(value):
         return str(value)
@@ -24,7 +26,8 @@ def number_text(value: float, digits: int = 6) -> str:
     if value == int(value) or abs(value) >= 10**digits:
         return str(round(value))
     decimals = digits - 1 - math.floor(math.log10(abs(value)))
-    return f"{value:.{max(decimals, 0)}f}".rstrip("0").rstrip(".")
+    text = f"{value:.{max(decimals, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def cell_text(value: object, digits: int | None = 6) -> str:
@@ -38,6 +41,7 @@ def cell_text(value: object, digits: int | None = 6) -> str:
             return ""
         return number_text(value, digits) if digits else repr(value).removesuffix(".0")
     if isinstance(value, datetime):
+        value = value.replace(microsecond=0) if digits else value
         return value.isoformat(" ").removesuffix(" 00:00:00").removesuffix("+00:00")
     return str(value)
 
