@@ -12,7 +12,7 @@ from altbi.detectors import ALTBI
 from altbi.files import open_source
 from altbi.jobs import Choice, Job, Watch, unwatched
 from altbi.report import Summary, can_report
-from altbi.whole import whole_file
+from altbi.whole import told_as, whole_file
 
 __all__ = ["TABLE", "Demo", "biopsies", "run"]
 
@@ -46,7 +46,7 @@ class Demo:
 def run(folder: Path, seed: int = 0, watch: Watch = unwatched) -> Demo:
     """Search the biopsy table; the seed sets the malignant rows, their places and the training."""
     folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / TABLE) as draft:
+    with whole_file(folder / TABLE) as draft, told_as(folder / TABLE):
         pyarrow.csv.write_csv(biopsies(seed), draft)
     job = Job(
         open_source(folder / TABLE),

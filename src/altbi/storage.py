@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.errors import ModelFileError
-from altbi.whole import whole_file
+from altbi.whole import told_as, whole_file
 
 __all__ = ["FORMAT_VERSION", "read_header", "read_model", "require", "write_model"]
 
@@ -40,7 +40,7 @@ def write_model(path: str | os.PathLike[str], tensors: Tensors, header: Header) 
     whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     # One entry only: safetensors writes several in an order that changes from call to call.
     content = save(whole, metadata={_ENTRY: f"{_digest(text, whole)}\n{text}"})
-    with whole_file(path) as draft:
+    with whole_file(path) as draft, told_as(path):
         draft.write_bytes(content)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["whole_file", "whole_files"]
+__all__ = ["told_as", "whole_file", "whole_files"]
 
 
 @contextmanager
@@ -54,10 +54,21 @@ def whole_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path
 
 
 @contextmanager
+def told_as(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Tell errors of the disk with the name that a file will have, for a block that writes it."""
+    try:
+        yield
+    except OSError as error:
+        if not error.errno:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
+
+
+@contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Give the path to write one file to; its folder must exist."""
     path = Path(path)
-    if not path.parent.is_dir():
+    if not path.parent.exists():
         raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
     with whole_files(path.parent) as draft:
         yield draft(path.name)
@@ -66,6 +77,8 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 def _make(folder: Path) -> list[Path]:
     """Make a folder and those above it; give the new ones, innermost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     return missing
 

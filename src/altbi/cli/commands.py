@@ -20,7 +20,7 @@ from altbi.cli.streams import binary_stdout, opened_table
 from altbi.cli.words import PAGE_HINT, told_fit, told_reasons, told_summary, totals
 from altbi.files import Source, format_of, open_sink, stream_sink
 from altbi.report import can_report, render, require_report
-from altbi.whole import whole_file
+from altbi.whole import told_as, whole_file
 
 if TYPE_CHECKING:
     from altbi.detectors import ALTBI
@@ -61,7 +61,8 @@ def fit(args: argparse.Namespace) -> None:
     with whole_file(path) as draft, opened_table(args) as source:
         job = _job(args, source, _detector(args))
         ready = job.fit()
-        job.detector.save(draft)
+        with told_as(path):
+            job.detector.save(draft)
     _say(args, lambda: told_fit(job, ready, path), lambda: _fit_facts(job, ready.notes, path))
 
 
@@ -112,7 +113,7 @@ def report(args: argparse.Namespace) -> None:
     if path is None:
         binary_stdout().write(page)
         return
-    with whole_file(path) as draft:
+    with whole_file(path) as draft, told_as(path):
         draft.write_bytes(page)
     _say(args, lambda: told_summary(summary, [str(path)]), lambda: totals(summary, [str(path)]))
 

@@ -30,8 +30,12 @@ def opened_table(args: argparse.Namespace) -> Iterator[Source]:
         raise TableError("standard input: it is closed, but expected a table. Name a file.")
     # A table is read twice, a stream only once.
     with tempfile.NamedTemporaryFile(prefix="altbi-") as spool:
-        shutil.copyfileobj(sys.stdin.buffer, spool)
-        spool.flush()
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, spool)
+            spool.flush()
+        except OSError as error:
+            why = f"{error.strerror} (it is copied to {spool.name}, to be read twice)"
+            raise OSError(error.errno, why, "standard input") from error
         yield open_source(spool.name, name="standard input", **how)
 
 

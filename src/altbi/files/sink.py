@@ -103,7 +103,7 @@ def open_sink(path: Path, name: str, format_: str, schema: pa.Schema) -> Iterato
         with path.open("wb") as file, _closed(SINKS[format_](file, schema)) as sink:
             yield sink
     except OSError as error:
-        if error.filename is not None or not error.errno:
+        if error.filename is not None or not error.errno:  # of what is read meanwhile
             raise
         raise OSError(error.errno, os.strerror(error.errno), name) from error
 

@@ -42,14 +42,16 @@ def settle_encoding(packed: Packed, head: bytes, asked: str | None) -> tuple[str
     A file may be plain ASCII for a gigabyte before the first other letter comes, so all of it is
     looked at, once.
     """
-    if asked is not None:
-        return _known(asked), []
-    encoding = guess_encoding(packed, head)
+    encoding = guess_encoding(packed, head) if asked is None else _known(asked)
     if encoding != "utf-8":
         return encoding, []
     bad, wide = _scan(packed)
     if bad is None:
         return encoding, []
+    if asked is not None:
+        raise TableError(
+            f"{packed.where}: {bad} cannot be read as utf-8. Give the right --encoding."
+        )
     if wide:
         raise TableError(
             f"{packed.where}: {bad} is not UTF-8, while other letters of the file are. "

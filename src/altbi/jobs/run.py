@@ -27,7 +27,7 @@ from altbi.jobs.passes import (
 )
 from altbi.jobs.summary import summarise
 from altbi.report import Summary, render
-from altbi.whole import whole_files
+from altbi.whole import told_as, whole_files
 
 __all__ = ["Destination", "Job", "Ready"]
 
@@ -109,10 +109,13 @@ class Job:
             reasons = self.reasons(ready, findings)
             with opened("reasons.csv")(reasons.schema) as sink:
                 sink.write(reasons)
-            self.detector.save(draft("model.altbi"))
+            with told_as(folder / "model.altbi"):
+                self.detector.save(draft("model.altbi"))
             summary = self.summary(ready, found, findings)
             if page:
-                draft("report.html").write_text(render(summary), encoding="utf-8")
+                text = render(summary)
+                with told_as(folder / "report.html"):
+                    draft("report.html").write_text(text, encoding="utf-8")
         return summary
 
     def fit(self) -> Ready:

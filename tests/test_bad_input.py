@@ -1,0 +1,625 @@
+"""Bad input, through the installed command: an exit code, one sentence, and no trace."""
+
+import contextlib
+import ctypes
+import gzip
+import io
+import os
+import pty
+import random
+import resource
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from altbi import ALTBI
+
+COMMAND = str(Path(sys.executable).with_name("altbi"))
+PATIENCE = 600  # seconds: only a command that hangs takes as long
+AT_FAULT, USAGE, INTERRUPTED, STOPPED = 1, 2, 130, 143
+# Runs a command in a process so small that the command's own peak of memory shows.
+MEASURED = """
+import resource, subprocess, sys
+code = subprocess.call(sys.argv[2:])
+peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+open(sys.argv[1], "w").write(str(peak))
+sys.exit(code)
+"""
+WITHOUT_ALTAIR = """
+import sys
+sys.modules["altair"] = None
+from altbi.cli import main
+sys.exit(main())
+"""
+
+
+class Done(NamedTuple):
+    """How a command ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Place:
+    """A folder with files to work on, and one for temporary files, both watched for traces."""
+
+    def __init__(self, home):
+        self.home = home
+        self.folder = home / "work"
+        self.temporary = home / "temporary"
+        self.folder.mkdir()
+        self.temporary.mkdir()
+        self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+        self.environment["TMPDIR"] = str(self.temporary)
+
+    def write(self, name, content):
+        data = content if isinstance(content, bytes) else content.encode()
+        (self.folder / name).write_bytes(data)
+        return name
+
+    def run(self, *arguments, start=(COMMAND,), stdin=b"", **options):
+        done = subprocess.run(
+            [*start, *arguments],
+            input=stdin,
+            capture_output=True,
+            cwd=self.folder,
+            env=self.environment,
+            timeout=PATIENCE,
+            check=False,
+            **options,
+        )
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def traces(self):
+        """All that is there: another file in an old one's place, or a changed one, shows."""
+        found = {}
+        for path in self.home.rglob("*"):
+            stat = path.lstat()
+            is_file = path.is_file()
+            found[path] = (stat.st_ino, stat.st_size, stat.st_mtime_ns) if is_file else stat.st_ino
+        return found
+
+    def read(self, name):
+        return (self.folder / name).read_text()
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model of two columns of numbers, `a` and `b`."""
+    path = tmp_path_factory.mktemp("model") / "small.altbi"
+    fit(numbers(60)).save(path)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory):
+    """A table that takes seconds to read, to learn from and to score."""
+    path = tmp_path_factory.mktemp("big") / "big.parquet"
+    pq.write_table(numbers(3_000_000), path, row_group_size=100_000)
+    return path
+
+
+@pytest.fixture
+def small_disk(place):
+    """A folder on a disk of 64 KiB; gone at the end."""
+    folder = place.home / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "small", str(folder)]
+    with contextlib.suppress(FileNotFoundError):
+        if subprocess.run(mount, capture_output=True, check=False).returncode == 0:
+            yield folder
+            subprocess.run(["umount", str(folder)], check=True)
+            return
+    pytest.skip("only an administrator can mount a small disk")
+
+
+def fit(table):
+    """Train for a few steps only: these tests are not about scores."""
+    steps = {"n0": 16, "T0": 1, "T1": 2, "T2": 3}
+    return ALTBI(**steps, hidden=(4,), latent=2, random_state=0).fit(table)
+
+
+def numbers(rows, names=("a", "b")):
+    values = np.random.default_rng(0).normal(size=(len(names), rows)).astype(np.float32)
+    return pa.table(dict(zip(names, values, strict=True)))
+
+
+def csv(rows=30, names=("a", "b")):
+    lines = zip(*numbers(rows, names).to_pydict().values(), strict=True)
+    return "\n".join([",".join(names), *(",".join(f"{x:.4f}" for x in line) for line in lines), ""])
+
+
+def check_refused(done, *words, code=AT_FAULT):
+    """One line on standard error, nothing else, with these words in it."""
+    assert done.code == code, done
+    assert done.out == ""
+    assert done.err.endswith("\n")
+    line = done.err.removesuffix("\n")
+    assert "\n" not in line
+    assert line.startswith("altbi: ")
+    for word in words:
+        assert word in line
+
+
+def check_refuses(place, *arguments, says, **options):
+    before = place.traces()
+    check_refused(place.run(*arguments, **options), *says)
+    assert place.traces() == before
+
+
+def check_works(done):
+    """Give what was said, on one line."""
+    assert (done.code, done.err) == (0, "")
+    return " ".join(done.out.split())
+
+
+def limited_to(size):
+    """Let a process write files of this size only: its disk seems full."""
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def zipped(*names):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name in names:
+            archive.writestr(name, "<xml/>")
+    return file.getvalue()
+
+
+def parquet():
+    file = io.BytesIO()
+    pq.write_table(numbers(1000), file)
+    return file.getvalue()
+
+
+PACKED = gzip.compress(csv(5000).encode())
+NOISE = random.Random(0).randbytes(2000)
+
+BROKEN = {
+    "empty": ("x.csv", "", ["no rows", "Expected"]),
+    "header only": ("x.csv", "a,b\n", ["no rows", "only the line with the names"]),
+    "one row": ("x.csv", "a,b\n1,2\n", ["1 sample", "minimum of 2", "more rows"]),
+    "ragged": ("x.csv", "a,b\n1,2\n3,4,5\n6,7\n", ["line 3", "3 cells", "expected 2"]),
+    "open quote": ("x.csv", 'a,b\n1,2\n3,"4\n5,6\n', ["quote", "line 3", "never closed"]),
+    "damaged letter": (
+        "x.csv",
+        "a,b\n1,é\n".encode() + b"2,\xe9\n3,x\n",
+        ["0xe9", "line 3", "not UTF-8", "--encoding"],
+    ),
+    "infinity": ("x.csv", "a,b\n1,2\n3,4\n5,inf\n6,7\n", ["'b'", "infinity", "row 2", "finite"]),
+    "same name twice": ("x.csv", "a,b,a\n1,2,3\n4,5,6\n", ["'a'", "same name"]),
+    "image": ("x.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 9, ["no text"]),
+    "workbook": ("x.xlsx", zipped("[Content_Types].xml", "xl/workbook.xml"), ["Excel", "as CSV"]),
+    "zip of many": ("x.zip", zipped("a.csv", "b.csv"), ["2 files", "exactly one"]),
+    "list of JSON": ("x.json", '[{"a": 1}, {"a": 2}]', ["JSON list", "one object per line"]),
+    "line of JSON": ("x.jsonl", '{"a": 1}\n{"a": 2\n{"a": 3}\n', ["line 2", "JSON"]),
+    "cut Parquet": ("x.parquet", parquet()[:3000], ["Parquet", "damaged or incomplete"]),
+    "noise as Parquet": ("x.parquet", b"PAR1" + NOISE + b"PAR1", ["Parquet", "damaged"]),
+    "cut gzip": ("x.csv.gz", PACKED[: len(PACKED) // 2], ["gzip", "damaged or incomplete"]),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_table_is_one_sentence(place, kind):
+    name, content, says = BROKEN[kind]
+
+    check_refuses(place, "detect", place.write(name, content), says=[f" {name}: ", *says])
+
+
+def test_a_table_in_another_encoding_than_named_is_refused(place):
+    place.write("x.csv", ("a,b\n" + "1,2\n" * 20 + "3,café\n").encode("latin-1"))
+
+    says = ["x.csv", "0xe9", "line 22", "utf-8", "--encoding"]
+    check_refuses(place, "fit", "x.csv", "--encoding", "utf-8", says=says)
+
+
+def test_a_table_in_another_encoding_is_read_with_a_note(place):
+    place.write("x.csv", ("town,b\n" + "Lyon,1\nNîmes,2\nParis,3\n" * 10).encode("latin-1"))
+
+    said = check_works(place.run("fit", "x.csv"))
+
+    assert "x.csv is not UTF-8 (byte 0xee in line 3), read as cp1252" in said
+    assert "Nîmes" in place.run("inspect", "x.altbi").out
+
+
+def test_one_column_is_enough(place):
+    place.write("x.csv", csv(100, ["a"]) + "1000\n")
+
+    check_works(place.run("detect", "x.csv"))
+
+    files = ["model.altbi", "reasons.csv", "report.html", "scores.csv"]
+    assert sorted(path.name for path in (place.folder / "x-altbi").iterdir()) == files
+    _, *rows = place.read("x-altbi/scores.csv").splitlines()
+    assert max(rows, key=lambda row: float(row.split(",")[1])).startswith("100,")
+
+
+def test_a_text_far_down_a_column_of_numbers_is_noticed(place, model):
+    lines = [f"{row % 97},{row % 31}.5" for row in range(70_005)]
+    lines[70_001] = "3,oops"
+    place.write("x.csv", "\n".join(["a,b", *lines, ""]))
+
+    check_refuses(
+        place,
+        *("score", "x.csv", "--model", model),
+        says=["x.csv", "'b'", "'oops'", "row 70001", "expects a number"],
+    )
+    said = check_works(place.run("detect", "x.csv", "--no-report", "--max-rows", "500"))
+
+    assert "Column 'b' is read as text, because row 70001 (counted from 0) holds 'oops'" in said
+    assert place.read("x-altbi/scores.csv").count("\n") == 70_006
+
+
+def test_ten_thousand_columns_fit_on_a_page(place):
+    names = [f"c{number}" for number in range(10_000)]
+    place.write("x.csv", csv(30, names))
+    fit(numbers(30, names)).save(place.folder / "x.altbi")
+
+    said = check_works(place.run("report", "x.csv", "--model", "x.altbi"))
+
+    assert "30 rows, 10,000 columns" in said
+    assert 100_000 < (place.folder / "x-report.html").stat().st_size < 3_000_000
+
+
+@pytest.mark.parametrize(
+    ("name", "start", "end"),
+    [
+        ("x.csv", b"a,b\n1,2\n3,4\n5,", b"\n6,7\n"),
+        ("x.csv", b'a,b\n1,2\n3,4\n5,"', b'"\n6,7\n'),
+        ("x.jsonl", b'{"a": "x"}\n{"a": "y"}\n{"a": "z"}\n{"a": "', b'"}\n'),
+    ],
+    ids=["csv", "quoted csv", "jsonl"],
+)
+def test_a_huge_cell_is_refused_in_bounded_memory(place, name, start, end):
+    with (place.folder / name).open("wb") as file:
+        file.write(start)
+        for _ in range(200):
+            file.write(b"x" * 1_000_000)
+        file.write(end)
+    peak = place.home / "peak"
+    peak.touch()
+    before = place.traces()
+
+    measured = (sys.executable, "-c", MEASURED, str(peak), COMMAND)
+    done = place.run("detect", name, start=measured)
+
+    check_refused(done, name, "line 4", "longer than")
+    assert 50_000 < int(peak.read_text()) < 1_200_000  # kilobytes
+    assert place.traces().keys() == before.keys()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("detect", "none.csv"), ["none.csv", "No such file"]),
+        (("detect", "folder"), ["folder", "no file that ends with .parquet"]),
+        (("detect", "folder", "--input-format", "csv"), ["folder", "directory"]),
+        (("score", "x.csv", "--model", "none.altbi"), ["none.altbi", "No such file"]),
+        (("score", "x.csv", "--model", "noise.altbi"), ["noise.altbi", "not a whole model"]),
+        (("inspect", "x.csv"), ["x.csv", "not a whole model"]),
+        (("fit", "x.csv", "--columns", "ab,colou"), ["x.csv", "'colou'", "Did you mean 'colour'?"]),
+        (("fit", "x.csv", "--exclude", "ab,colour"), ["x.csv", "left out", "at least one column"]),
+        (("fit", "x.csv", "--id", "?"), ["x.csv", "--id", "'?'", "There are 'ab', 'colour'."]),
+        (
+            ("detect", "x.csv", "--label", "colour"),
+            ["x.csv", "'colour'", "['red', 'blue']", "expected 0 and 1", "--label colour=VALUE"],
+        ),
+        (("explain", "x.csv", "--rows", "7"), ["x.csv", "row 7", "last of its 2 rows is 1"]),
+        (("fit", "x.csv", "--encoding", "klingon"), ["klingon", "expected a text encoding"]),
+        (("score", "x.csv", "--output", "x.doc"), ["x.doc", "ending like .csv"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_what_is_not_there_is_named(place, arguments, says):
+    place.write("x.csv", "ab,colour\n1,red\n2,blue\n")
+    place.write("noise.altbi", NOISE)
+    (place.folder / "folder").mkdir()
+    if arguments[0] in ("score", "explain") and "--model" not in arguments:
+        fit(pa.table({"ab": [1.0, 2.0] * 9})).save(place.folder / "x.altbi")
+        arguments = (*arguments, "--model", "x.altbi")
+
+    check_refuses(place, *arguments, says=says)
+
+
+def test_a_table_that_may_not_be_read_is_named(place):
+    path = place.folder / place.write("x.csv", csv())
+    path.chmod(0)
+
+    check_refuses(place, "detect", "x.csv", says=["x.csv", "denied"], preexec_fn=not_above_rules)
+
+
+def not_above_rules():
+    """Take from an administrator the right to read what is closed."""
+    drop_from_bounding_set, override, search = 24, 1, 2
+    if os.geteuid() == 0:
+        for right in (override, search):
+            assert ctypes.CDLL(None).prctl(drop_from_bounding_set, right, 0, 0, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ((), "required: COMMAND"),
+        (("detect",), "required: TABLE"),
+        (("score", "x.csv"), "required: --model"),
+        (("detect", "x.csv", "--colums", "a"), "unrecognized arguments: --colums"),
+        (("fit", "x.csv", "--contamination", "7"), "'7', but expected a share in (0, 0.5]"),
+        (("fit", "x.csv", "--max-rows", "0"), "'0', but expected a whole number of at least 1"),
+        (("detect", "-"), "--output is needed when the table comes from stdin"),
+        (("score", "-", "--model", "m", "--json"), "--json and the output both want stdout"),
+    ],
+)
+def test_wrong_usage_is_told_apart_from_bad_input(place, arguments, why):
+    before = place.traces()
+
+    done = place.run(*arguments)
+
+    assert (done.code, done.out) == (USAGE, "")
+    *usage, line = done.err.splitlines()
+    assert usage[0].startswith("usage: altbi")
+    assert line.startswith("altbi")
+    assert why in line
+    assert place.traces() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("a\n1\n2\n", ["'b' of the model", "the table has 'a'"]),
+        ("a,b\n1,x\n2,y\n", ["'b'", "'x' in row 0", "expects a number"]),
+        ("a,b\n1,2\n3,-inf\n", ["'b'", "infinity", "row 1"]),
+    ],
+    ids=["missing column", "other kind", "infinity"],
+)
+def test_a_table_of_another_schema_is_refused(place, model, content, says):
+    place.write("x.csv", content)
+
+    check_refuses(place, "score", "x.csv", "--model", model, says=["x.csv", *says])
+
+
+def test_a_column_that_the_model_does_not_know_is_noted(place, model):
+    place.write("x.csv", "new,b,a\n5,1,2\n6,3,4\n")
+
+    said = check_works(place.run("score", "x.csv", "--model", model))
+
+    assert "The model does not know the columns 'new'; they were not used." in said
+    assert place.read("x-scores.csv").count("\n") == 3
+
+
+def test_a_label_that_no_row_has_is_noted(place, model):
+    place.write("x.csv", "a,b,kind\n1,2,good\n3,4,good\n")
+
+    said = check_works(place.run("score", "x.csv", "--model", model, "--label", "kind=fraud"))
+
+    assert "'kind'" in said
+    assert "fraud" in said
+
+
+@pytest.mark.parametrize("stdin", [b"", None], ids=["empty", "closed"])
+def test_standard_input_without_a_table_is_refused(place, model, stdin):
+    start = (COMMAND,) if stdin is not None else ("sh", "-c", 'exec "$0" "$@" <&-', COMMAND)
+    says = ["standard input", "no rows" if stdin is not None else "closed", "xpected"]
+
+    arguments = ("score", "-", "--model", model, "--output", "x.csv")
+    check_refuses(place, *arguments, start=start, says=says)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("detect", "one.csv", "--output", "taken"),
+        ("detect", "one.csv", "--output", "taken/found"),
+        ("fit", "one.csv", "--output", "taken/x.altbi"),
+    ],
+    ids=lambda value: " ".join(value),
+)
+def test_a_folder_that_is_a_file_is_named_before_the_work(place, arguments):
+    place.write("one.csv", "a,b\n1,2\n")  # too little to fit on, but that is not noticed first
+    place.write("taken", "by a file")
+
+    check_refuses(place, *arguments, says=["taken", "ot a directory"])
+
+
+class Trap:
+    """Touches a file when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_objects_in_arrays_are_never_unpickled(place):
+    sprung = place.folder / "sprung"
+    trap = np.array([[Trap(sprung)] * 2] * 5, dtype=object)
+    np.savez(place.folder / "x.npz", X=trap)
+
+    check_refuses(place, "detect", "x.npz", says=["x.npz", "'X'", "Python objects", "expected"])
+    # The trap is a real one: whoever allows pickles springs it.
+    np.load(place.folder / "x.npz", allow_pickle=True)["X"]
+    assert sprung.exists()
+
+
+def test_without_the_page_s_libraries_all_else_is_written(place):
+    place.write("x.csv", csv())
+    start = (sys.executable, "-c", WITHOUT_ALTAIR)
+
+    said = check_works(place.run("detect", "x.csv", start=start))
+
+    assert "pip install 'altbi[report]'" in said
+    files = ["model.altbi", "reasons.csv", "scores.csv"]
+    assert sorted(path.name for path in (place.folder / "x-altbi").iterdir()) == files
+    check_refuses(
+        place,
+        *("report", "x.csv", "--model", "x-altbi/model.altbi"),
+        start=start,
+        says=["'altair' is not installed", "pip install 'altbi[report]'"],
+    )
+
+
+def earlier_run(place):
+    """Leave files as an earlier run would."""
+    (place.folder / "x-altbi").mkdir()
+    for name in ("scores.csv", "reasons.csv", "model.altbi", "report.html"):
+        place.write(f"x-altbi/{name}", "old")
+    for name in ("x.altbi", "x-scores.csv", "x-report.html"):
+        place.write(name, "old")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "size", "names"),
+    [
+        (("score", "x.csv", "--model"), 100_000, "x-scores.csv"),
+        (("score", "x.csv", "--format", "parquet", "--model"), 50_000, "x-scores.parquet"),
+        (("score", "-", "--output", "s.csv", "--model"), 100_000, "standard input"),
+        (("report", "x.csv", "--model"), 300_000, "x-report.html"),
+        (("fit", "x.csv", "--max-rows", "500"), 5_000, "x.altbi"),
+        (("detect", "x.csv", "--max-rows", "500"), 100_000, "scores.csv"),
+        (("detect", "x.csv", "--max-rows", "500"), 900_000, "report.html"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else str(value),
+)
+def test_a_file_that_grows_too_large_is_named(place, model, arguments, size, names):
+    place.write("x.csv", csv(20_000))
+    earlier_run(place)
+    arguments = (*arguments, model) if arguments[-1] == "--model" else arguments
+
+    check_refuses(
+        place,
+        *arguments,
+        says=[names, "File too large"],
+        stdin=(place.folder / "x.csv").read_bytes(),
+        preexec_fn=limited_to(size),
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (("score", "x.csv", "--output", "s.csv", "--model"), "s.csv"),
+        (("detect", "x.csv", "--max-rows", "500", "--output", "found"), "model.altbi"),
+    ],
+    ids=["scores", "model"],
+)
+def test_a_full_disk_is_named(place, small_disk, model, arguments, names):
+    rows, filled = (20_000, 0) if arguments[0] == "score" else (300, 20_000)
+    place.write("x.csv", csv(rows))
+    (small_disk / "filled").write_bytes(b"x" * filled)
+    output = arguments.index("--output") + 1
+    arguments = [*arguments, model] if arguments[-1] == "--model" else [*arguments]
+    arguments[output] = str(small_disk / arguments[output])
+
+    check_refuses(place, *arguments, says=[str(small_disk), names, "No space left"])
+
+
+def test_a_reader_that_goes_away_is_no_reason_for_words(place, model):
+    place.write("x.csv", csv(50_000))
+    before = place.traces()
+    with subprocess.Popen(
+        [COMMAND, "score", "x.csv", "--model", model, "--output", "-"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=place.folder,
+        env=place.environment,
+    ) as process:
+        head = process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        code = process.wait(PATIENCE)
+
+    assert head == b'"row","score","outlier"\n'
+    assert (code, said) == (AT_FAULT, b"")
+    assert place.traces() == before
+
+
+@pytest.mark.parametrize(
+    ("phase", "sent", "arguments"),
+    [
+        ("reading", signal.SIGINT, ("detect", "x.parquet")),
+        ("training", signal.SIGINT, ("fit", "x.parquet", "--max-rows", "20000")),
+        ("scoring", signal.SIGINT, ("score", "x.parquet", "--model")),
+        ("scoring", signal.SIGTERM, ("detect", "x.parquet", "--max-rows", "20000")),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_who_stops_a_run_finds_all_as_before(place, big, model, phase, sent, arguments):
+    (place.folder / "x.parquet").symlink_to(big)
+    earlier_run(place)
+    before = place.traces()
+    arguments = (*arguments, model) if arguments[-1] == "--model" else arguments
+
+    code, out, screen = stopped_while(place, phase, sent, arguments)
+
+    expected = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: STOPPED}[sent]
+    said = {signal.SIGINT: "interrupted", signal.SIGTERM: "told to stop"}[sent]
+    assert (code, out) == (expected, b"")
+    # What stands on the line after the last return to its start is what one sees.
+    lines = [line.rpartition("\r")[2].removeprefix("\x1b[K") for line in screen.split("\r\n")]
+    assert [line for line in lines if line.strip()] == [
+        f"altbi: {said}. Nothing half-written is left."
+    ]
+    assert place.traces() == before
+
+
+def stopped_while(place, phase, sent, arguments):
+    """Run a command on a terminal and send it a signal once it shows that it is in this phase."""
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        cwd=place.folder,
+        env=place.environment,
+    ) as process:
+        os.close(theirs)
+        screen = ""
+        for text in read_terminal(ours):
+            shown = phase in screen
+            screen += text
+            if phase in screen and not shown:
+                process.send_signal(sent)
+        out = process.stdout.read()
+        return process.wait(PATIENCE), out, screen
+
+
+def read_terminal(descriptor):
+    """Give what a process writes, until it closes the terminal: Linux calls that an error."""
+    with os.fdopen(descriptor, "rb", buffering=0) as terminal, contextlib.suppress(OSError):
+        while text := terminal.read(4096):
+            yield text.decode()
+
+
+def test_an_interrupt_before_the_table_is_open_is_one_line(place):
+    place.write("x.csv", csv())
+    before = place.traces()
+    # Standard input is copied first: as long as it is open, the command waits for more of it.
+    with subprocess.Popen(
+        [COMMAND, "detect", "-", "--output", "found"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=place.folder,
+        env=place.environment,
+    ) as process:
+        process.stdin.write(b"a,b\n" + b"1,2\n" * 100_000)  # more than a pipe holds: it is read
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+
+    check_refused(Done(process.returncode, out.decode(), err.decode()), code=INTERRUPTED)
+    assert place.traces() == before
