@@ -10,6 +10,7 @@ import re
 import select
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,12 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+import torch
 
 from altbi import ALTBI
 from altbi.cli import main
 from altbi.cli.meter import Meter, line_of
+from altbi.files import open_sink
 
 ALTBI_COMMAND = str(Path(sys.executable).with_name("altbi"))
 
@@ -315,3 +318,75 @@ def test_bash_completes_commands_options_and_files(inside, capsys):
 
     assert done.stdout.splitlines()[:2] == ["detect", "--contamination"]
     assert set(done.stdout.splitlines()[2].split()) == {"sizes.altbi", "sizes.csv"}
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "columns"),
+    [
+        ("a;b\n1;x\n2;y\n3;x\n", ["--delimiter", ","], {"a;b": "category"}),
+        ("1,2\n3,4\n5,6\n", ["--header"], {"1": "number", "2": "number"}),
+        ("a,b\n1,2\n3,4\n5,6\n", ["--no-header"], {"x0": "category", "x1": "category"}),
+        ("a\n1\n?\n3\n", ["--missing", "?"], {"a": "number"}),
+    ],
+)
+def test_how_to_read_the_table_reaches_the_reader(tmp_path, monkeypatch, text, options, columns):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(text)
+
+    assert main(["fit", "t.csv", "--quiet", "-o", "t.altbi", *options]) == 0
+
+    encoder = ALTBI.load("t.altbi").encoder_
+    assert dict(zip(encoder.names, encoder.kinds, strict=True)) == columns
+
+
+def test_the_encoding_reaches_the_reader(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_bytes("ž,b\n1,2\n3,4\n".encode("cp1250"))
+
+    assert main(["fit", "t.csv", "--quiet", "-o", "t.altbi", "--encoding", "cp1250"]) == 0
+
+    assert ALTBI.load("t.altbi").encoder_.names == ("ž", "b")
+
+
+def test_a_label_is_compared_by_score_and_report_too(inside, capsys):
+    for command in ("score", "report"):
+        assert main([command, "sizes.csv", "-m", "sizes.altbi", "--label", "bad", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["metrics"]["auc"] == 1.0
+
+
+def test_a_table_cannot_speak_to_the_terminal(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    evil = "\x1b[2J\x9b"
+    rows = [f"{evil}{i},{evil},{i % 5}" for i in range(50)]
+    head, last = f"key{evil},word{evil},n{evil}", f"{evil},odd{evil},90"
+    Path("t.csv").write_text("\n".join([head, *rows, last]))
+
+    assert main(["detect", "t.csv", "--id", f"key{evil}", "--no-report"]) == 0
+    assert main(["explain", "t.csv", "-m", "t-altbi/model.altbi", "--id", f"key{evil}"]) == 0
+
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.split("\n"))
+    assert out.count("\\x1b[2J") >= 4
+
+
+def test_threads_are_those_asked_for(inside):
+    before = torch.get_num_threads(), pa.cpu_count()
+    try:
+        assert main(["fit", "sizes.csv", "--exclude", "key", "--quiet", "--threads", "1"]) == 0
+        assert (torch.get_num_threads(), pa.cpu_count()) == (1, 1)
+    finally:
+        torch.set_num_threads(before[0])
+        pa.set_cpu_count(before[1])
+
+
+def test_json_lines_hold_dates_as_iso_and_any_letter(tmp_path):
+    day = datetime(2024, 2, 29, 12, 30)
+    table = pa.table({"day": pa.array([day, None]), "word": ["é", None]})
+
+    with open_sink(tmp_path / "t.jsonl", "t.jsonl", "jsonl", table.schema) as sink:
+        sink.write(table)
+
+    first, second = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(first) == {"day": "2024-02-29 12:30:00", "word": "é"}
+    assert "é" in first
+    assert json.loads(second) == {"day": None, "word": None}

@@ -15,6 +15,7 @@ from altbi import ALTBI
 from altbi.errors import ParameterError, TableError
 from altbi.files import open_source
 from altbi.jobs import Choice, Job
+from altbi.report import cell_text, holds_text
 
 SMALL = {"n0": 32, "T0": 1, "T1": 2, "T2": 4, "hidden": (8,), "latent": 2}
 
@@ -390,3 +391,132 @@ def test_a_random_seed_is_refused(tmp_path):
 
     with pytest.raises(ParameterError, match="whole number"):
         Job(open_source(tmp_path / "t.csv"), small(random_state=None)).fit()
+
+
+def test_notes_of_the_file_the_types_and_the_surprises_are_all_told(tmp_path):
+    rows = [f"{i % 5}.5;{'red' if i % 2 else 'blue'}" for i in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["size;", *rows]))
+    job = Job(open_source(tmp_path / "t.csv"), small())
+    assert any("unnamed_2" in note for note in job.fit().notes)
+
+    rows = [f"{i % 5},5;green" for i in range(60)]
+    (tmp_path / "new.csv").write_text("\n".join(["size;unnamed_2", *rows]))
+    job = Job(open_source(tmp_path / "new.csv"), job.detector)
+    ready = job.prepare()
+    found = job.score(ready)
+    notes = " ".join(job.summary(ready, found, job.top_findings(ready, found)).notes)
+    assert "'size' is read as numbers with a decimal comma" in notes
+    assert "'unnamed_2' (60 cells); they count as '(other)'" in notes
+
+
+def test_arrays_beside_the_table_are_no_unknown_columns(tmp_path):
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    np.savez(tmp_path / "t.npz", X=X, y=np.zeros(50))
+    detector = Job(open_source(tmp_path / "t.npz"), small())
+    assert detector.fit().chosen.features == ("x0", "x1")
+
+    notes = Job(open_source(tmp_path / "t.npz"), detector.detector).prepare().notes
+    assert not [note for note in notes if "does not know" in note]
+
+
+def test_bad_labels_are_found_before_the_fit(tmp_path):
+    write_csv(pa.table({"x": [1.0, 2.0], "bad": ["fraud", "fine"]}), tmp_path / "t.csv")
+    job = Job(open_source(tmp_path / "t.csv"), small(), Choice(label="bad"))
+
+    with pytest.raises(TableError, match="--label bad=VALUE"):
+        job.fit()
+    assert not hasattr(job.detector, "offset_")
+
+
+def test_errors_are_told_with_the_table_s_name_once(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("x\n1\ninf\n")
+    with pytest.raises(TableError) as refusal:
+        Job(open_source(path), small()).fit()
+    assert str(refusal.value).startswith(f"{path}: Column 'x' contains infinity")
+
+    path.write_text("x,y\n1,2\n3\n")
+    with pytest.raises(TableError) as refusal:
+        Job(open_source(path), small()).fit()
+    assert str(refusal.value).count(str(path)) == 1
+
+
+def test_infinity_is_told_with_its_row_in_the_file(tmp_path):
+    """A model scores without a look at numbers in the first pass of a typed file's later rows."""
+    values = np.zeros(70_000, dtype=np.float32)
+    values[69_999] = np.inf
+    pyarrow.parquet.write_table(pa.table({"x": values}), tmp_path / "t.parquet")
+    detector = small().fit(pa.table({"x": np.arange(50.0)}))
+
+    with pytest.raises(TableError, match="'x' contains infinity, first in row 69999"):
+        Job(open_source(tmp_path / "t.parquet"), detector).prepare()
+
+
+def test_what_a_fit_would_warn_of_is_noted_instead(tmp_path):
+    write_csv(
+        pa.table({"x": np.arange(60.0) % 7, "t": [f"v{i}" for i in range(60)]}), tmp_path / "t"
+    )
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notes = Job(open_source(tmp_path / "t"), small()).fit().notes
+    assert any("'t' holds 60 different texts" in note for note in notes)
+
+
+def test_labels_may_be_dictionaries_padded_or_named_with_equal_signs(tmp_path):
+    words = pa.array([" bad ", "good"] * 20).dictionary_encode()
+    table = pa.table({"x": np.arange(40.0), "a=b": words})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+
+    _, found, _ = scored(tmp_path / "t.parquet", small(), label="a=b=bad")
+
+    assert found.labelled[0][1].tolist() == [True, False] * 20
+
+
+def test_a_row_of_the_next_chunk_is_found(tmp_path):
+    numbers = np.arange(66_000.0)
+    pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "t.parquet")
+    job = Job(open_source(tmp_path / "t.parquet"), small().fit(pa.table({"x": numbers[:100]})))
+
+    findings = job.findings_at(job.prepare(), [65_536, 65_535])
+
+    assert findings.cells["x"].to_pylist() == [65_536, 65_535]
+
+
+def test_unknown_labels_stay_unknown_and_missing_cells_are_counted(tmp_path):
+    bad = [None if i % 2 else i % 4 == 0 for i in range(40)]
+    size = [None if i % 4 == 1 else float(i) for i in range(40)]
+    write_csv(pa.table({"size": size, "bad": bad}), tmp_path / "t.csv")
+    job = Job(open_source(tmp_path / "t.csv"), small(), Choice(label="bad"), top=40)
+
+    summary = job.detect(tmp_path / "out", page=False)
+
+    assert {row.number: row.label for row in summary.top} == dict(enumerate(bad))
+    (column,) = summary.columns
+    assert (column.missing, column.holds) == (0.25, "0 to 39")
+    reasons = pyarrow.csv.read_csv(tmp_path / "out" / "reasons.csv").to_pylist()
+    flagged = {row.number for row in summary.top if row.score > summary.threshold}
+    assert {line["row"] for line in reasons if line["outlier"]} == flagged
+
+
+def test_cells_and_columns_are_put_into_words():
+    assert [cell_text(v) for v in (None, float("nan"), True, 3.0, 1.5)] == [
+        "",
+        "",
+        "true",
+        "3",
+        "1.5",
+    ]
+    assert cell_text(0.1 + 0.2, digits=None) == "0.30000000000000004"
+    table = pa.table(
+        {
+            "flag": [True, False],
+            "on": [True, True],
+            "day": pa.array([0, 86_400], pa.timestamp("s")),
+            "word": ["b", "a"],
+            "none": pa.nulls(2, pa.float64()),
+        }
+    )
+    columns = small().fit(table).encoder_.columns
+    words = [holds_text(column) for column in columns]
+    assert words == ["true or false", "true", "1970-01-01 to 1970-01-02", "2 more", "nothing"]

@@ -15,6 +15,7 @@ from safetensors.numpy import save, save_file
 from altbi import ALTBI
 from altbi.errors import ModelFileError, ParameterError
 from altbi.storage import _digest, read_header, read_model, write_model
+from altbi.whole import whole_files
 
 FAST = {"T1": 5, "T2": 8}
 
@@ -369,3 +370,32 @@ def test_saving_onto_a_folder_says_so(tmp_path):
 def test_saving_into_a_missing_folder_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"does not exist: '.*no'"):
         DETECTOR.save(tmp_path / "no" / "model")
+
+
+def test_folders_made_for_nothing_are_taken_away(tmp_path):
+    (tmp_path / "old").mkdir()
+
+    def fail():
+        with whole_files(tmp_path / "old" / "new" / "er") as draft:
+            draft("a.txt").write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["old"]
+
+
+def test_all_files_appear_together_or_not_at_all(tmp_path):
+    (tmp_path / "a").write_text("old")
+
+    with whole_files(tmp_path) as draft:
+        draft("a").write_text("new a")
+        draft("b").write_text("new b")
+        assert (tmp_path / "a").read_text() == "old"
+        assert not (tmp_path / "b").exists()
+
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {
+        "a": "new a",
+        "b": "new b",
+    }

@@ -173,7 +173,8 @@ def _check_wanted(
     source: Source, wanted: Sequence[str], named: Sequence[str], out: Collection[str]
 ) -> None:
     """Refuse a table without the model's columns, and options that would change nothing."""
-    absent = [name for name in wanted if name not in source.schema.names]
+    known = set(source.schema.names)
+    absent = [name for name in wanted if name not in known]
     if absent:
         raise TableError(
             f"{source.name}: the columns {listed(absent)} of the model are not there; the table "
