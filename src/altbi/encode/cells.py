@@ -76,8 +76,9 @@ def _check_kind(table: Table, number: int, column: Column) -> None:
 
 
 def _other_names(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
-    missing = [name for name in fitted if name not in set(given)]
-    unexpected = [name for name in given if name not in set(fitted)]
+    known, there = set(fitted), set(given)
+    missing = [name for name in fitted if name not in there]
+    unexpected = [name for name in given if name not in known]
     if missing or unexpected:
         found = f"columns {missing} are missing and columns {unexpected} are unexpected"
     else:

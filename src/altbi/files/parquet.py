@@ -145,7 +145,8 @@ def _opened(part: Part) -> pq.ParquetFile:
 
 def _read(part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
     with _opened(part) as file, refusing_damage(part.where, "the Parquet file"):
-        own = [name for name in file.schema_arrow.names if name in set(columns) - set(part.values)]
+        wanted = set(columns) - set(part.values)
+        own = [name for name in file.schema_arrow.names if name in wanted]
         size = _batch_rows(file, own)
         for batch in file.iter_batches(batch_size=size, columns=own):
             batch.validate(full=True)  # the reader does not look whether texts are UTF-8
@@ -154,7 +155,8 @@ def _read(part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
 
 def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
     """Give the number of rows that fill a batch, by what the file says about itself."""
-    width = sum(_width(file.schema_arrow.field(name).type) for name in columns)
+    schema = file.schema_arrow  # made anew at each call
+    width = sum(_width(schema.field(name).type) for name in columns)
     if width == math.inf:
         # Not by columns: for a damaged one, asking for its size would end the process.
         groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
@@ -174,12 +176,12 @@ def _fit(batch: pa.RecordBatch, part: Part, schema: pa.Schema) -> pa.RecordBatch
     """Give a file's batch the columns and types of the whole table."""
     if not len(schema):
         return batch.select([])
-    arrays = []
+    arrays, there = [], set(batch.schema.names)
     for field in schema:
         if field.name in part.values:
             value = pa.scalar(part.values[field.name], field.type)
             arrays.append(pa.repeat(value, batch.num_rows))
-        elif field.name in batch.schema.names:
+        elif field.name in there:
             arrays.append(_cast(batch.column(field.name), field, part))
         else:
             arrays.append(pa.nulls(batch.num_rows, field.type))
