@@ -520,3 +520,45 @@ def test_cells_and_columns_are_put_into_words():
     columns = small().fit(table).encoder_.columns
     words = [holds_text(column) for column in columns]
     assert words == ["true or false", "true", "1970-01-01 to 1970-01-02", "2 more", "nothing"]
+
+
+@pytest.mark.parametrize("name", ["row", "outlier"])
+def test_no_name_of_the_output_clashes(tmp_path, name):
+    write_csv(pa.table({name: np.arange(20.0), "x": np.arange(20.0) % 3}), tmp_path / "t.csv")
+
+    output, _, _ = scored(tmp_path / "t.csv", small(), ids=(name,))
+
+    assert output.column_names == ["altbi_row", name, "altbi_score", "altbi_outlier"]
+
+
+def test_a_counter_is_noticed_in_a_sample_and_a_few_rows_are_no_counter(tmp_path):
+    write_csv(pa.table({"n": np.arange(500) * 3, "x": np.arange(500) % 7}), tmp_path / "t.csv")
+    notes = Job(open_source(tmp_path / "t.csv"), small(max_rows=60)).fit().notes
+    assert [note for note in notes if "rises by the same step" in note and "'n'" in note]
+
+    write_csv(pa.table({"n": [1, 2, 3], "x": [5, 1, 4]}), tmp_path / "few.csv")
+    notes = Job(open_source(tmp_path / "few.csv"), small()).fit().notes
+    assert not [note for note in notes if "rises by the same step" in note]
+
+
+def test_a_far_score_has_a_wide_bin_of_its_own_and_reasons_keep_all_digits(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=1000)
+    x[3] = 123456.789012
+    names = [f"c{i}" for i in range(35)]
+    table = pa.table({name: rng.normal(size=1000) for name in names} | {"x": x})
+    write_csv(table, tmp_path / "t.csv")
+    detector = small().fit(table.set_column(35, "x", [rng.normal(size=1000)]))
+    job = Job(open_source(tmp_path / "t.csv"), detector)
+    ready = job.prepare()
+    found = job.score(ready)
+    findings = job.top_findings(ready, found)
+    summary = job.summary(ready, found, findings)
+
+    *others, last = summary.bins
+    widths = [end - start for start, end, _ in others]
+    assert max(widths) == pytest.approx(min(widths))
+    assert last[1] - last[0] > 10 * widths[0]
+    assert len(summary.shown_columns) == 30
+    assert summary.top[0].number == 3
+    assert "123456.789012" in job.reasons(ready, findings)["value"].to_pylist()
