@@ -477,6 +477,8 @@ def test_a_column_that_left_its_range_is_said_and_a_few_cells_are_not():
     few[:5] = -1.0
     many[:3], many[97:] = -1.0, 100.5
     assert sentences(few) == []
+    odd = as_table(pa.table({"a": np.full(99, -1.0), "b": np.arange(99.0)}))
+    assert list(encoder.surprises(odd).sentences()) == []  # too few rows to speak of a change
     assert sentences(many) == [
         "Many cells lie outside the range that was learned: in 'a' (6 cells) of 100 rows. If the "
         "table has changed since the fit, fit again."

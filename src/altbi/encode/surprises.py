@@ -17,6 +17,8 @@ __all__ = ["Surprises", "surprises_in"]
 _SHOWN = 5
 # From this share of cells outside the learned range on, a column is another one than at fit.
 _DRIFTED = 0.05
+# In fewer rows a few odd ones are a large share: they are outliers, not another table.
+_ENOUGH_ROWS = 100
 
 
 @final
@@ -55,7 +57,7 @@ class Surprises:
             )
         # A few cells beyond the sample's range are nothing but rows that were not in the sample.
         drifted = Counter({n: c for n, c in self.outside.items() if c > _DRIFTED * self.rows})
-        if drifted:
+        if drifted and self.rows >= _ENOUGH_ROWS:
             yield (
                 f"Many cells lie outside the range that was learned: in {_counted(drifted)} of "
                 f"{self.rows} rows. If the table has changed since the fit, fit again."
