@@ -1,6 +1,7 @@
 """Model files: what was saved comes back, what is broken or hostile is refused."""
 
 import json
+import os
 import pickle
 import re
 import struct
@@ -399,3 +400,30 @@ def test_all_files_appear_together_or_not_at_all(tmp_path):
         "a": "new a",
         "b": "new b",
     }
+
+
+def test_a_pipe_is_never_replaced_by_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    (tmp_path / "link").symlink_to(pipe)
+
+    for name in ("pipe", "link"):
+        with pytest.raises(FileExistsError, match="a device, a pipe or a socket"):
+            DETECTOR.save(tmp_path / name)
+
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "there").mkdir()
+    target = tmp_path / "there" / "model.altbi"
+    target.write_text("old")
+    link = tmp_path / "latest.altbi"
+    link.symlink_to(target)
+
+    DETECTOR.save(link)
+
+    assert link.is_symlink()
+    assert ALTBI.load(target).offset_ == DETECTOR.offset_
+    assert [path.name for path in target.parent.iterdir()] == ["model.altbi"]

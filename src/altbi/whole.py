@@ -31,10 +31,10 @@ def whole_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path
     drafts: dict[Path, Path] = {}
 
     def draft(name: str) -> Path:
-        path = folder / name
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
-        descriptor, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".part")
+        path = _replaceable(folder / name)
+        descriptor, part = tempfile.mkstemp(
+            dir=path.parent, prefix=f".{path.name}.", suffix=".part"
+        )
         os.close(descriptor)
         drafts[path] = Path(part)
         return Path(part)
@@ -72,6 +72,20 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
     with whole_files(path.parent) as draft:
         yield draft(path.name)
+
+
+def _replaceable(path: Path) -> Path:
+    """Give the file that a name stands for, also through links; one that can be renamed over.
+
+    A device or a pipe is no such file: the rename would put an ordinary file in its place.
+    """
+    path = path.resolve()
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
+    if path.exists() and not path.is_file():
+        problem = "The path is a device, a pipe or a socket. Give a file, or - for standard output"
+        raise FileExistsError(errno.EEXIST, problem, str(path))
+    return path
 
 
 def _make(folder: Path) -> list[Path]:
