@@ -1,5 +1,6 @@
 import argparse
 import json
+import statistics
 import subprocess
 import sys
 from functools import partial
@@ -12,7 +13,15 @@ from altbi.bench import datasets, run, systems, tables
 from altbi.bench.command import add_arguments, main
 from altbi.bench.datasets import Dataset, load, select
 from altbi.bench.run import Job, Run, append, mend, plan, quick, read, run_job, todo
-from altbi.bench.tables import averages, compare, difference, gaps, paper_table, report
+from altbi.bench.tables import (
+    averages,
+    compare,
+    difference,
+    gaps,
+    markdown_table,
+    paper_table,
+    report,
+)
 from altbi.errors import AltbiError, ParameterError, TableError
 
 FIRST_COLUMN = "first column"
@@ -305,8 +314,10 @@ class TestTables:
     @pytest.fixture
     def paper(self, monkeypatch):
         numbers = {"glass": 0.70, "wine": 0.50, "mnist": 0.9}
-        table = {name: dict.fromkeys(tables.PAPER_COLUMNS, x) for name, x in numbers.items()}
-        monkeypatch.setattr(tables, "paper_table", lambda metric: table)
+        table = {
+            name: dict.fromkeys(tables.SETTINGS["unsupervised"], x) for name, x in numbers.items()
+        }
+        monkeypatch.setattr(tables, "paper_table", lambda metric, setting: table)
 
     def jobs(self, *names, seeds=2):
         return [Job(name, "ALTBI-I (reference)", seed) for name in names for seed in range(seeds)]
@@ -380,6 +391,41 @@ class TestTables:
         assert {len(row) for row in (*auc.values(), *precision.values())} == {25}
         assert auc["Average"]["ALTBI-I"] == 0.762
         assert (auc["aloi"]["kNN"], precision["aloi"]["kNN"]) == (0.613, 0.048)
+
+    def test_the_semi_supervised_numbers_are_the_papers(self):
+        auc, precision = (
+            paper_table(metric, "semisupervised") for metric in ("auc", "average_precision")
+        )
+
+        assert list(auc) == list(precision) == list(paper_table("auc"))
+        assert {len(row) for row in (*auc.values(), *precision.values())} == {23}
+        assert (auc["aloi"]["ALTBI"], precision["aloi"]["ALTBI"]) == (0.539, 0.04)
+        # The paper's last row is the mean of all others.
+        for table in (auc, precision):
+            for method, average in table.pop("Average").items():
+                mean = statistics.fmean(row[method] for row in table.values())
+                assert mean == pytest.approx(average, abs=0.001)
+
+    @pytest.mark.parametrize("words", [("auc", "supervised"), ("f1", "semisupervised")])
+    def test_a_table_the_paper_lacks_is_refused(self, words):
+        with pytest.raises(ParameterError, match="Expected one of auc"):
+            paper_table(*words)
+
+    def test_the_setting_decides_what_stands_beside_our_numbers(self):
+        jobs = self.jobs("glass", "wine")
+
+        found = compare(jobs, self.runs(jobs), "auc", "semisupervised")
+
+        paper = {name: row["ALTBI"] for name, row in paper_table("auc", "semisupervised").items()}
+        assert [line.paper for line in found.lines] == [
+            {"ALTBI": paper["glass"]}, {"ALTBI": paper["wine"]}
+        ]  # fmt: skip
+        assert set(averages(found, comparable=True)) == {"ALTBI-I (reference)", "paper ALTBI"}
+        text = markdown_table(found)
+        assert text.startswith("| data set | ALTBI-I (reference) | paper ALTBI |\n")
+        assert f"| glass | 0.720 ± 0.028 | {paper['glass']:.3f} |\n" in text
+        # All tables are comparable: their mean is not shown twice.
+        assert text.count("| mean of ") == 1
 
 
 class TestCommand:

@@ -138,6 +138,7 @@ def test_other_arguments_are_refused_by_the_plain_detector(rows):
 
 def test_every_argument_reaches_the_plain_detector(rows):
     arguments = {
+        "backbone": "glow",
         "n0": 64,
         "gamma": 1.1,
         "rho": 0.8,
@@ -149,6 +150,7 @@ def test_every_argument_reaches_the_plain_detector(rows):
         "draws": 3,
         "hidden": (7, 5),
         "latent": 3,
+        "flow_steps": 1,
         "network": "paper",
         "average": "plain",
         "learning_rate": 0.01,

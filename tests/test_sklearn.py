@@ -1,5 +1,6 @@
 """scikit-learn's own contract, whole: no expected failures, none skipped."""
 
+from functools import partial
 from unittest import SkipTest
 
 import numpy as np
@@ -7,9 +8,15 @@ import pytest
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from altbi import ALTBI
+from altbi import ALTBI, ODIM
 
-PRESETS = {"plain": ALTBI, "paper": ALTBI.paper, "reference": ALTBI.reference}
+PRESETS = {
+    "plain": ALTBI,
+    "paper": ALTBI.paper,
+    "reference": ALTBI.reference,
+    "glow": partial(ALTBI, backbone="glow", flow_steps=1, hidden=(4, 4), T0=1, T1=8, T2=10),
+    "odim": partial(ODIM, n_models=2, draws=3),
+}
 
 
 def named_checks():

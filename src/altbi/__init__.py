@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from altbi.version import __version__
 
 if TYPE_CHECKING:
-    from altbi.detectors import ALTBI, Detector
+    from altbi.detectors import ALTBI, ODIM, Detector
     from altbi.encode import TableEncoder
     from altbi.errors import AltbiError
     from altbi.explain import Explanation
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALTBI",
+    "ODIM",
     "AltbiError",
     "Detector",
     "Explanation",
@@ -29,6 +30,7 @@ _HOMES = {
     "ALTBI": "altbi.detectors",
     "AltbiError": "altbi.errors",
     "Detector": "altbi.detectors",
+    "ODIM": "altbi.detectors",
     "Explanation": "altbi.explain",
     "Schedule": "altbi.schedule",
     "TableEncoder": "altbi.encode",

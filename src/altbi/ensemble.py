@@ -70,7 +70,7 @@ class Ensemble:
             cells = (parts.cells.double() / width).mean(0)
             return torch.cat([parts.losses.double(), parts.rest.double(), cells])
 
-        found = over_blocks(block, rows, self.stacked.block_rows)
+        found = over_blocks(block, rows, self.stacked.close_rows)
         losses, rest, cells = np.split(found, np.cumsum([self.stacked.n_snapshots] * 2))
         return ScoreParts(self.combine(losses), cells.T, self.combine(rest))
 
@@ -86,7 +86,7 @@ class Ensemble:
             expected, distance = self.stacked.expect(*columns.chunk(2))
             return torch.cat([expected.double().mean(0), distance.double().mean(0)])
 
-        found = over_blocks(block, np.hstack([known, rows]), self.stacked.block_rows)
+        found = over_blocks(block, np.hstack([known, rows]), self.stacked.close_rows)
         expected, distance = np.split(found, 2)
         return expected.T, distance.T
 

@@ -16,8 +16,6 @@ __all__ = ["Explanation", "Reason", "Typical", "explain_rows", "typical_of"]
 
 REMAINDER = "(remainder)"
 SCORE = "(score)"
-# Rows from which the typical parts are taken.
-_TYPICAL_ROWS = 10_000
 _USUAL = 0.9
 
 
@@ -163,7 +161,7 @@ class Explanation:
 
 def typical_of(ensemble: Ensemble, encoder: TableEncoder, rows: NDArray[np.float32]) -> Typical:
     """Learn from training rows what is usual, so that explanations can name what is not."""
-    some = rows[:: -(-len(rows) // _TYPICAL_ROWS)]
+    some = rows[:: -(-len(rows) // ensemble.stacked.typical_rows)]
     cells = ensemble.parts(some).cells
     baseline = encoder.fold(cells).mean(axis=0)
     single = np.bincount(encoder.unit_columns) == 1

@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from altbi import detectors
 from altbi.errors import need
+from altbi.models import Backbone
 
 __all__ = ["ALTBI"]
 
@@ -52,6 +53,7 @@ class ALTBI(BaseDetector):
         self,
         contamination: Any = 0.1,  # noqa: ANN401 - PyThresh objects have no common type
         *,
+        backbone: Literal["iwae", "glow"] | Backbone = "iwae",
         n0: int = 128,
         gamma: float = 1.03,
         rho: float = 0.92,
@@ -63,6 +65,7 @@ class ALTBI(BaseDetector):
         draws: int = 2,
         hidden: tuple[int, ...] | Literal["auto"] = "auto",
         latent: int | Literal["auto"] = "auto",
+        flow_steps: int | Literal["auto"] = "auto",
         network: Literal["reference", "paper"] = "reference",
         average: Literal["scaled", "plain"] = "scaled",
         learning_rate: float = 1e-3,
@@ -71,6 +74,7 @@ class ALTBI(BaseDetector):
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         super().__init__(contamination=contamination)
+        self.backbone = backbone
         self.n0 = n0
         self.gamma = gamma
         self.rho = rho
@@ -82,6 +86,7 @@ class ALTBI(BaseDetector):
         self.draws = draws
         self.hidden = hidden
         self.latent = latent
+        self.flow_steps = flow_steps
         self.network = network
         self.average = average
         self.learning_rate = learning_rate
@@ -90,14 +95,14 @@ class ALTBI(BaseDetector):
         self.random_state = random_state
 
     @classmethod
-    def paper(cls, **changes: Any) -> Self:  # noqa: ANN401 - the constructor's arguments
+    def paper(cls, contamination: Any = 0.1, **changes: Any) -> Self:  # noqa: ANN401
         """Follow Algorithm 1 as the paper prints it; see `altbi.ALTBI.paper`."""
-        return cls(**_shared(detectors.ALTBI.paper()) | changes)
+        return cls(contamination, **_shared(detectors.ALTBI.paper(**changes)))
 
     @classmethod
-    def reference(cls, **changes: Any) -> Self:  # noqa: ANN401
+    def reference(cls, contamination: Any = 0.1, **changes: Any) -> Self:  # noqa: ANN401
         """Do what the authors' code does; see `altbi.ALTBI.reference`."""
-        return cls(**_shared(detectors.ALTBI.reference()) | changes)
+        return cls(contamination, **_shared(detectors.ALTBI.reference(**changes)))
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table
         """Learn from a table; `y` is not used."""

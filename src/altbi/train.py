@@ -12,7 +12,21 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from altbi.errors import TrainingError
 from altbi.schedule import Schedule
 
-__all__ = ["Adam", "Progress", "batches", "keep_smallest", "train"]
+__all__ = [
+    "INLIER",
+    "OUTLIER",
+    "UNKNOWN",
+    "Adam",
+    "Progress",
+    "batches",
+    "finite_loss",
+    "keep_smallest",
+    "train",
+    "truncated_mean",
+]
+
+# What is known of a row.
+INLIER, UNKNOWN, OUTLIER = 1, 0, -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +86,19 @@ def keep_smallest(losses: Tensor, share: float) -> Tensor:
     return losses <= torch.quantile(losses.detach(), share)
 
 
+def truncated_mean(losses: Tensor, share: float, roles: Tensor | None = None) -> Tensor:
+    """Average the losses that count.
+
+    Of the unknown rows that is the share with the smallest; those of known inliers always count,
+    those of known outliers never.
+    """
+    if roles is None:
+        return losses[keep_smallest(losses, share)].mean()
+    unknown = losses[roles == UNKNOWN]
+    kept = unknown[keep_smallest(unknown, share)] if len(unknown) else unknown
+    return torch.cat([kept, losses[roles == INLIER]]).mean()
+
+
 def batches(
     n_rows: int, batch_size: int, count: int, generator: torch.Generator
 ) -> Iterator[Tensor]:
@@ -92,11 +119,12 @@ def train(
     *,
     learning_rate: float,
     weight_decay: float = 0.0,
+    roles: Tensor | None = None,
     generator: torch.Generator,
 ) -> Iterator[Progress]:
     """Run Algorithm 1 on the model, in place; batches are drawn from the generator.
 
-    Yields after each step.
+    Yields after each step. Where roles of rows are known, they say whose losses count.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     for step in range(schedule.steps):
@@ -104,16 +132,16 @@ def train(
         share = schedule.kept_share_at(step)
         model.train()
         for batch in batches(len(rows), batch_size, schedule.updates, generator):
-            losses = model(rows[batch])
-            kept = keep_smallest(losses, share)
-            loss = losses[kept].mean()
+            known = None if roles is None else roles[batch]
+            loss = truncated_mean(model(rows[batch]), share, known)
             model.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimizer.step()
-        yield Progress(step, batch_size, share, _finite(loss, step, learning_rate))
+        yield Progress(step, batch_size, share, finite_loss(loss, step, learning_rate))
 
 
-def _finite(loss: Tensor, step: int, learning_rate: float) -> float:
+def finite_loss(loss: Tensor, step: int, learning_rate: float) -> float:
+    """Give the loss as a number, or say that training diverged."""
     value = float(loss.detach())
     if not math.isfinite(value):
         raise TrainingError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from altbi.bench.datasets import Labels, Rows, load, locate, select
-from altbi.bench.systems import SYSTEMS, Scores
+from altbi.bench.systems import OTHER_SYSTEMS, SYSTEMS, Scores
 from altbi.errors import ParameterError, TableError
 
 __all__ = ["Job", "Run", "append", "latest", "mend", "plan", "quick", "read", "run_job", "todo"]
@@ -81,18 +81,19 @@ def quick(
 
 def plan(datasets: Sequence[str] | None, systems: Sequence[str] | None, seeds: int) -> list[Job]:
     """List the jobs, small tables first, so that partial results come early."""
-    if unknown := [name for name in systems or () if name not in SYSTEMS]:
+    known = SYSTEMS | OTHER_SYSTEMS
+    if unknown := [name for name in systems or () if name not in known]:
         raise ParameterError(
             f"No system is called {', '.join(map(repr, unknown))}. "
-            f"Expected names among: {', '.join(SYSTEMS)}."
+            f"Expected names among: {', '.join(known)}."
         )
     if seeds < 1:
         raise ParameterError(f"seeds={seeds}, but expected at least 1.")
     return [
         Job(dataset.name, system, seed)
         for dataset in sorted(select(datasets), key=lambda dataset: dataset.n_cells)
-        for system in SYSTEMS
-        if systems is None or system in systems
+        for system in known
+        if system in (SYSTEMS if systems is None else systems)
         for seed in range(seeds)
     ]
 
@@ -102,7 +103,7 @@ def run_job(job: Job, X: Rows, y: Labels) -> Run:
     measures: dict[str, Any] = {}
     error = None
     try:
-        fit = SYSTEMS[job.system](job.seed)
+        fit = (SYSTEMS | OTHER_SYSTEMS)[job.system](job.seed)
         start = time.perf_counter()
         score = fit(X)
         fitted = time.perf_counter()

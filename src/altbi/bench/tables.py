@@ -8,6 +8,7 @@ from importlib import resources
 
 from altbi.bench.datasets import Dataset, select
 from altbi.bench.run import Job, Run, latest
+from altbi.errors import ParameterError
 
 __all__ = [
     "METRICS",
@@ -19,12 +20,14 @@ __all__ = [
     "compare",
     "difference",
     "gaps",
+    "markdown_table",
     "paper_table",
     "report",
 ]
 
 METRICS = {"auc": "AUC", "average_precision": "Average precision"}
-PAPER_COLUMNS = ("ALTBI-I", "IForest", "kNN")
+# The paper's settings, and those of its columns that stand beside ours.
+SETTINGS = {"unsupervised": ("ALTBI-I", "IForest", "kNN"), "semisupervised": ("ALTBI",)}
 REPRODUCED = ("ALTBI-I (reference)", "ALTBI-I")
 LARGE = 0.03
 
@@ -64,6 +67,7 @@ class Comparison:
 
     metric: str
     systems: tuple[str, ...]
+    paper_columns: tuple[str, ...]
     lines: tuple[Line, ...]
 
 
@@ -77,21 +81,28 @@ class Difference:
     large: tuple[tuple[str, float, float], ...]
 
 
-def paper_table(metric: str) -> dict[str, dict[str, float]]:
-    """Give the paper's unsupervised results: data set -> method -> number."""
-    source = resources.files("altbi.bench") / "paper" / f"{metric}_unsupervised.csv"
+def paper_table(metric: str, setting: str = "unsupervised") -> dict[str, dict[str, float]]:
+    """Give the paper's results in one of its settings: data set -> method -> number."""
+    if metric not in METRICS or setting not in SETTINGS:
+        raise ParameterError(
+            f"The paper has no table of {metric!r} in the setting {setting!r}. "
+            f"Expected one of {', '.join(METRICS)} in one of {', '.join(SETTINGS)}."
+        )
+    source = resources.files("altbi.bench") / "paper" / f"{metric}_{setting}.csv"
     with source.open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
     return {row.pop("dataset"): {name: float(cell) for name, cell in row.items()} for row in rows}
 
 
-def compare(jobs: Sequence[Job], runs: Iterable[Run], metric: str) -> Comparison:
+def compare(
+    jobs: Sequence[Job], runs: Iterable[Run], metric: str, setting: str = "unsupervised"
+) -> Comparison:
     """Put the runs of the jobs beside the paper's numbers."""
     values = {
         job: float(getattr(run, metric)) for job, run in latest(runs).items() if run.error is None
     }
     systems = tuple(dict.fromkeys(job.system for job in jobs))
-    paper = paper_table(metric)
+    paper, columns = paper_table(metric, setting), SETTINGS[setting]
 
     def cell(dataset: str, system: str) -> Cell | None:
         wanted = [job for job in jobs if (job.dataset, job.system) == (dataset, system)]
@@ -103,11 +114,11 @@ def compare(jobs: Sequence[Job], runs: Iterable[Run], metric: str) -> Comparison
         Line(
             dataset,
             ours={system: cell(dataset.name, system) for system in systems},
-            paper={column: paper[dataset.name][column] for column in PAPER_COLUMNS},
+            paper={column: paper[dataset.name][column] for column in columns},
         )
         for dataset in select([job.dataset for job in jobs])
     )
-    return Comparison(metric, systems, tuple(lines))
+    return Comparison(metric, systems, columns, tuple(lines))
 
 
 def _cell(values: Sequence[float]) -> Cell:
@@ -125,7 +136,7 @@ def averages(comparison: Comparison, *, comparable: bool) -> dict[str, float | N
     columns: dict[str, list[float | None]] = {
         system: [_mean(line.ours[system]) for line in lines] for system in comparison.systems
     }
-    for name in PAPER_COLUMNS:
+    for name in comparison.paper_columns:
         columns[f"paper {name}"] = [line.paper[name] for line in lines]
     return {name: _average(column) for name, column in columns.items()}
 
@@ -185,18 +196,29 @@ def report(jobs: Sequence[Job], runs: Sequence[Run], *, markdown: bool = False) 
     return "\n\n".join(parts) + "\n"
 
 
+def markdown_table(comparison: Comparison) -> str:
+    """Write one metric of all data sets with the means over them, as Markdown."""
+    return _markdown_grid(_table(comparison))
+
+
 def _table(comparison: Comparison) -> list[list[str]]:
-    head = ["data set", *comparison.systems, *(f"paper {name}" for name in PAPER_COLUMNS)]
+    head = [
+        "data set",
+        *comparison.systems,
+        *(f"paper {name}" for name in comparison.paper_columns),
+    ]
     body = [
         [
             line.dataset.name,
             *(_spread(line.ours[system]) for system in comparison.systems),
-            *(f"{line.paper[name]:.3f}" for name in PAPER_COLUMNS),
+            *(f"{line.paper[name]:.3f}" for name in comparison.paper_columns),
         ]
         for line in comparison.lines
     ]
     for comparable, label in ((False, "mean of all"), (True, "mean of the comparable")):
         count = sum(line.dataset.comparable or not comparable for line in comparison.lines)
+        if comparable and count == len(comparison.lines):
+            continue  # it would be the line above once more
         means = averages(comparison, comparable=comparable)
         body.append([f"{label} {count}", *(_number(means[name]) for name in head[1:])])
     return [head, *body]

@@ -1,4 +1,4 @@
-"""A fitted ALTBI as a model file, and back."""
+"""A fitted detector as a model file, and back."""
 
 from __future__ import annotations
 
@@ -14,31 +14,40 @@ from altbi.encode import TableEncoder
 from altbi.ensemble import LEAST_WIDTH, Ensemble
 from altbi.errors import ModelFileError, ParameterError
 from altbi.explain import Typical
+from altbi.models import N_LANDMARKS, label_of
 from altbi.storage import read_model, require, write_model
 from altbi.train import Progress
 from altbi.version import __version__
 
 if TYPE_CHECKING:
-    from altbi.detectors.altbi import ALTBI
+    from torch import Tensor
 
-    Loaded = TypeVar("Loaded", bound=ALTBI)
+    from altbi.detectors.generative import GenerativeDetector
+    from altbi.models import Backbone
+
+    Loaded = TypeVar("Loaded", bound=GenerativeDetector)
 
 __all__ = ["load", "save"]
 
 _SNAPSHOT = "snapshot."
+_LANDMARKS = "landmarks"
+# What stands before the label of a model that is the user's own.
+_OWN = "own:"
 _NUMBERS = ("low", "width", "baseline", "usual", "neutral")
 
 
-def save(detector: ALTBI, path: str | PathLike[str]) -> None:
+def save(detector: GenerativeDetector, path: str | PathLike[str]) -> None:
     """Write parameters, schema, snapshots and threshold."""
     tensors = {_SNAPSHOT + name: state for name, state in detector.snapshots_.items()}
     tensors["low"] = detector.ensemble_.low
     tensors["width"] = detector.ensemble_.width
     tensors |= asdict(detector.typical_)
+    if detector.backbone != "iwae":
+        tensors[_LANDMARKS] = detector.landmarks_
     _check_unchanged(detector, tensors)
     header = {
         "altbi_version": __version__,
-        "detector": "ALTBI",
+        "detector": type(detector).__name__,
         "parameters": _plain_parameters(detector),
         "table": {
             "rows": detector.n_rows_in_,
@@ -54,11 +63,13 @@ def save(detector: ALTBI, path: str | PathLike[str]) -> None:
     write_model(path, tensors, header)
 
 
-def load(detector_class: type[Loaded], path: str | PathLike[str]) -> Loaded:
+def load(
+    detector_class: type[Loaded], path: str | PathLike[str], backbone: Backbone | None = None
+) -> Loaded:
     """Read a detector back; whatever does not fit together is refused."""
     tensors, header = read_model(path)
     try:
-        return _restored(detector_class, path, tensors, header)
+        return _restored(detector_class, path, tensors, header, backbone)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as cause:
         if isinstance(cause, ModelFileError) and str(cause).startswith(str(path)):
             raise
@@ -72,9 +83,12 @@ def _restored(
     path: str | PathLike[str],
     tensors: dict[str, NDArray[Any]],
     header: dict[str, Any],
+    backbone: Backbone | None,
 ) -> Loaded:
-    require(path, header["detector"] == "ALTBI", f"its detector {header['detector']!r} is unknown")
-    detector = detector_class(**_parameters(header["parameters"]))
+    _check_class(path, detector_class, header["detector"])
+    parameters = _parameters(header["parameters"])
+    _bring_backbone(path, parameters, backbone)
+    detector = detector_class(**parameters)
     detector._check_parameters()
     detector.encoder_ = TableEncoder.from_json(header["encoder"])
     detector.snapshots_ = {
@@ -83,17 +97,51 @@ def _restored(
         if name.startswith(_SNAPSHOT)
     }
     _check_tensors(path, detector, tensors)
+    if _LANDMARKS in tensors:
+        detector.landmarks_ = tensors[_LANDMARKS]
     detector.typical_ = Typical(*(tensors[name] for name in ("baseline", "usual", "neutral")))
     detector.ensemble_ = Ensemble(
         detector._stacked(detector.encoder_.width), tensors["low"], tensors["width"]
     )
     detector.history_ = [Progress(**progress) for progress in header["history"]]
-    require(path, len(detector.history_) == detector._schedule().steps, "its history has gaps")
+    require(path, detector._is_whole(detector.history_), "its history has gaps")
     _restore_facts(path, detector, header)
     return detector
 
 
-def _restore_facts(path: str | PathLike[str], detector: ALTBI, header: dict[str, Any]) -> None:
+def _check_class(path: str | PathLike[str], detector_class: type[object], name: object) -> None:
+    wanted = detector_class.__name__
+    require(path, isinstance(name, str), "it does not name its detector")
+    if name != wanted:
+        raise ModelFileError(
+            f"{path}: it holds the detector {name!r}, but expected {wanted!r}. "
+            f"Load it with {name}.load, if this altbi has it."
+        )
+
+
+def _bring_backbone(
+    path: str | PathLike[str], parameters: dict[str, Any], backbone: Backbone | None
+) -> None:
+    """Put the caller's own model where the file has only a label for it."""
+    label = parameters.get("backbone", "iwae")
+    is_own = isinstance(label, str) and label.startswith(_OWN)
+    if is_own and backbone is None:
+        raise ModelFileError(
+            f"{path}: its model is someone's own, called {label.removeprefix(_OWN)!r}. "
+            "Hand the class in, as in ALTBI.load(path, backbone=MyModel)."
+        )
+    if backbone is not None and not is_own:
+        raise ModelFileError(
+            f"{path}: its model is altbi's {label!r}, but a backbone was handed in. "
+            "Load it without one."
+        )
+    if is_own:
+        parameters["backbone"] = backbone
+
+
+def _restore_facts(
+    path: str | PathLike[str], detector: GenerativeDetector, header: dict[str, Any]
+) -> None:
     """Set what the header says about threshold and training table."""
     offset, table = header["offset"], header["table"]
     require(path, type(offset) is float and math.isfinite(offset), "its threshold is no number")
@@ -110,7 +158,7 @@ def _restore_facts(path: str | PathLike[str], detector: ALTBI, header: dict[str,
 
 
 def _check_tensors(
-    path: str | PathLike[str], detector: ALTBI, tensors: dict[str, NDArray[Any]]
+    path: str | PathLike[str], detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]
 ) -> None:
     """Compare the tensors with those that the parameters ask for, before anything is computed."""
     require(
@@ -118,15 +166,16 @@ def _check_tensors(
         {name: tensor.shape for name, tensor in tensors.items()} == _shapes(detector),
         "its tensors do not fit its parameters",
     )
+    state = detector._blank_state(detector.encoder_.width)
     for name, tensor in tensors.items():
-        require(path, tensor.dtype == _dtype(name), f"{name!r} has a wrong type")
+        require(path, tensor.dtype == _dtype(name, state), f"{name!r} has a wrong type")
         require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
         if name == "width" or name.endswith("running_var"):
             least = LEAST_WIDTH if name == "width" else 0
             require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
 
 
-def _check_unchanged(detector: ALTBI, tensors: dict[str, NDArray[Any]]) -> None:
+def _check_unchanged(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> None:
     detector._check_parameters()
     if {name: tensor.shape for name, tensor in tensors.items()} != _shapes(detector):
         raise ParameterError(
@@ -135,14 +184,16 @@ def _check_unchanged(detector: ALTBI, tensors: dict[str, NDArray[Any]]) -> None:
         )
 
 
-def _shapes(detector: ALTBI) -> dict[str, tuple[int, ...]]:
+def _shapes(detector: GenerativeDetector) -> dict[str, tuple[int, ...]]:
     """Shapes of the tensors that belong to the parameters."""
-    count = detector._schedule().T2 - detector._schedule().T1
-    # A blank model has shapes but no memory, however large a hostile header makes it.
-    model = detector._blank_model(detector.encoder_.width)
+    count = detector._snapshot_count()
     columns, units = len(detector.encoder_.names), detector.encoder_.width
+    landmarks = {} if detector.backbone == "iwae" else {_LANDMARKS: (N_LANDMARKS, units)}
+    # A blank model has shapes but no memory, however large a hostile header makes it.
+    state = detector._blank_state(units)
     return {
-        **{_SNAPSHOT + name: (count, *state.shape) for name, state in model.state_dict().items()},
+        **{_SNAPSHOT + name: (count, *tensor.shape) for name, tensor in state.items()},
+        **landmarks,
         "low": (count,),
         "width": (count,),
         "baseline": (columns,),
@@ -151,17 +202,19 @@ def _shapes(detector: ALTBI) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _dtype(name: str) -> type[np.generic]:
-    if name.endswith("num_batches_tracked"):
-        return np.int64
-    return np.float64 if name in _NUMBERS else np.float32
+def _dtype(name: str, state: dict[str, Tensor]) -> np.dtype[Any]:
+    if name.startswith(_SNAPSHOT):
+        return np.dtype(str(state[name.removeprefix(_SNAPSHOT)].dtype).removeprefix("torch."))
+    return np.dtype(np.float64 if name in _NUMBERS else np.float32)
 
 
-def _plain_parameters(detector: ALTBI) -> dict[str, Any]:
+def _plain_parameters(detector: GenerativeDetector) -> dict[str, Any]:
     """Turn parameters into what JSON can hold; a generator is stored as None."""
     parameters = detector.get_params()
     if isinstance(parameters["random_state"], np.random.RandomState):
         parameters["random_state"] = None
+    if not isinstance(detector.backbone, str):
+        parameters["backbone"] = _OWN + label_of(detector.backbone)
     return {name: _plain(value) for name, value in parameters.items()}
 
 

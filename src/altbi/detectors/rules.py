@@ -1,4 +1,4 @@
-"""The rules for ALTBI's own parameters; those of the schedule are the schedule's."""
+"""The rules for the detectors' parameters."""
 
 from __future__ import annotations
 
@@ -6,48 +6,88 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from altbi.parameters import check_parameters, is_count, is_number
+from altbi.parameters import is_count, is_number
 from altbi.threshold import is_contamination
 
 if TYPE_CHECKING:
     from altbi.detectors.altbi import ALTBI
+    from altbi.detectors.odim import ODIM
 
-__all__ = ["check_rules"]
+__all__ = ["altbi_rules", "model_rules", "odim_rules"]
+
+Rules = dict[str, tuple[bool, str]]
 
 # Far more than a network needs; a hostile model file must not keep anyone busy.
 _MAX_LAYERS = 100
 
 
-def check_rules(detector: ALTBI) -> None:
-    """Refuse the first parameter that makes no sense, by name."""
-    check_parameters(
-        detector,
-        {
-            "draws": (is_count(detector.draws), "a whole number of at least 1"),
-            "hidden": (_are_widths(detector.hidden), "'auto' or a tuple of widths"),
-            "latent": (_is_size(detector.latent), "'auto' or a whole number of at least 1"),
-            "network": (detector.network in ("reference", "paper"), "'reference' or 'paper'"),
-            "average": (detector.average in ("scaled", "plain"), "'scaled' or 'plain'"),
-            "learning_rate": (
-                is_number(detector.learning_rate, 0) and detector.learning_rate > 0,
-                "a number above 0",
-            ),
-            "weight_decay": (is_number(detector.weight_decay, 0), "a number of at least 0"),
-            "contamination": (
-                is_contamination(detector.contamination),
-                "a share in (0, 0.5] or 'auto'",
-            ),
-            "max_rows": (is_count(detector.max_rows, 2), "a whole number of at least 2 rows"),
-            "random_state": (
-                _is_seed(detector.random_state),
-                "a whole number from 0 to 2**63 - 1, a RandomState or None",
-            ),
-        },
-    )
+def altbi_rules(detector: ALTBI) -> Rules:
+    """Rules for ALTBI's own parameters; those of the schedule are the schedule's."""
+    flow = detector.backbone == "glow"
+    return {
+        "backbone": (
+            _is_backbone(detector.backbone),
+            "'iwae', 'glow', or a class, function or nn.Module that maps rows to losses",
+        ),
+        **model_rules(detector),
+        "hidden": (
+            _are_widths(detector.hidden, exactly=2 if flow else None),
+            "'auto' or two widths" if flow else "'auto' or a tuple of widths",
+        ),
+        "flow_steps": (
+            _is_size(detector.flow_steps, _MAX_LAYERS),
+            f"'auto' or a whole number from 1 to {_MAX_LAYERS}",
+        ),
+        "network": (detector.network in ("reference", "paper"), "'reference' or 'paper'"),
+        "average": (detector.average in ("scaled", "plain"), "'scaled' or 'plain'"),
+    }
 
 
-def _is_size(value: object) -> bool:
-    return is_count(value) or (isinstance(value, str) and value == "auto")
+def model_rules(detector: ALTBI | ODIM) -> Rules:
+    """Rules that both detectors share."""
+    return {
+        "draws": (is_count(detector.draws), "a whole number of at least 1"),
+        "hidden": (_are_widths(detector.hidden), "'auto' or a tuple of widths"),
+        "latent": (_is_size(detector.latent), "'auto' or a whole number of at least 1"),
+        "learning_rate": (
+            is_number(detector.learning_rate, 0) and detector.learning_rate > 0,
+            "a number above 0",
+        ),
+        "weight_decay": (is_number(detector.weight_decay, 0), "a number of at least 0"),
+        "contamination": (
+            is_contamination(detector.contamination),
+            "a share in (0, 0.5] or 'auto'",
+        ),
+        "max_rows": (is_count(detector.max_rows, 2), "a whole number of at least 2 rows"),
+        "random_state": (
+            _is_seed(detector.random_state),
+            "a whole number from 0 to 2**63 - 1, a RandomState or None",
+        ),
+    }
+
+
+def odim_rules(detector: ODIM) -> Rules:
+    """Rules for ODIM's parameters."""
+    whole = "a whole number of at least 1"
+    return {
+        "n_models": (is_count(detector.n_models), whole),
+        "batch_size": (is_count(detector.batch_size, 2), "a whole number of at least 2 rows"),
+        "check_every": (is_count(detector.check_every), whole),
+        "patience": (is_count(detector.patience), whole),
+        "max_updates": (is_count(detector.max_updates), whole),
+        "spread": (detector.spread in ("deviation", "variance"), "'deviation' or 'variance'"),
+        **model_rules(detector),
+    }
+
+
+def _is_backbone(value: object) -> bool:
+    return value in ("iwae", "glow") if isinstance(value, str) else callable(value)
+
+
+def _is_size(value: object, most: int | None = None) -> bool:
+    if isinstance(value, str):
+        return value == "auto"
+    return is_count(value) and (most is None or int(cast(int, value)) <= most)
 
 
 def _is_seed(value: object) -> bool:
@@ -56,7 +96,8 @@ def _is_seed(value: object) -> bool:
     return value is None or isinstance(value, np.random.RandomState)
 
 
-def _are_widths(value: object) -> bool:
+def _are_widths(value: object, exactly: int | None = None) -> bool:
     if isinstance(value, tuple | list):
-        return 0 < len(value) <= _MAX_LAYERS and all(map(is_count, value))
+        fits = 0 < len(value) <= _MAX_LAYERS and (exactly is None or len(value) == exactly)
+        return fits and all(map(is_count, value))
     return isinstance(value, str) and value == "auto"

@@ -1,7 +1,26 @@
 """Generative models: called on rows, a model gives one loss per row."""
 
 from altbi.models.base import GenerativeModel, LossParts, Stacked
+from altbi.models.glow import Glow
 from altbi.models.iwae import IWAE, reference_sizes
+from altbi.models.own import Backbone, OwnModel, label_of
+from altbi.models.snapshots import N_LANDMARKS, WORST_LOSS, Landmarks, Snapshots, landmarks_of
 from altbi.models.stacked_iwae import StackedIWAE
 
-__all__ = ["IWAE", "GenerativeModel", "LossParts", "Stacked", "StackedIWAE", "reference_sizes"]
+__all__ = [
+    "IWAE",
+    "N_LANDMARKS",
+    "WORST_LOSS",
+    "Backbone",
+    "GenerativeModel",
+    "Glow",
+    "Landmarks",
+    "LossParts",
+    "OwnModel",
+    "Snapshots",
+    "Stacked",
+    "StackedIWAE",
+    "label_of",
+    "landmarks_of",
+    "reference_sizes",
+]

@@ -4,17 +4,29 @@ import abc
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 __all__ = ["GenerativeModel", "LossParts", "Stacked"]
 
 
 class GenerativeModel(nn.Module, abc.ABC):
-    """A model of rows: called on ``(n_rows, n_features)``, it gives ``(n_rows,)`` losses."""
+    """A model of rows: called on ``(n_rows, n_features)``, it gives ``(n_rows,)`` losses.
+
+    In evaluation a row's loss must be its own: the same in any company, and in every call.
+    """
 
     @abc.abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
         """Give each row its negative log-likelihood, or a bound of it."""
+
+    @abc.abstractmethod
+    def start(self, generator: torch.Generator) -> None:
+        """Initialise the weights, and draw all noise from this generator."""
+
+    @abc.abstractmethod
+    def redraw(self) -> None:
+        """Replace the noise used for scoring, if there is any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +43,24 @@ class LossParts:
 
 
 class Stacked(Protocol):
-    """Several snapshots of one model, evaluated together; rows are the last axis."""
+    """Several snapshots of one model, evaluated together; rows are the last axis.
+
+    Attributes
+    ----------
+    n_snapshots : int
+        How many there are.
+    block_rows : int
+        Rows to evaluate at a time.
+    close_rows : int
+        Rows to take apart at a time.
+    typical_rows : int
+        Rows that suffice to learn what is usual, and can be taken apart in reasonable time.
+    """
 
     n_snapshots: int
     block_rows: int
+    close_rows: int
+    typical_rows: int
 
     def losses(self, columns: Tensor) -> Tensor:
         """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
@@ -47,7 +73,8 @@ class Stacked(Protocol):
     def expect(self, known: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
         """Say what belongs into the cells of known rows, and how far other cells are from it.
 
-        Both have the shape ``(n_snapshots, n_features, n_rows)``; the distance is half the square
-        of the number of deviations.
+        Both have the shape ``(n_looks, n_features, n_rows)``, to be averaged over the first axis;
+        the distance is half the square of the number of deviations, and that of a table column is
+        the sum over its features.
         """
         ...

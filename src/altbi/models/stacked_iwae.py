@@ -38,7 +38,8 @@ class StackedIWAE:
         self.decoder = _folded(model.decoder, states, "decoder")
         self.latent = _heads(states, "latent_mean", "latent_log_variance")
         self.cells = _heads(states, "mean", "log_variance")
-        self.block_rows = _block_rows(self)
+        self.block_rows = self.close_rows = _block_rows(self)
+        self.typical_rows = 10_000
 
     def losses(self, columns: Tensor) -> Tensor:
         """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""

@@ -1,0 +1,237 @@
+"""What detectors share that train a generative model and score rows by its snapshots' losses."""
+
+import abc
+import secrets
+import warnings
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from os import PathLike
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from altbi.borrow import Draws, one_thread, plain_torch
+from altbi.detectors import model_files
+from altbi.detectors.base import Detector, Scores
+from altbi.detectors.roles import Roles, roles_of
+from altbi.encode import Surprises, TableEncoder
+from altbi.ensemble import Ensemble, over_blocks
+from altbi.errors import TableWarning, TrainingError
+from altbi.explain import Explanation, Typical, explain_rows, typical_of
+from altbi.models import (
+    IWAE,
+    WORST_LOSS,
+    Backbone,
+    GenerativeModel,
+    Landmarks,
+    OwnModel,
+    Snapshots,
+    Stacked,
+    StackedIWAE,
+    landmarks_of,
+)
+from altbi.table import Table, sample_rows
+from altbi.threshold import Contamination, outlier_threshold
+from altbi.train import Progress
+
+__all__ = ["GenerativeDetector", "stacked_states"]
+
+# Cells and rows encoded and scored at a time: memory does not grow with the table.
+_CHUNK_CELLS = 1 << 22
+_CHUNK_ROWS = 1 << 16
+
+Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+class GenerativeDetector(Detector):
+    """A detector that trains a generative model and keeps snapshots, whose losses are the score.
+
+    What a detector of its own adds are rules for its parameters, a model, a training that yields
+    steps and leaves snapshots, and the ranges of losses.
+    """
+
+    backbone: Literal["iwae", "glow"] | Backbone = "iwae"
+    contamination: Contamination
+    max_rows: int
+    random_state: int | np.random.RandomState | None
+
+    n_rows_in_: int
+    n_sample_: int
+    encoder_: TableEncoder
+    snapshots_: dict[str, NDArray[Any]]
+    landmarks_: NDArray[np.float32]
+    ensemble_: Ensemble
+    typical_: Typical
+    history_: list[Progress]
+
+    @abc.abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that make no sense."""
+
+    @abc.abstractmethod
+    def _blank_model(self, n_units: int) -> GenerativeModel:
+        """Give the model before its first step; one of ours has shapes but no memory yet."""
+
+    @abc.abstractmethod
+    def _train(
+        self, rows: NDArray[np.float32], roles: Roles | None, seed: int
+    ) -> Iterator[Progress]:
+        """Train the model and keep history and snapshots."""
+
+    @abc.abstractmethod
+    def _snapshot_count(self) -> int:
+        """Count the snapshots that a whole training leaves."""
+
+    @abc.abstractmethod
+    def _is_whole(self, history: list[Progress]) -> bool:
+        """Tell whether a history can be that of a whole training."""
+
+    @abc.abstractmethod
+    def _ranges(self, losses: NDArray[np.float32]) -> Ranges:
+        """Say what each snapshot's losses are shifted and divided by."""
+
+    @abc.abstractmethod
+    def fitting(self, X: Any) -> Iterator[Progress]:  # noqa: ANN401 - any table
+        """Fit step by step: yields after each step; fitted when there are no more."""
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted detector to a file that holds no code."""
+        check_is_fitted(self, "offset_")
+        model_files.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Self:
+        """Read a detector from a file; a broken or foreign file is refused."""
+        return model_files.load(cls, path)
+
+    def explain(self, X: Any) -> Explanation:  # noqa: ANN401
+        """Say what each column adds to the rows' scores, and what was expected there."""
+        check_is_fitted(self, "offset_")
+        table = self._checked(X)
+        return explain_rows(table, self.ensemble_, self.encoder_, self.typical_)
+
+    def examine(self, table: Table) -> tuple[Scores, Surprises]:
+        """Score the rows of a table with the columns of the fit; high means outlier.
+
+        Also gives what the table holds that the training sample did not, for those who score a
+        table in parts and want to say it once; `anomaly_score` says it in a warning.
+        """
+        check_is_fitted(self, "offset_")
+        scores, surprises = np.empty(len(table)), Surprises()
+        for first, chunk in _chunks(table, self.encoder_.width):
+            surprises += self.encoder_.surprises(chunk)
+            units = self.encoder_.transform(chunk)
+            scores[first : first + len(chunk)] = self.ensemble_.score(units)
+        return scores, surprises
+
+    def _outlier_score(self, table: Table) -> Scores:
+        scores, surprises = self.examine(table)
+        for sentence in surprises.sentences():
+            warnings.warn(sentence, TableWarning, stacklevel=3)
+        return scores
+
+    def _names(self) -> tuple[str, ...]:
+        return self.encoder_.names
+
+    def _learning(
+        self,
+        X: Any,  # noqa: ANN401
+        known_inlier: ArrayLike | None = None,
+        known_outlier: ArrayLike | None = None,
+    ) -> Iterator[Progress]:
+        """Go the whole way of a fit, one step of the training at a time."""
+        self._check_parameters()
+        if hasattr(self, "offset_"):
+            del self.offset_  # not fitted again before the last step
+        table = self._checked_for_fit(X)
+        roles = roles_of(known_inlier, known_outlier, len(table))
+        seed = self._draw_seed()
+
+        sample = table
+        if len(table) > self.max_rows:
+            chosen = sample_rows(len(table), self.max_rows, seed)
+            sample, roles = table.take(chosen), None if roles is None else roles[chosen]
+        self.n_rows_in_, self.n_sample_ = table.drawn_from or len(table), len(sample)
+        self.encoder_ = TableEncoder().fit(sample)
+        rows = self.encoder_.transform(sample)
+        for doubt in self.encoder_.doubts(rows):
+            warnings.warn(doubt, TableWarning, stacklevel=4)
+
+        yield from self._alone(self._train(rows, roles, seed), seed)
+        scores = self._calibrate(rows)
+        self.offset_ = -outlier_threshold(scores, self.contamination)
+
+    def _calibrate(self, rows: NDArray[np.float32]) -> Scores:
+        """Learn from the sample what is usual, and give its scores."""
+        if self.backbone != "iwae":
+            self.landmarks_ = landmarks_of(rows, self.encoder_.unit_columns)
+        stacked = self._stacked(rows.shape[1])
+        losses = over_blocks(stacked.losses, rows, stacked.block_rows)
+        if not (np.abs(losses) < WORST_LOSS).all():
+            raise TrainingError(
+                "After training, the model gives training rows losses that are not finite. "
+                "Lower learning_rate, or choose another backbone."
+            )
+        self.ensemble_ = Ensemble(stacked, *self._ranges(losses))
+        self.typical_ = typical_of(self.ensemble_, self.encoder_, rows)
+        return self.ensemble_.combine(losses)
+
+    def _stacked(self, n_units: int) -> Stacked:
+        """Make one scorer of the snapshots."""
+        with plain_torch(), self._lent(Draws(seed=0)):
+            model = self._blank_model(n_units)
+            states = {name: torch.from_numpy(state) for name, state in self.snapshots_.items()}
+            if isinstance(model, IWAE):
+                return StackedIWAE(model, states)
+            columns = torch.from_numpy(self.encoder_.unit_columns)
+            return Snapshots(model, states, Landmarks(torch.from_numpy(self.landmarks_), columns))
+
+    def _fresh_model(self, n_units: int, generator: torch.Generator) -> GenerativeModel:
+        """Give a model that is ready to be trained."""
+        model = self._blank_model(n_units)
+        if not isinstance(model, OwnModel):
+            model.to_empty(device="cpu")
+        model.start(generator)
+        return model
+
+    def _blank_state(self, n_units: int) -> dict[str, torch.Tensor]:
+        """Give names, shapes and types of what a snapshot holds."""
+        with plain_torch(), self._lent(Draws(seed=0)):
+            return self._blank_model(n_units).state_dict()
+
+    def _lent(self, draws: Draws) -> AbstractContextManager[None]:
+        """Keep torch's global random state from a model that draws from it: from the user's own."""
+        return nullcontext() if isinstance(self.backbone, str) else draws.lent()
+
+    def _alone(self, steps: Iterator[Progress], seed: int) -> Iterator[Progress]:
+        """Take each step on one thread, in plain modes; in between both are the caller's."""
+        draws = Draws(seed)
+        while True:
+            with one_thread(), plain_torch(), self._lent(draws):
+                progress = next(steps, None)
+            if progress is None:
+                return
+            yield progress
+
+    def _draw_seed(self) -> int:
+        """Give the seed of this fit, without a look at the global random state."""
+        if self.random_state is None:
+            return secrets.randbits(31)
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state)
+        return int(self.random_state.randint(2**31 - 1))
+
+
+def stacked_states(states: list[dict[str, torch.Tensor]]) -> dict[str, NDArray[Any]]:
+    """Put the snapshots' tensors of one name into one array, snapshots first."""
+    return {name: torch.stack([state[name] for state in states]).numpy() for name in states[0]}
+
+
+def _chunks(table: Table, n_units: int) -> Iterator[tuple[int, Table]]:
+    """Give parts of bounded size, each with the number of its first row."""
+    size = min(max(_CHUNK_CELLS // n_units, 1), _CHUNK_ROWS)
+    for first in range(0, len(table), size):
+        yield first, table.slice(first, min(first + size, len(table)))
