@@ -23,6 +23,7 @@ import torch
 from altbi import ALTBI
 from altbi.cli import main
 from altbi.cli.meter import Meter, line_of
+from altbi.detectors import load
 from altbi.files import open_sink
 
 ALTBI_COMMAND = str(Path(sys.executable).with_name("altbi"))
@@ -164,6 +165,34 @@ def test_options_of_the_model_reach_it(inside, capsys):
     assert facts["sample"] == 100
     model = ALTBI.load(inside / "sizes.altbi")
     assert (model.contamination, model.network, model.random_state) == (0.1, "paper", 5)
+
+
+@pytest.mark.parametrize(
+    ("method", "detector", "changed"),
+    [
+        (["altbi-glow"], "ALTBI", {"backbone": "glow", "flow_steps": "auto"}),
+        (["odim", "--preset", "reference"], "ODIM", {"spread": "variance"}),
+    ],
+)
+def test_the_method_can_be_chosen_and_its_files_are_known(
+    inside, capsys, method, detector, changed
+):
+    assert main(["fit", "sizes.csv", "--columns", "size", "-o", "m", "--method", *method]) == 0
+
+    model = load(inside / "m")
+    assert type(model).__name__ == detector
+    assert changed.items() <= model.get_params().items()
+    capsys.readouterr()
+    assert main(["score", "sizes.csv", "-m", "m", "--columns", "size", "-o", "-"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == model.n_rows_in_ + 1
+
+
+def test_a_preset_that_a_method_lacks_is_wrong_usage(inside, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", "sizes.csv", "--method", "odim", "--preset", "paper"])
+
+    assert stop.value.code == 2
+    assert "no preset paper of odim" in capsys.readouterr().err
 
 
 def test_explain_tells_rows_by_number_or_the_top(inside, capsys, scores):

@@ -64,6 +64,8 @@ def test_presets_hold_the_documented_parameters(preset):
         "draws": 2,
         "flow_steps": "auto",
         "learning_rate": 1e-3,
+        "push": 1.0,
+        "trust": 0.75,
         "contamination": "auto",
         "max_rows": 200_000,
         "random_state": 0,

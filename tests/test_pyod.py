@@ -155,6 +155,8 @@ def test_every_argument_reaches_the_plain_detector(rows):
         "average": "plain",
         "learning_rate": 0.01,
         "weight_decay": 0.001,
+        "push": 0.5,
+        "trust": 0.5,
         "max_rows": 60,
         "random_state": 9,
     }

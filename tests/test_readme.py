@@ -8,6 +8,7 @@ import pandas as pd
 
 README = Path(__file__).parent.parent / "README.md"
 COMMANDS = README.parent / "docs" / "commands.md"
+OWN_MODEL = README.parent / "docs" / "your-own-model.md"
 
 
 def payments():
@@ -24,11 +25,13 @@ def payments():
     return table
 
 
-def run_example(page):
-    """Run the one Python example of a page, and give its names."""
-    [example] = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+def run_examples(page):
+    """Run the Python examples of a page one after the other, and give their names."""
+    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert examples
     names = {}
-    exec(compile(example, page.name, "exec"), names)
+    for example in examples:
+        exec(compile(example, page.name, "exec"), names)
     return names
 
 
@@ -36,7 +39,7 @@ def test_the_example_runs_and_finds_the_planted_row(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     payments().to_csv("payments.csv", index=False)
 
-    found = run_example(README)
+    found = run_examples(README)
 
     said = capsys.readouterr().out
     assert found["scores"].argmax() == 42
@@ -50,8 +53,21 @@ def test_the_example_on_files_finds_the_planted_row(tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     payments().assign(invoice=range(300)).to_csv("payments.csv", index=False)
 
-    summary = run_example(COMMANDS)["summary"]
+    summary = run_examples(COMMANDS)["summary"]
 
     assert (summary.top[0].number, summary.top[0].ids) == (42, ("42",))
     assert capsys.readouterr().out == f"{summary.flagged} amount\n"
     assert (tmp_path / "found" / "report.html").exists()
+
+
+def test_the_examples_of_own_models_find_the_planted_row(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    found = run_examples(OWN_MODEL)
+
+    said = capsys.readouterr().out
+    assert found["scores"].argmax() == found["flow_scores"].argmax() == 42
+    assert said.startswith("42\n")
+    assert "x0 1.5 expected" in said
+    assert "x1 1.5 expected" in said
+    assert (tmp_path / "table.altbi").exists()

@@ -9,7 +9,7 @@ from torch import nn
 from altbi.borrow import one_thread, plain_torch
 from altbi.errors import TrainingError
 from altbi.schedule import Schedule
-from altbi.train import Adam, batches, keep_smallest, train
+from altbi.train import Adam, Known, batches, keep_smallest, shortfall, train, truncated_mean
 
 
 class Centre(nn.Module):
@@ -246,3 +246,91 @@ def test_threads_that_borrow_at_the_same_time_all_get_theirs_back():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_known_inliers_are_never_left_out():
+    rows = torch.cat([torch.zeros(90, 1), torch.full((10, 1), 1000.0)])
+    is_inlier = torch.arange(100) >= 95
+
+    def centre(known):
+        model, plan = Centre(), Schedule(T0=0, rho=0.9)
+        list(train(model, rows, plan, learning_rate=0.1, known=known, generator=seeded(0)))
+        return float(model.at.detach())
+
+    none = torch.zeros(0, 1)
+    assert centre(Known(is_inlier, none, push=1, trust=1)) > 5
+    nobody, everybody = torch.zeros(100, dtype=bool), torch.ones(100, dtype=bool)
+    assert centre(Known(nobody, none, push=1, trust=1)) == centre(None)
+    whole, _ = centre_of(rows, Schedule(T0=0, rho=1.0))
+    assert centre(Known(everybody, none, push=1, trust=1)) == whole
+
+
+@pytest.mark.parametrize("n_inliers", [0, 3, 10])
+def test_the_mean_is_over_kept_unknown_rows_and_all_inliers(n_inliers):
+    losses = torch.arange(10.0).flip(0)  # the known ones have the largest
+    is_inlier = torch.arange(10) < n_inliers
+
+    mean = truncated_mean(losses, 0.5, is_inlier)
+
+    others = losses[n_inliers:]
+    kept = sorted(others.tolist())[: -(-len(others) // 2)]
+    counted = kept + losses[:n_inliers].tolist()
+    assert float(mean) == pytest.approx(sum(counted) / len(counted))
+
+
+def test_labelled_outliers_push_the_model_away():
+    rows = torch.linspace(0, 2, 100)[:, None]
+    outliers = torch.full((5, 1), 1.8)
+
+    def centre(push):
+        known = Known(torch.zeros(100, dtype=bool), outliers, push=push, trust=1)
+        model, plan = Centre(1.0), Schedule(T0=0, T1=100, T2=200, rho=1)
+        list(train(model, rows, plan, learning_rate=0.02, known=known, generator=seeded(0)))
+        return float(model.at.detach())
+
+    assert centre(0) == pytest.approx(1.0, abs=0.1)
+    assert centre(1) < 0.7
+    assert centre(5) < centre(1)
+
+
+def test_labels_that_look_wrong_are_left_out():
+    losses = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    odd = torch.tensor([0.5, 9.0, 10.0, 11.0], requires_grad=True)
+
+    shortfall(odd, losses, 1.0, trust=0.75).backward()
+
+    assert odd.grad[0] == 0
+    assert (odd.grad[1:] < 0).all()
+    assert (odd.grad[1:].diff() > 0).all()  # the further away, the less it is pushed
+
+
+def test_the_shortfall_knows_no_unit():
+    losses, odd = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([2.0, 5.0])
+
+    one, ten = (shortfall(k * odd + 7, k * losses + 7, 1.0, trust=1) for k in (1, 10))
+
+    assert float(ten) == pytest.approx(10 * float(one), rel=1e-5)
+    level, unit = 4.0, float(losses.std(correction=0))
+    expected = unit * nn.functional.softplus((level - odd) / unit + 2).mean()
+    assert float(one) == pytest.approx(float(expected), rel=1e-5)
+    assert float(shortfall(odd, losses, 0.5, trust=1)) < float(shortfall(odd, losses, 1, trust=1))
+
+
+def test_before_losses_are_left_out_every_label_is_believed():
+    seen = []
+
+    class Watched(Centre):
+        def forward(self, rows):
+            losses = super().forward(rows)
+            losses.register_hook(lambda gradient: seen.append((gradient[-4:] != 0).sum().item()))
+            return losses
+
+    known = Known(torch.zeros(20, dtype=bool), torch.rand(4, 1) + 1, push=1, trust=0.5)
+    plan = Schedule(n0=10, gamma=1, T0=3, T1=1, T2=3, rho=0.9)
+    list(
+        train(
+            Watched(), torch.rand(20, 1), plan, learning_rate=0.1, known=known, generator=seeded(0)
+        )
+    )
+
+    assert seen == [4, 4, 4, 2, 2, 2]

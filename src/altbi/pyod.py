@@ -70,6 +70,8 @@ class ALTBI(BaseDetector):
         average: Literal["scaled", "plain"] = "scaled",
         learning_rate: float = 1e-3,
         weight_decay: float = 5e-7,
+        push: float = 1.0,
+        trust: float = 0.75,
         max_rows: int = 200_000,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
@@ -91,6 +93,8 @@ class ALTBI(BaseDetector):
         self.average = average
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.push = push
+        self.trust = trust
         self.max_rows = max_rows
         self.random_state = random_state
 

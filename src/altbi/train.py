@@ -7,26 +7,28 @@ from typing import final
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from altbi.errors import TrainingError
 from altbi.schedule import Schedule
 
 __all__ = [
-    "INLIER",
-    "OUTLIER",
-    "UNKNOWN",
     "Adam",
+    "Known",
     "Progress",
     "batches",
     "finite_loss",
     "keep_smallest",
+    "shortfall",
     "train",
     "truncated_mean",
 ]
 
-# What is known of a row.
-INLIER, UNKNOWN, OUTLIER = 1, 0, -1
+_OUTLIERS_AT_ONCE = 32
+# A labelled outlier's loss should exceed the others' by so many deviations.
+_MARGIN = 2.0
+_LEAST_UNIT = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,28 @@ class Progress:
     batch_size: int
     kept: float
     loss: float
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of some rows before training.
+
+    Attributes
+    ----------
+    is_inlier : Tensor of shape (n_rows,)
+        Rows to learn from whose losses always count.
+    outliers : Tensor of shape (n_outliers, n_features)
+        Rows believed to be odd; nothing is learned from them but that their losses be large.
+    push : float
+        Weight of that beside the others' mean loss.
+    trust : float
+        Share of these labels that is believed.
+    """
+
+    is_inlier: Tensor
+    outliers: Tensor
+    push: float
+    trust: float
 
 
 @final
@@ -86,17 +110,26 @@ def keep_smallest(losses: Tensor, share: float) -> Tensor:
     return losses <= torch.quantile(losses.detach(), share)
 
 
-def truncated_mean(losses: Tensor, share: float, roles: Tensor | None = None) -> Tensor:
-    """Average the losses that count.
-
-    Of the unknown rows that is the share with the smallest; those of known inliers always count,
-    those of known outliers never.
-    """
-    if roles is None:
+def truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | None = None) -> Tensor:
+    """Average the share of losses that is smallest; those of known inliers always count."""
+    if is_inlier is None:
         return losses[keep_smallest(losses, share)].mean()
-    unknown = losses[roles == UNKNOWN]
-    kept = unknown[keep_smallest(unknown, share)] if len(unknown) else unknown
-    return torch.cat([kept, losses[roles == INLIER]]).mean()
+    others = losses[~is_inlier]
+    kept = others[keep_smallest(others, share)] if len(others) else others
+    return torch.cat([kept, losses[is_inlier]]).mean()
+
+
+def shortfall(odd: Tensor, losses: Tensor, share: float, trust: float) -> Tensor:
+    """Measure how far the losses of labelled outliers fall short of being outliers' losses.
+
+    What they should exceed is the largest of the losses that count by two deviations. Of the labels
+    only a share is trusted: a row that was labelled by mistake looks like the others, so the rows
+    with the smallest losses are left out.
+    """
+    counted = losses.detach()[keep_smallest(losses, share)]
+    unit = counted.std(correction=0).clamp(min=_LEAST_UNIT)
+    trusted = odd[odd >= torch.quantile(odd.detach(), 1 - trust)]
+    return unit * functional.softplus((counted.max() - trusted) / unit + _MARGIN).mean()
 
 
 def batches(
@@ -119,12 +152,12 @@ def train(
     *,
     learning_rate: float,
     weight_decay: float = 0.0,
-    roles: Tensor | None = None,
+    known: Known | None = None,
     generator: torch.Generator,
 ) -> Iterator[Progress]:
     """Run Algorithm 1 on the model, in place; batches are drawn from the generator.
 
-    Yields after each step. Where roles of rows are known, they say whose losses count.
+    Yields after each step. `rows` are those to learn from, without labelled outliers.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     for step in range(schedule.steps):
@@ -132,12 +165,36 @@ def train(
         share = schedule.kept_share_at(step)
         model.train()
         for batch in batches(len(rows), batch_size, schedule.updates, generator):
-            known = None if roles is None else roles[batch]
-            loss = truncated_mean(model(rows[batch]), share, known)
+            if known is None:
+                loss = truncated_mean(model(rows[batch]), share)
+            else:
+                loss = _informed_loss(model, rows, batch, share, known, generator)
             model.zero_grad()
             torch.autograd.backward(loss)
             optimizer.step()
         yield Progress(step, batch_size, share, finite_loss(loss, step, learning_rate))
+
+
+def _informed_loss(
+    model: nn.Module,
+    rows: Tensor,
+    batch: Tensor,
+    share: float,
+    known: Known,
+    generator: torch.Generator,
+) -> Tensor:
+    """Learn from the batch as always, and push the losses of labelled outliers up."""
+    is_inlier = known.is_inlier[batch]
+    if not len(known.outliers) or known.push == 0:
+        return truncated_mean(model(rows[batch]), share, is_inlier)
+    order = torch.randperm(len(known.outliers), generator=generator)
+    odd = known.outliers[order[:_OUTLIERS_AT_ONCE]]
+    losses = model(torch.cat([rows[batch], odd]))
+    losses, odd_losses = losses[: len(batch)], losses[len(batch) :]
+    # Before the model knows anything, its losses do not tell which labels are wrong.
+    trust = known.trust if share < 1 else 1.0
+    learned = truncated_mean(losses, share, is_inlier)
+    return learned + known.push * shortfall(odd_losses, losses, share, trust)
 
 
 def finite_loss(loss: Tensor, step: int, learning_rate: float) -> float:

@@ -23,7 +23,7 @@ from altbi.report import can_report, render, require_report
 from altbi.whole import told_as, whole_file
 
 if TYPE_CHECKING:
-    from altbi.detectors import ALTBI
+    from altbi.detectors import GenerativeDetector
     from altbi.jobs import Destination, Job
 
 __all__ = ["detect", "explain", "fit", "report", "score"]
@@ -118,7 +118,7 @@ def report(args: argparse.Namespace) -> None:
     _say(args, lambda: told_summary(summary, [str(path)]), lambda: totals(summary, [str(path)]))
 
 
-def _job(args: argparse.Namespace, source: Source, detector: ALTBI) -> Job:
+def _job(args: argparse.Namespace, source: Source, detector: GenerativeDetector) -> Job:
     """Gather what all jobs share."""
     from altbi.jobs import Choice, Job, unwatched
 
@@ -140,17 +140,27 @@ def _job(args: argparse.Namespace, source: Source, detector: ALTBI) -> Job:
     )
 
 
-def _loaded(args: argparse.Namespace) -> ALTBI:
-    from altbi.detectors import ALTBI
+def _loaded(args: argparse.Namespace) -> GenerativeDetector:
+    from altbi.detectors import load
 
-    return ALTBI.load(args.model)
+    return load(args.model)
 
 
-def _detector(args: argparse.Namespace) -> ALTBI:
-    from altbi.detectors import ALTBI
+def _detector(args: argparse.Namespace) -> GenerativeDetector:
+    from altbi.detectors import ALTBI, ODIM
 
-    build = {"reference": ALTBI.reference, "paper": ALTBI.paper}[args.preset]
-    return build(contamination=args.contamination, max_rows=args.max_rows, random_state=args.seed)
+    methods = {
+        "altbi": (ALTBI, {}),
+        "altbi-glow": (ALTBI, {"backbone": "glow"}),
+        "odim": (ODIM, {}),
+    }
+    detector, changes = methods[args.method]
+    if args.preset == "paper" and args.method != "altbi":
+        args.wrong(f"there is no preset paper of {args.method}: use reference, or leave it out")
+    build = getattr(detector, args.preset) if args.preset else detector
+    return build(
+        contamination=args.contamination, max_rows=args.max_rows, random_state=args.seed, **changes
+    )
 
 
 def _use_threads(threads: int | None) -> None:

@@ -230,10 +230,15 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         help="share of outliers in (0, 0.5], sets the threshold (default: estimated)",
     )
     group.add_argument(
+        "--method",
+        choices=("altbi", "altbi-glow", "odim"),
+        default="altbi",
+        help="ALTBI with an autoencoder, ALTBI with a flow, or ODIM (default: %(default)s)",
+    )
+    group.add_argument(
         "--preset",
         choices=("reference", "paper"),
-        default="reference",
-        help="the authors' code or the printed algorithm (default: %(default)s)",
+        help="what the authors' code does, or the printed algorithm (default: our own settings)",
     )
     group.add_argument(
         "--max-rows",

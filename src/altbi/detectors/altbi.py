@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from altbi.detectors import model_files
 from altbi.detectors.generative import GenerativeDetector, Ranges, stacked_states
-from altbi.detectors.roles import Roles
+from altbi.detectors.roles import INLIER, OUTLIER, Roles
 from altbi.detectors.rules import altbi_rules
 from altbi.ensemble import loss_ranges
 from altbi.errors import ParameterError
@@ -19,7 +19,7 @@ from altbi.models import IWAE, Backbone, GenerativeModel, Glow, OwnModel, refere
 from altbi.parameters import check_parameters
 from altbi.schedule import Schedule
 from altbi.threshold import Contamination
-from altbi.train import Progress, train
+from altbi.train import Known, Progress, train
 
 __all__ = ["ALTBI"]
 
@@ -85,6 +85,12 @@ class ALTBI(GenerativeDetector):
         Learning rate of Adam.
     weight_decay : float, default=5e-07
         Weight decay of Adam.
+    push : float, default=1.0
+        Weight with which the losses of labelled outliers are pushed up, if `fit` is given any; 0
+        only leaves these rows out of the training.
+    trust : float in (0, 1], default=0.75
+        Share of these labels that is believed: once losses are left out, those of the labelled
+        outliers that look most normal are left out too.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=200000
@@ -155,6 +161,8 @@ class ALTBI(GenerativeDetector):
         average: Literal["scaled", "plain"] = "scaled",
         learning_rate: float = 1e-3,
         weight_decay: float = 5e-7,
+        push: float = 1.0,
+        trust: float = 0.75,
         contamination: Contamination = "auto",
         max_rows: int = 200_000,
         random_state: int | np.random.RandomState | None = 0,
@@ -176,6 +184,8 @@ class ALTBI(GenerativeDetector):
         self.average = average
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.push = push
+        self.trust = trust
         self.contamination = contamination
         self.max_rows = max_rows
         self.random_state = random_state
@@ -255,7 +265,8 @@ class ALTBI(GenerativeDetector):
         known_inlier : array of bool, optional
             Marks rows that are known to be normal; their losses are never left out.
         known_outlier : array of bool, optional
-            Marks rows that are believed to be odd; nothing is learned from them.
+            Marks rows that are believed to be odd; some may be marked by mistake. Training makes
+            their losses large (see `push` and `trust`).
         """
         for _ in self.fitting(X, known_inlier=known_inlier, known_outlier=known_outlier):
             pass
@@ -304,13 +315,14 @@ class ALTBI(GenerativeDetector):
         schedule = self._schedule()
         generator = torch.Generator().manual_seed(seed)
         model = self._fresh_model(rows.shape[1], generator)
+        learned, known = self._parted(rows, roles)
         for progress in train(
             model,
-            torch.from_numpy(rows),
+            learned,
             schedule,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
-            roles=None if roles is None else torch.from_numpy(roles),
+            known=known,
             generator=generator,
         ):
             self.history_.append(progress)
@@ -322,12 +334,29 @@ class ALTBI(GenerativeDetector):
             model.check(torch.from_numpy(rows), self._blank_model(rows.shape[1]))
         self.snapshots_ = stacked_states(snapshots)
 
+    def _parted(
+        self, rows: NDArray[np.float32], roles: Roles | None
+    ) -> tuple[torch.Tensor, Known | None]:
+        """Part the rows to learn from and what is known."""
+        if roles is None:
+            return torch.from_numpy(rows), None
+        is_outlier = roles == OUTLIER
+        is_inlier = torch.from_numpy(roles[~is_outlier] == INLIER)
+        outliers = torch.from_numpy(rows[is_outlier])
+        known = Known(is_inlier, outliers, self.push, self.trust)
+        return torch.from_numpy(rows[~is_outlier]), known
+
     def _snapshot_count(self) -> int:
         schedule = self._schedule()
         return schedule.T2 - schedule.T1
 
+    @property
+    def planned_steps(self) -> int:
+        """Steps that `fitting` yields."""
+        return self._schedule().steps
+
     def _is_whole(self, history: list[Progress]) -> bool:
-        return len(history) == self._schedule().steps
+        return len(history) == self.planned_steps
 
     def _ranges(self, losses: NDArray[np.float32]) -> Ranges:
         if self.average == "scaled":

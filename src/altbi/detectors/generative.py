@@ -85,6 +85,11 @@ class GenerativeDetector(Detector):
     def _snapshot_count(self) -> int:
         """Count the snapshots that a whole training leaves."""
 
+    @property
+    @abc.abstractmethod
+    def planned_steps(self) -> int | None:
+        """Steps that `fitting` yields, if that is known beforehand."""
+
     @abc.abstractmethod
     def _is_whole(self, history: list[Progress]) -> bool:
         """Tell whether a history can be that of a whole training."""

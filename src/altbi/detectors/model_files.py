@@ -73,6 +73,11 @@ def load(
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as cause:
         if isinstance(cause, ModelFileError) and str(cause).startswith(str(path)):
             raise
+        if backbone is not None:
+            raise ModelFileError(
+                f"{path}: it cannot be loaded with the backbone {label_of(backbone)} "
+                f"({_sentence(cause)}). Hand in the model that it was fitted with."
+            ) from cause
         raise ModelFileError(
             f"{path}: the file's header makes no sense ({_sentence(cause)}). Save the model again."
         ) from None
@@ -161,11 +166,10 @@ def _check_tensors(
     path: str | PathLike[str], detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]
 ) -> None:
     """Compare the tensors with those that the parameters ask for, before anything is computed."""
-    require(
-        path,
-        {name: tensor.shape for name, tensor in tensors.items()} == _shapes(detector),
-        "its tensors do not fit its parameters",
-    )
+    if {name: tensor.shape for name, tensor in tensors.items()} != _shapes(detector):
+        own = not isinstance(detector.backbone, str)
+        require(path, own, "its tensors do not fit its parameters")
+        raise ParameterError("its tensors do not fit")
     state = detector._blank_state(detector.encoder_.width)
     for name, tensor in tensors.items():
         require(path, tensor.dtype == _dtype(name, state), f"{name!r} has a wrong type")

@@ -178,6 +178,11 @@ class ODIM(GenerativeDetector):
     def _snapshot_count(self) -> int:
         return self.n_models
 
+    @property
+    def planned_steps(self) -> None:
+        """Not known beforehand: the losses decide."""
+        return None
+
     def _is_whole(self, history: list[Progress]) -> bool:
         return len(history) >= self.n_models
 

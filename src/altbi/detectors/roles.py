@@ -4,10 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from altbi.errors import ParameterError
-from altbi.train import INLIER, OUTLIER, UNKNOWN
 
-__all__ = ["Roles", "roles_of"]
+__all__ = ["INLIER", "OUTLIER", "UNKNOWN", "Roles", "roles_of"]
 
+INLIER, UNKNOWN, OUTLIER = 1, 0, -1
 Roles = NDArray[np.int8]
 
 

@@ -39,6 +39,8 @@ def altbi_rules(detector: ALTBI) -> Rules:
             f"'auto' or a whole number from 1 to {_MAX_LAYERS}",
         ),
         "network": (detector.network in ("reference", "paper"), "'reference' or 'paper'"),
+        "push": (is_number(detector.push, 0), "a number of at least 0"),
+        "trust": (is_number(detector.trust, 0, 1) and detector.trust > 0, "a share in (0, 1]"),
         "average": (detector.average in ("scaled", "plain"), "'scaled' or 'plain'"),
     }
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.detectors import ALTBI
+from altbi.detectors import GenerativeDetector
 from altbi.explain import Explanation
 from altbi.files import Columns
 from altbi.jobs.choice import Chosen, Label
@@ -42,7 +42,7 @@ class Findings:
 
 
 def explain_rows(
-    cells: pa.Table, rows: NDArray[np.int64], columns: Columns, detector: ALTBI
+    cells: pa.Table, rows: NDArray[np.int64], columns: Columns, detector: GenerativeDetector
 ) -> Findings:
     """Explain rows of a source."""
     table = columns.table(cells, 0, detector.encoder_.names)

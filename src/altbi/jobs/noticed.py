@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.detectors import ALTBI
+from altbi.detectors import GenerativeDetector
 from altbi.files import Survey
 
 __all__ = ["noticed"]
@@ -14,7 +14,7 @@ __all__ = ["noticed"]
 _LEAST_ROWS = 10
 
 
-def noticed(found: Survey, detector: ALTBI) -> Iterator[str]:
+def noticed(found: Survey, detector: GenerativeDetector) -> Iterator[str]:
     """Say what the training sample shows: types, gaps, constants, rare levels, copies, counters."""
     encoder = detector.encoder_
     units = encoder.transform(found.sample)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.detectors import ALTBI
+from altbi.detectors import GenerativeDetector
 from altbi.encode import Surprises
 from altbi.errors import ParameterError, TableError, TableWarning
 from altbi.files import Columns, Source, Survey, survey
@@ -51,7 +51,7 @@ def survey_for(
     source: Source,
     chosen: Chosen,
     choice: Choice,
-    detector: ALTBI,
+    detector: GenerativeDetector,
     *,
     kinds: Mapping[str, Kind] | None = None,
     watch: Watch = unwatched,
@@ -70,7 +70,7 @@ def survey_for(
         )
 
 
-def _seed(detector: ALTBI) -> int:
+def _seed(detector: GenerativeDetector) -> int:
     if not is_count(detector.random_state, 0):
         raise ParameterError(
             f"random_state={detector.random_state!r}, but expected a whole number: the sample of a "
@@ -80,13 +80,13 @@ def _seed(detector: ALTBI) -> int:
 
 
 def fit_source(
-    source: Source, found: Survey, detector: ALTBI, *, watch: Watch = unwatched
-) -> ALTBI:
+    source: Source, found: Survey, detector: GenerativeDetector, *, watch: Watch = unwatched
+) -> GenerativeDetector:
     """Fit a detector on the sample of the first pass; `noticed` says what it would warn of."""
     with named(source), warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)
         steps = detector.fitting(found.sample)
-        for _ in watch("training", steps, detector.T0 + detector.T2, lambda _: 1):
+        for _ in watch("training", steps, detector.planned_steps, lambda _: 1):
             pass
     return detector
 
@@ -130,7 +130,7 @@ class Scan:
 
 
 def scan(
-    source: Source, columns: Columns, chosen: Chosen, detector: ALTBI, found: Scan
+    source: Source, columns: Columns, chosen: Chosen, detector: GenerativeDetector, found: Scan
 ) -> Iterator[pa.Table]:
     """Score a source; gives the output chunk by chunk, and adds to what was found.
 
@@ -138,7 +138,7 @@ def scan(
     ----------
     source, columns, chosen
         The table, how its columns are read, and what they are for.
-    detector : ALTBI
+    detector : GenerativeDetector
         A fitted detector.
     found : Scan
         What is known so far.

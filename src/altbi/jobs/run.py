@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 import pyarrow as pa
 
-from altbi.detectors import ALTBI
+from altbi.detectors import GenerativeDetector
 from altbi.errors import TableError
 from altbi.files import Columns, Sink, Source, open_sink
 from altbi.jobs.choice import Choice, Chosen, Label, choose, listed
@@ -53,7 +53,7 @@ class Job:
     ----------
     source : Source
         The table.
-    detector : ALTBI
+    detector : GenerativeDetector
         The detector, fitted or not.
     choice : Choice, default=Choice()
         What the columns are for.
@@ -81,7 +81,7 @@ class Job:
     def __init__(
         self,
         source: Source,
-        detector: ALTBI,
+        detector: GenerativeDetector,
         choice: Choice = Choice(),  # noqa: B008 - a frozen value
         *,
         top: int = 200,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.detectors import ALTBI
+from altbi.detectors import GenerativeDetector
 from altbi.encode import Column
 from altbi.explain import Explanation
 from altbi.jobs.choice import Chosen, is_outlier
@@ -32,7 +32,7 @@ _PARTS = ("numpy", "pyarrow", "scikit-learn", "torch")
 def summarise(
     table: str,
     chosen: Chosen,
-    detector: ALTBI,
+    detector: GenerativeDetector,
     found: Scan,
     findings: Findings,
     *,
@@ -66,7 +66,7 @@ def summarise(
     )
 
 
-def why_threshold(detector: ALTBI) -> str:
+def why_threshold(detector: GenerativeDetector) -> str:
     """Say where the threshold comes from."""
     if detector.contamination == "auto":
         return (

@@ -92,20 +92,19 @@ class Snapshots:
         """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
         with _evaluating():
             rows = columns.T.clone(memory_format=torch.contiguous_format)
-            losses = torch.stack([model(rows) for model in self.models])
-        # Of a row that is far away from all others a model may not be able to compute the loss.
-        return losses.nan_to_num(nan=WORST_LOSS, posinf=WORST_LOSS, neginf=-WORST_LOSS)
+            return _finite(torch.stack([model(rows) for model in self.models]))
 
     def parts(self, columns: Tensor) -> LossParts:
         """Take the losses apart by integrated gradients on the way from the neutral row.
 
         The parts of a row's cells add up to its loss less that of the neutral row, but for what
-        eight points of the way miss; both are in the rest.
+        eight points of the way miss; both are in the rest, with all that has no finite slope.
         """
         rows, losses = columns.T.contiguous(), self.losses(columns)
         cells = torch.stack(
             [_integrated_gradients(model, rows, self.landmarks.neutral) for model in self.models]
         ).transpose(1, 2)
+        cells = cells.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         return LossParts(losses=losses, cells=cells, rest=losses - cells.sum(1))
 
     def expect(self, known: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
@@ -125,6 +124,11 @@ def _evaluating() -> Iterator[None]:
     """Keep no graph, but let a model take one that needs slopes for its losses."""
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
+
+
+def _finite(losses: Tensor) -> Tensor:
+    """Of a row that is far away from all others a model may not be able to compute the loss."""
+    return losses.nan_to_num(nan=WORST_LOSS, posinf=WORST_LOSS, neginf=-WORST_LOSS)
 
 
 def _loaded(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
@@ -160,7 +164,7 @@ def _fitting(
     for columns in torch.split(torch.arange(int(landmarks.columns.max()) + 1), at_once):
         changed = landmarks.columns == columns[:, None]
         variants = torch.where(changed[:, None, None], tried, known)
-        losses = model(variants.flatten(0, 2)).view(variants.shape[:3])
+        losses = _finite(model(variants.flatten(0, 2)).view(variants.shape[:3]))
         best, which = losses[:, :-1].min(1)
         gain = (losses[:, -1] - best).clamp(min=0)
         for features, nearest, gained in zip(changed, which, gain, strict=True):

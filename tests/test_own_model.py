@@ -1,0 +1,639 @@
+"""A model of the user's own: it is trained, rows' scores are their own, bad ones are refused."""
+
+import math
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
+from functools import partial
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import zuko
+from sklearn.base import clone
+from torch import nn
+
+from altbi import ALTBI
+from altbi.borrow import Draws
+from altbi.encode import TableEncoder
+from altbi.errors import ModelFileError, ParameterError
+from altbi.models import label_of
+from altbi.storage import read_model, write_model
+from altbi.table import as_table
+
+BRIEF = {"T0": 1, "T1": 2, "T2": 4, "updates": 1}
+
+
+def mixed_table(n_rows=300):
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "size": rng.normal(size=n_rows),
+            "weight": rng.gamma(2.0, size=n_rows),
+            "colour": rng.choice(["red", "blue", "green"], n_rows),
+            "gaps": np.where(rng.random(n_rows) < 0.2, np.nan, rng.random(n_rows)),
+        }
+    )
+
+
+TABLE = mixed_table()
+WIDTH = TableEncoder().fit(as_table(TABLE)).width
+NUMBERS = np.random.default_rng(1).normal(size=(200, 3)) * [1, 2, 5]
+
+
+class Gaussian(nn.Module):
+    """Independent columns: training has a known end."""
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(n_features))
+        self.log_variance = nn.Parameter(torch.zeros(n_features))
+
+    def forward(self, rows):
+        return gaussian_terms(rows, self.mean, self.log_variance).sum(1)
+
+
+def gaussian_terms(rows, mean, log_variance):
+    squares = (rows - mean) ** 2 / torch.exp(torch.as_tensor(log_variance))
+    return (squares + log_variance + math.log(2 * math.pi)) / 2
+
+
+class Flow(nn.Module):
+    def __init__(self, n_features, kind, **settings):
+        super().__init__()
+        self.flow = kind(n_features, hidden_features=(8, 8), **settings)
+
+    def forward(self, rows):
+        return -self.flow().log_prob(rows)
+
+
+def real_nvp(n_features):
+    return Flow(n_features, zuko.flows.RealNVP, transforms=2)
+
+
+class VAE(nn.Module):
+    def __init__(self, n_features, latent=2):
+        super().__init__()
+        self.encoder = nn.Linear(n_features, 2 * latent)
+        self.decoder = nn.Linear(latent, n_features)
+
+    def forward(self, rows):
+        mean, log_variance = self.encoder(rows).chunk(2, dim=1)
+        noise = torch.randn_like(mean) if self.training else 0
+        z = mean + torch.exp(log_variance / 2) * noise
+        divergence = (mean**2 + log_variance.exp() - log_variance - 1).sum(1) / 2
+        return (rows - self.decoder(z)).square().sum(1) / 2 + divergence
+
+
+class Storing(nn.Module):
+    """Noise for scores is stored: the same for all rows."""
+
+    def __init__(self, n_features, draws=3):
+        super().__init__()
+        self.decoder = nn.Linear(2, n_features)
+        self.register_buffer("noise", torch.randn(draws, 1, 2))
+
+    def forward(self, rows):
+        noise = torch.randn_like(self.noise) if self.training else self.noise
+        losses = (rows - self.decoder(noise)).square().sum(2)
+        return -torch.logsumexp(-losses, dim=0)
+
+
+class Normed(nn.Module):
+    """Looks at the batch and draws, but only in training."""
+
+    def __init__(self, n_features):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(n_features, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, n_features)
+        )
+
+    def forward(self, rows):
+        return (rows - self.layers(rows)).square().sum(1)
+
+
+torch_state = torch.get_rng_state()
+READY = Normed(WIDTH)
+torch.set_rng_state(torch_state)
+
+BACKBONES = {
+    "spline": partial(Flow, kind=zuko.flows.NSF, transforms=1),
+    "real_nvp": real_nvp,
+    "vae": VAE,
+    "storing": Storing,
+    "normed": lambda n_features: Normed(n_features),
+    "ready": READY,
+}
+
+
+@pytest.fixture(scope="module", params=BACKBONES)
+def fitted(request):
+    return ALTBI(backbone=BACKBONES[request.param], **BRIEF).fit(TABLE)
+
+
+def scaled(rows):
+    return torch.from_numpy((rows - rows.min(0)) / np.ptp(rows, axis=0))
+
+
+@pytest.fixture(scope="module")
+def gaussian():
+    """A Gaussian, trained to the end on all rows; one snapshot, whose loss is the score."""
+    return ALTBI(
+        backbone=Gaussian,
+        rho=1.0,
+        n0=len(NUMBERS),
+        gamma=1.0,
+        T0=1,
+        T1=0,
+        T2=1,
+        updates=400,
+        learning_rate=0.03,
+        weight_decay=0.0,
+        average="plain",
+    ).fit(NUMBERS)
+
+
+def test_training_comes_to_the_known_answer(gaussian):
+    rows = scaled(NUMBERS).numpy()
+
+    assert np.allclose(gaussian.snapshots_["module.mean"], rows.mean(0), atol=1e-3)
+    variance = np.exp(gaussian.snapshots_["module.log_variance"])
+    assert np.allclose(variance, rows.var(0), rtol=1e-2)
+
+
+def test_a_score_is_the_loss(gaussian):
+    rows = scaled(NUMBERS)
+    losses = gaussian_terms(rows, rows.mean(0), rows.var(0, correction=0).log()).sum(1)
+
+    assert np.allclose(gaussian.anomaly_score(NUMBERS), losses, atol=0.01)
+
+
+def test_parts_are_what_the_cells_add_to_the_neutral_row(gaussian):
+    """Along a parabola eight points miss nothing."""
+    learned = (gaussian.snapshots_[f"module.{name}"] for name in ("mean", "log_variance"))
+    mean, log_variance = map(torch.from_numpy, learned)
+    terms = gaussian_terms(scaled(NUMBERS), mean, log_variance)
+    median = torch.from_numpy(gaussian.landmarks_[len(gaussian.landmarks_) // 2])
+    neutral = gaussian_terms(median, mean, log_variance)
+
+    explanation = gaussian.explain(NUMBERS)
+
+    baseline = gaussian.typical_.baseline
+    assert np.allclose(explanation.parts + baseline, terms - neutral, atol=1e-4)
+    assert np.allclose(explanation.remainder - baseline.sum(), neutral.sum(), atol=1e-4)
+
+
+def test_the_landmark_with_the_smallest_loss_is_expected(gaussian):
+    landmarks = gaussian.landmarks_
+    mean = gaussian.snapshots_["module.mean"][0]
+    best = landmarks[np.abs(landmarks - mean).argmin(0), range(3)]
+    variance = np.exp(gaussian.snapshots_["module.log_variance"][0])
+    rows = scaled(NUMBERS).numpy()
+    gain = ((rows - mean) ** 2 - (best - mean) ** 2) / (2 * variance)
+
+    explanation = gaussian.explain(NUMBERS)
+
+    expected = np.column_stack([column.to_numpy() for column in explanation.expected])
+    assert np.allclose(expected, NUMBERS.min(0) + best * np.ptp(NUMBERS, axis=0), atol=1e-4)
+    deviations = np.sqrt(2 * np.maximum(gain, 0))
+    assert np.allclose(explanation.deviations, deviations, rtol=1e-2, atol=0.01)
+
+
+def test_a_model_without_slopes_has_reasons_but_no_parts():
+    class Histogram(nn.Module):
+        def __init__(self, n_features):
+            super().__init__()
+            self.weights = nn.Parameter(torch.zeros(n_features, 4))
+
+        def forward(self, rows):
+            bins = (4 * rows).long().clamp(0, 3)
+            return -self.weights.log_softmax(1)[torch.arange(rows.shape[1]), bins].sum(1)
+
+    rows = np.repeat([[0.0, 0.0], [0.1, 0.1], [1.0, 0.0]], [50, 50, 1], axis=0)
+    detector = ALTBI(backbone=Histogram, learning_rate=0.3, **BRIEF).fit(rows)
+    explanation = detector.explain(rows[-1:])
+
+    assert detector.anomaly_score(rows).argmax() == 100
+    assert (explanation.parts == 0).all()
+    assert explanation.remainder == explanation.score
+    assert explanation.reasons(0)[0].column == "x0"
+
+
+def test_a_model_may_need_slopes_for_its_losses():
+    class Steep(nn.Module):
+        def __init__(self, n_features):
+            super().__init__()
+            self.energy = nn.Linear(n_features, 4)
+
+        def forward(self, rows):
+            with torch.enable_grad():
+                rows = rows if rows.requires_grad else rows.clone().requires_grad_()
+                energy = self.energy(rows).square().sum(1)
+                (slope,) = torch.autograd.grad(energy.sum(), rows, create_graph=True)
+            return energy + slope.square().sum(1)
+
+    detector = ALTBI(backbone=Steep, **BRIEF).fit(NUMBERS)
+
+    assert np.isfinite(detector.anomaly_score(NUMBERS)).all()
+    assert len(detector.explain(NUMBERS[:2]).reasons(0)) >= 1
+
+
+@pytest.mark.parametrize("far", [1e5, 1e9])
+def test_a_row_beyond_the_model_s_numbers_is_odd_and_explained(far):
+    """Both the loss and its slope overflow there, or are no numbers at all."""
+
+    class Explosive(Gaussian):
+        def forward(self, rows):
+            grown = rows.square().square().exp()
+            return super().forward(rows) + (grown - grown / 2).sum(1)
+
+    detector = ALTBI(backbone=Explosive, **BRIEF).fit(NUMBERS)
+    rows = NUMBERS[:2].copy()
+    rows[1, 2] = far
+    explanation = detector.explain(rows)
+
+    assert explanation.score[1] > 1e9 > explanation.score[0]
+    for found in (explanation.parts, explanation.remainder, explanation.deviations):
+        assert np.isfinite(found).all()
+    total = explanation.parts.sum(1) + explanation.remainder
+    assert np.allclose(total, explanation.score)
+    assert explanation.reasons(1)[0].column == "x2"
+
+
+def test_the_worst_losses_are_left_out():
+    """With a fifth of the rows far away the mean is that of the others."""
+    rows = np.concatenate([np.linspace(0, 1, 80), np.full(20, 9.0)])[:, None]
+    settings = {"T0": 0, "T1": 0, "T2": 1, "updates": 300, "first_truncated": 1, "n0": 100}
+
+    kept = ALTBI(backbone=Gaussian, rho=0.8, learning_rate=0.03, **settings).fit(rows)
+
+    assert kept.snapshots_["module.mean"][0] * 9 == pytest.approx(0.5, abs=0.05)
+
+
+def test_scores_do_not_depend_on_order_company_or_chunks(fitted, monkeypatch):
+    scores = fitted.anomaly_score(TABLE)
+
+    assert np.array_equal(fitted.anomaly_score(TABLE[::-1])[::-1], scores)
+    assert np.array_equal(fitted.anomaly_score(TABLE[7:8]), scores[7:8])
+    assert np.array_equal(fitted.anomaly_score(TABLE[100:190]), scores[100:190])
+    monkeypatch.setattr("altbi.detectors.generative._CHUNK_ROWS", 77)
+    assert np.array_equal(fitted.anomaly_score(TABLE), scores)
+
+
+def test_scores_do_not_depend_on_threads(fitted):
+    scores, threads = fitted.anomaly_score(TABLE), torch.get_num_threads()
+
+    try:
+        for number in (1, 3):
+            torch.set_num_threads(number)
+            assert np.array_equal(fitted.anomaly_score(TABLE), scores)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_explanations_add_up_and_do_not_depend_on_company(fitted):
+    explanation, alone = fitted.explain(TABLE[:40]), fitted.explain(TABLE[7:8])
+
+    total = explanation.parts.sum(1) + explanation.remainder
+    assert np.array_equal(explanation.score, fitted.anomaly_score(TABLE[:40]))
+    assert np.allclose(total, explanation.score, rtol=1e-5, atol=1e-5)
+    assert np.array_equal(alone.parts[0], explanation.parts[7])
+    assert np.array_equal(alone.deviations[0], explanation.deviations[7])
+    assert set(explanation.expected[2].to_pylist()) <= {"red", "blue", "green"}
+
+
+def test_a_loaded_detector_is_the_saved_one(fitted, tmp_path):
+    fitted.save(tmp_path / "model")
+
+    loaded = ALTBI.load(tmp_path / "model", backbone=fitted.backbone)
+
+    assert np.array_equal(loaded.anomaly_score(TABLE), fitted.anomaly_score(TABLE))
+    assert np.array_equal(loaded.predict(TABLE), fitted.predict(TABLE))
+    ours, theirs = loaded.explain(TABLE[:9]), fitted.explain(TABLE[:9])
+    assert np.array_equal(ours.parts, theirs.parts)
+    assert ours.expected == theirs.expected
+    loaded.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
+
+
+def test_the_seed_alone_decides(fitted):
+    scores = fitted.anomaly_score(TABLE)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(99)
+        again = clone(fitted).fit(TABLE)
+    other = clone(fitted).set_params(random_state=1).fit(TABLE)
+
+    assert np.array_equal(again.anomaly_score(TABLE), scores)
+    assert not np.array_equal(other.anomaly_score(TABLE), scores)
+
+
+def test_fits_at_the_same_time_do_not_disturb_each_other():
+    start = threading.Barrier(2)
+
+    def fit(seed):
+        start.wait(60)
+        return ALTBI(backbone=Normed, **{**BRIEF, "T2": 20}, random_state=seed).fit(TABLE)
+
+    with ThreadPoolExecutor(2) as pool:
+        together = [detector.anomaly_score(TABLE) for detector in pool.map(fit, range(2))]
+
+    for seed, scores in enumerate(together):
+        start = threading.Barrier(1)
+        assert np.array_equal(fit(seed).anomaly_score(TABLE), scores)
+
+
+def test_the_callers_random_state_stays_as_it_is(fitted, tmp_path):
+    before = torch.get_rng_state()
+
+    def untouched():
+        return torch.equal(torch.get_rng_state(), before)
+
+    for _ in clone(fitted).fitting(TABLE):
+        assert untouched()
+    assert untouched()
+    fitted.anomaly_score(TABLE)
+    assert untouched()
+    fitted.explain(TABLE[:3])
+    assert untouched()
+    fitted.save(tmp_path / "model")
+    assert untouched()
+    ALTBI.load(tmp_path / "model", backbone=fitted.backbone)
+    assert untouched()
+
+
+def test_the_callers_random_state_stays_as_it_is_when_a_model_fails():
+    def failing(n_features):
+        torch.rand(n_features)
+        raise LookupError("no such model")
+
+    before = torch.get_rng_state()
+    with pytest.raises(LookupError, match="no such model"):
+        ALTBI(backbone=failing, **BRIEF).fit(TABLE)
+
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_lent_state_can_be_lent_on():
+    """A backbone may fit another model while it is made."""
+    alone, within = Draws(seed=1), Draws(seed=1)
+
+    with alone.lent():
+        drawn = torch.rand(4)
+    with within.lent():
+        first = torch.rand(2)
+        with Draws(seed=2).lent():
+            torch.rand(5)
+        second = torch.rand(2)
+
+    assert torch.equal(torch.cat([first, second]), drawn)
+
+
+def test_a_clone_has_the_same_backbone(fitted):
+    copy = clone(fitted)
+
+    assert label_of(copy.backbone) == label_of(fitted.backbone)
+    assert not hasattr(copy, "offset_")
+    if not isinstance(fitted.backbone, nn.Module | partial):
+        assert copy.backbone is fitted.backbone
+
+
+def test_a_ready_module_is_trained_from_its_weights_and_stays_as_it_is():
+    module = Gaussian(3)
+    nn.init.constant_(module.mean, 5.0)
+    kept = deepcopy(module.state_dict())
+
+    detector = ALTBI(backbone=module, learning_rate=0.01, **BRIEF).fit(NUMBERS)
+
+    assert all(torch.equal(state, kept[name]) for name, state in module.state_dict().items())
+    assert module.training
+    learned = detector.snapshots_["module.mean"]
+    assert ((learned > 4.9) & (learned < 5.0)).all()
+
+
+@pytest.mark.parametrize(
+    ("backbone", "label"),
+    [
+        (VAE, "VAE"),
+        (partial(VAE, latent=1), "VAE"),
+        (VAE(3), "VAE"),
+        (real_nvp, "real_nvp"),
+        (BACKBONES["normed"], "<lambda>"),
+    ],
+)
+def test_a_file_has_a_label_for_the_model(backbone, label, tmp_path):
+    ALTBI(backbone=backbone, **BRIEF).fit(NUMBERS).save(tmp_path / "model")
+
+    assert read_model(tmp_path / "model")[1]["parameters"]["backbone"] == f"own:{label}"
+
+
+def test_a_class_is_not_labelled_by_an_attribute():
+    class Odd(nn.Module):
+        def func(self):
+            pass
+
+    assert label_of(Odd()) == label_of(Odd) == "Odd"
+
+
+@pytest.fixture
+def path(gaussian, tmp_path):
+    gaussian.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_a_file_without_its_model_is_refused(path):
+    with pytest.raises(ModelFileError, match=r"own, called 'Gaussian'.*backbone=MyModel"):
+        ALTBI.load(path)
+
+
+@pytest.mark.parametrize("wrong", [VAE, lambda n_features: Gaussian(n_features + 1), Gaussian(2)])
+def test_another_model_is_refused(path, wrong):
+    with pytest.raises(ModelFileError, match="do not fit"):
+        ALTBI.load(path, backbone=wrong)
+
+
+def test_a_model_for_a_file_that_needs_none_is_refused(tmp_path):
+    ALTBI(**BRIEF).fit(NUMBERS).save(tmp_path / "model")
+
+    with pytest.raises(ModelFileError, match=r"altbi's 'iwae', but a backbone was handed in"):
+        ALTBI.load(tmp_path / "model", backbone=Gaussian)
+
+
+@pytest.mark.parametrize("label", ["own:trap.run", "own:trap", "own:os.system", "trap.run", "trap"])
+def test_a_label_is_never_imported(path, label, tmp_path, monkeypatch):
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("os.system", lambda *_: pytest.fail("run"))
+    tensors, header = read_model(path)
+    header["parameters"]["backbone"] = label
+    write_model(path, tensors, {k: v for k, v in header.items() if not k.startswith("format")})
+
+    with pytest.raises(ModelFileError):
+        ALTBI.load(path)
+    if label.startswith("own:"):
+        assert ALTBI.load(path, backbone=Gaussian).backbone is Gaussian
+
+    assert "trap" not in sys.modules
+
+
+class Noisy(Gaussian):
+    scale = 1.0
+
+    def forward(self, rows):
+        return super().forward(rows) + self.scale * torch.randn(len(rows))
+
+
+class HardlyNoisy(Noisy):
+    scale = 1e-9
+
+
+class Seeding(Gaussian):
+    def forward(self, rows):
+        torch.manual_seed(0)
+        return super().forward(rows + torch.randn(rows.shape[1]))
+
+
+class Generating(Gaussian):
+    """Has a generator of its own, that goes on."""
+
+    def __init__(self, n_features):
+        super().__init__(n_features)
+        self.generator = torch.Generator()
+
+    def forward(self, rows):
+        return super().forward(rows) + torch.randn(len(rows), generator=self.generator)
+
+
+class Scribbling(Gaussian):
+    def forward(self, rows):
+        return super().forward(rows.mul_(2))
+
+
+class Gregarious(Gaussian):
+    """Looks at the other rows."""
+
+    def forward(self, rows):
+        return super().forward(rows - rows.mean(0))
+
+
+class Positional(Gaussian):
+    """Has noise of its own for each row, the same in every call."""
+
+    def forward(self, rows):
+        noise = torch.randn(len(rows), generator=torch.Generator().manual_seed(0))
+        return super().forward(rows) + noise
+
+
+class Forgetful(Gaussian):
+    """Keeps what it learns where no file looks."""
+
+    def __init__(self, n_features):
+        super().__init__(n_features)
+        self.running = torch.zeros(n_features)
+
+    def forward(self, rows):
+        if self.training:
+            self.running = 0.5 * self.running + 0.5 * rows.detach().mean(0)
+        return super().forward(rows - self.running)
+
+
+class Drawing(Gaussian):
+    """Draws once, and keeps it where no file looks."""
+
+    def __init__(self, n_features):
+        super().__init__(n_features)
+        self.shift = torch.randn(n_features)
+
+    def forward(self, rows):
+        return super().forward(rows - self.shift)
+
+
+class Growing(Gaussian):
+    def forward(self, rows):
+        self.register_buffer("seen", torch.ones(3))
+        return super().forward(rows)
+
+
+class Masked(Gaussian):
+    def __init__(self, n_features):
+        super().__init__(n_features)
+        self.register_buffer("mask", torch.full((n_features,), -math.inf))
+
+
+class Column(Gaussian):
+    def forward(self, rows):
+        return super().forward(rows)[:, None]
+
+
+class Pair(Gaussian):
+    def forward(self, rows):
+        return super().forward(rows), rows
+
+
+class Unlearned(nn.Module):
+    def __init__(self, n_features):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(n_features))
+
+    def forward(self, rows):
+        return (rows - self.mean).square().sum(1)
+
+
+@pytest.mark.parametrize(
+    ("backbone", "sentence"),
+    [
+        (Noisy, "Noisy draws from torch's global random state, or sets it, in evaluation mode"),
+        (HardlyNoisy, "draws from torch's global random state"),
+        (Seeding, "draws from torch's global random state, or sets it"),
+        (Generating, "Generating gives a row another loss in another call"),
+        (Scribbling, "another loss in another call.*leaves the rows as they are"),
+        (Gregarious, "Gregarious gives a row another loss in other company.*no other row"),
+        (Positional, "another loss in other company.*no noise of its own"),
+        (partial(Flow, kind=zuko.flows.CNF), "other company.*solvers that adapt"),
+        (Forgetful, "a new Forgetful with the same state gives other losses"),
+        (Forgetful(3), "a new Forgetful with the same state gives other losses"),
+        (Drawing, "a new Drawing with the same state gives other losses"),
+        (Growing, "a new Growing cannot take what this one learned.*seen"),
+        (Masked, "'mask' of Masked is not finite.*persistent=False"),
+        (Column, r"Column gave shape \(128, 1\).*expected losses of shape \(128,\)"),
+        (Pair, r"Pair gave .*tuple.*expected losses of shape \(128,\)"),
+        (Unlearned, "Unlearned has no parameters to train"),
+        (Gaussian(3).requires_grad_(requires_grad=False), "has no parameters to train"),
+        (lambda n_features: [n_features], "<lambda> gave a list for 3 features"),
+        ("vae", "backbone='vae', but expected 'iwae', 'glow', or a class"),
+        (None, "backbone=None"),
+    ],
+    ids=lambda value: label_of(value) if callable(value) else None,
+)
+def test_a_model_that_cannot_serve_is_refused(backbone, sentence):
+    with pytest.raises(ParameterError, match=f"(?s){sentence}"):
+        ALTBI(backbone=backbone, **BRIEF).fit(NUMBERS)
+
+
+def test_a_refused_fit_leaves_no_fitted_detector():
+    detector = ALTBI(backbone=Noisy, **BRIEF)
+
+    with pytest.raises(ParameterError):
+        detector.fit(NUMBERS)
+
+    assert not hasattr(detector, "offset_")
+
+
+def test_someone_else_who_draws_is_not_taken_for_the_model():
+    """Another thread may draw once while the module is looked at."""
+
+    class Innocent(Gaussian):
+        calls = 0
+
+        def forward(self, rows):
+            if not self.training:
+                Innocent.calls += 1
+                if Innocent.calls == 2:
+                    torch.rand(1)
+            return super().forward(rows)
+
+    ALTBI(backbone=Innocent, **BRIEF).fit(NUMBERS)
+
+    assert Innocent.calls > 2
