@@ -12,7 +12,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -80,7 +80,7 @@ SYSTEMS: dict[str, Callable[[int], Any]] = {
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoveltyRun(Run):
+class ProtocolRun(Run):
     """A run of one protocol; n_rows and n_outliers are those of the test."""
 
     protocol: str
@@ -106,55 +106,66 @@ def plan(datasets: Sequence[str], systems: Sequence[str], seeds: int = SEEDS) ->
     ]
 
 
-def run_all(path: Path, datasets: Sequence[str], systems: Sequence[str], seeds: int) -> None:
+def run_all(
+    path: Path,
+    jobs: Sequence[Job],
+    protocols: Iterable[str],
+    run: Callable[[Job, str], ProtocolRun],
+) -> None:
     """Do what the lines still lack."""
-    for dataset in select(datasets):
+    for dataset in select([job.dataset for job in jobs]):
         locate(dataset)
     mend(path)
-    for protocol in PROTOCOLS:
-        for job in todo(plan(datasets, systems, seeds), read(path, protocol)):
-            run = run_job(job, protocol)
-            append(path, run)
-            outcome = run.error or f"AUC {run.auc:.3f}"
+    for protocol in protocols:
+        for job in todo(jobs, read(path, protocol)):
+            done = run(job, protocol)
+            append(path, done)
+            outcome = done.error or f"AUC {done.auc:.3f}"
             sys.stderr.write(f"{protocol}, {job.dataset}, {job.system}, {job.seed}: {outcome}\n")
 
 
-def run_job(job: Job, protocol: str) -> NoveltyRun:
+def run_job(job: Job, protocol: str) -> ProtocolRun:
     """Fit on the training inliers, then compare the scores of the test rows with their labels."""
     X, y = load(*select([job.dataset]))
     train, test = split(y, protocol, job.seed)
+    build = SYSTEMS[job.system]
+    return measured(job, protocol, X[test], y[test], lambda: build(job.seed).fit(X[train]))
+
+
+def measured(job: Job, protocol: str, X: Rows, y: Labels, fit: Callable[[], Any]) -> ProtocolRun:
+    """Fit, score the test rows, and compare with their labels; an error is a result too."""
     measures: dict[str, Any] = {}
     error = None
     try:
         start = time.perf_counter()
-        detector = SYSTEMS[job.system](job.seed).fit(X[train])
+        detector = fit()
         fitted = time.perf_counter()
-        scores = -detector.score_samples(X[test])
+        scores = -detector.score_samples(X)
         measures = {
             "fit_seconds": fitted - start,
             "score_seconds": time.perf_counter() - fitted,
-            "auc": float(roc_auc_score(y[test], scores)),
-            "average_precision": float(average_precision_score(y[test], scores)),
+            "auc": float(roc_auc_score(y, scores)),
+            "average_precision": float(average_precision_score(y, scores)),
         }
     except Exception as cause:  # noqa: BLE001 - one broken system must not end the benchmark
         error = f"{type(cause).__name__}: {cause}"
-    return NoveltyRun(
+    return ProtocolRun(
         protocol=protocol,
         **asdict(job),
         **measures,
-        n_rows=len(test),
+        n_rows=len(y),
         n_features=X.shape[1],
-        n_outliers=int(y[test].sum()),
+        n_outliers=int(y.sum()),
         versions={name: version(name) for name in ("altbi", "torch", "scikit-learn")},
         error=error,
     )
 
 
-def read(path: Path, protocol: str) -> list[NoveltyRun]:
+def read(path: Path, protocol: str) -> list[ProtocolRun]:
     """Read the lines of one protocol; a last one not written to its end is left out."""
     content = path.read_bytes() if path.exists() else b""
     whole = content[: content.rfind(b"\n") + 1].splitlines()
-    runs = [NoveltyRun(**json.loads(line)) for line in whole]
+    runs = [ProtocolRun(**json.loads(line)) for line in whole]
     return [run for run in runs if run.protocol == protocol]
 
 
@@ -185,10 +196,10 @@ def main() -> None:
     systems = re.split(r",(?! )", args.systems)
     if unknown := [name for name in systems if name not in SYSTEMS]:
         parser.error(f"no system is called {unknown[0]!r}; expected some of {list(SYSTEMS)}")
-    wanted = (args.lines, args.datasets.split(","), systems, args.seeds)
+    wanted = (args.datasets.split(","), systems, args.seeds)
     if not args.no_runs:
-        run_all(*wanted)
-    sys.stdout.write(report(*wanted))
+        run_all(args.lines, plan(*wanted), PROTOCOLS, run_job)
+    sys.stdout.write(report(args.lines, *wanted))
 
 
 if __name__ == "__main__":

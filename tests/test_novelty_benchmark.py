@@ -116,20 +116,23 @@ class TestRuns:
             return IsolationForest(n_estimators=5, random_state=seed)
 
         monkeypatch.setitem(novelty.SYSTEMS, "IForest", moody)
-        wanted = (tmp_path / "lines", ["wine"], ["IForest"], 2)
+        wanted = (["wine"], ["IForest"], 2)
+        lines, jobs = tmp_path / "lines", novelty.plan(*wanted)
 
-        novelty.run_all(*wanted)
-        errors = [run.error for p in novelty.PROTOCOLS for run in novelty.read(wanted[0], p)]
+        novelty.run_all(lines, jobs, novelty.PROTOCOLS, novelty.run_job)
+        errors = [run.error for p in novelty.PROTOCOLS for run in novelty.read(lines, p)]
         assert errors == [None, "RuntimeError: bad day", None, None]
-        assert "- missing in 70/30: wine, IForest, seed 1: RuntimeError" in novelty.report(*wanted)
+        assert "- missing in 70/30: wine, IForest, seed 1: RuntimeError" in novelty.report(
+            lines, *wanted
+        )
 
-        novelty.run_all(*wanted)
+        novelty.run_all(lines, jobs, novelty.PROTOCOLS, novelty.run_job)
         assert built == [0, 1, 0, 1, 1]
-        assert "missing" not in novelty.report(*wanted)
+        assert "missing" not in novelty.report(lines, *wanted)
 
     def test_each_protocol_shows_its_own_numbers(self, novelty, tmp_path):
         for protocol, auc in (("70/30", 0.25), ("60/40", 0.75)):
-            run = novelty.NoveltyRun(
+            run = novelty.ProtocolRun(
                 protocol=protocol, dataset="wine", system="IForest", seed=0, auc=auc,
                 average_precision=0.5, n_rows=6, n_features=2, n_outliers=2,
             )  # fmt: skip
