@@ -25,7 +25,7 @@ __all__ = ["ALTBI"]
 
 # GLOW as in the authors' code, and a lighter one for two cores.
 REFERENCE_STEPS, REFERENCE_WIDTHS = 16, (256, 256)
-LIGHT_STEPS, LIGHT_WIDTHS = 8, (64, 64)
+LIGHT_STEPS, LIGHT_WIDTHS = 4, (64, 64)
 
 
 @final
@@ -73,7 +73,7 @@ class ALTBI(GenerativeDetector):
     latent : int or "auto", default='auto'
         Size of the latent space; "auto" chooses by the number of features. For "iwae".
     flow_steps : int or "auto", default='auto'
-        Steps of flow at each level; "auto" is 8. For "glow".
+        Steps of flow at each level; "auto" is 4. For "glow".
     network : {"reference", "paper"}, default='reference'
         For "iwae". "reference": BatchNorm without scale and shift, LeakyReLU, sigmoid mean,
         log-variances in [-6, 2], and a log-variance term without the factor 1/2 of a Gaussian.

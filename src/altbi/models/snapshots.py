@@ -84,7 +84,7 @@ class Snapshots:
             _loaded(model, {name: state[index] for name, state in states.items()})
             for index in range(self.n_snapshots)
         ]
-        self.block_rows = 256
+        self.block_rows = 512
         self.close_rows = 32
         self.typical_rows = 64
 
