@@ -101,6 +101,48 @@ def test_the_expectation_for_a_corrupted_cell_is_near_what_stood_there(preset, n
     assert np.median(off) < np.median(column_mean_off)
 
 
+def test_a_flow_is_explained_too():
+    """Integrated gradients add up; a planted cell is nearly always named first."""
+    X = load_wine().data
+    detector = ALTBI(backbone="glow", hidden=(16, 16), T1=70).fit(X)
+    rng = np.random.default_rng(0)
+    rows, columns = X[rng.integers(0, len(X), 64)], rng.integers(0, X.shape[1], 64)
+    rows[np.arange(64), columns] += np.ptp(X, axis=0)[columns] * rng.choice([-1, 1], 64)
+
+    explanation = detector.explain(rows)
+
+    total = explanation.parts.sum(axis=1) + explanation.remainder
+    np.testing.assert_allclose(total, detector.anomaly_score(rows), atol=1e-5)
+    assert explanation.remainder_share() < 0.1
+    named = [explanation.reasons(row, top=1)[0].column for row in range(64)]
+    assert (explanation.parts.argmax(axis=1) == columns).mean() >= 0.75
+    assert np.mean([name == f"x{c}" for name, c in zip(named, columns, strict=True)]) >= 0.75
+    alone = detector.explain(rows[7:8])
+    assert np.array_equal(alone.parts[0], explanation.parts[7])
+    assert np.array_equal(alone.deviations[0], explanation.deviations[7])
+
+
+def test_a_flow_knows_what_belongs_beside_the_rest_of_the_row():
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=500)
+    table = pd.DataFrame(
+        {
+            "size": size,
+            "weight": size + 0.1 * rng.normal(size=500),
+            "kind": np.where(size > 0, "big", "small"),
+            "noise": rng.normal(size=500),
+        }
+    )
+    odd = pd.DataFrame({"size": [1.5], "weight": [-1.5], "kind": ["big"], "noise": [0.0]})
+
+    explanation = ALTBI(backbone="glow", hidden=(32, 32), T1=75).fit(table).explain(odd)
+
+    # Each cell is usual alone; either of the two may be the wrong one.
+    first = explanation.reasons(0)[0]
+    assert first.column in ("size", "weight")
+    assert first.value * first.expected < 0
+
+
 def mixed_table(n_rows=400, seed=0):
     rng = np.random.default_rng(seed)
     size = rng.normal(size=n_rows)

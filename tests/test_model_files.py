@@ -5,6 +5,7 @@ import os
 import pickle
 import re
 import struct
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save, save_file
 
-from altbi import ALTBI
+from altbi import ALTBI, ODIM
+from altbi.detectors import load
 from altbi.errors import ModelFileError, ParameterError
 from altbi.storage import _digest, read_header, read_model, write_model
 from altbi.whole import whole_files
@@ -44,12 +46,23 @@ def path(tmp_path):
     return file
 
 
-@pytest.mark.parametrize("preset", [ALTBI.paper, ALTBI.reference])
-def test_a_loaded_detector_is_the_saved_one(preset, tmp_path):
-    saved = preset(random_state=3, **FAST).fit(TABLE)
+@pytest.mark.parametrize(
+    "build",
+    [
+        partial(ALTBI.paper, **FAST),
+        partial(ALTBI.reference, **FAST),
+        partial(ALTBI, backbone="glow", flow_steps=2, hidden=(8, 8), **FAST),
+        partial(ODIM, n_models=2, draws=3, patience=5),
+    ],
+    ids=["paper", "reference", "glow", "odim"],
+)
+def test_a_loaded_detector_is_the_saved_one(build, tmp_path):
+    saved = build(random_state=3).fit(TABLE)
     saved.save(tmp_path / "model")
 
-    loaded = ALTBI.load(tmp_path / "model")
+    loaded = load(tmp_path / "model")
+
+    assert type(loaded) is type(saved)
 
     assert loaded.get_params() == saved.get_params()
     assert np.array_equal(loaded.anomaly_score(TABLE), saved.anomaly_score(TABLE))
