@@ -15,7 +15,7 @@ from altbi.detectors.roles import INLIER, OUTLIER, Roles
 from altbi.detectors.rules import altbi_rules
 from altbi.ensemble import loss_ranges
 from altbi.errors import ParameterError
-from altbi.models import IWAE, Backbone, GenerativeModel, Glow, OwnModel, reference_sizes
+from altbi.models import Backbone, GenerativeModel, Glow, OwnModel, sized_iwae
 from altbi.parameters import check_parameters
 from altbi.schedule import Schedule
 from altbi.threshold import Contamination
@@ -369,17 +369,9 @@ class ALTBI(GenerativeDetector):
         with torch.device("meta"):
             if self.backbone == "glow":
                 return self._glow(n_units).float()
-            return self._iwae(n_units).float()
-
-    def _iwae(self, n_units: int) -> IWAE:
-        hidden, latent = reference_sizes(n_units)
-        return IWAE(
-            n_units,
-            hidden if self.hidden == "auto" else tuple(self.hidden),
-            latent if self.latent == "auto" else self.latent,
-            self.draws,
-            bounded=self.network == "reference",
-        )
+            bounded = self.network == "reference"
+            model = sized_iwae(n_units, self.hidden, self.latent, self.draws, bounded=bounded)
+            return model.float()
 
     def _glow(self, n_units: int) -> Glow:
         steps = LIGHT_STEPS if self.flow_steps == "auto" else self.flow_steps

@@ -11,7 +11,7 @@ from torch import Tensor
 from altbi.detectors.generative import GenerativeDetector, Ranges, stacked_states
 from altbi.detectors.roles import Roles
 from altbi.detectors.rules import odim_rules
-from altbi.models import IWAE, GenerativeModel, reference_sizes
+from altbi.models import IWAE, GenerativeModel, sized_iwae
 from altbi.parameters import check_parameters
 from altbi.peak import Check, Spread, search_peak
 from altbi.threshold import Contamination
@@ -190,15 +190,9 @@ class ODIM(GenerativeDetector):
         return np.zeros(len(losses)), np.ones(len(losses))
 
     def _blank_model(self, n_units: int) -> IWAE:
-        hidden, latent = reference_sizes(n_units)
         with torch.device("meta"):
-            return IWAE(
-                n_units,
-                hidden if self.hidden == "auto" else tuple(self.hidden),
-                latent if self.latent == "auto" else self.latent,
-                self.draws,
-                bounded=True,
-            ).float()
+            model = sized_iwae(n_units, self.hidden, self.latent, self.draws, bounded=True)
+            return model.float()
 
     def _check_parameters(self) -> None:
         check_parameters(self, odim_rules(self))

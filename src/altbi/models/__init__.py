@@ -2,7 +2,7 @@
 
 from altbi.models.base import GenerativeModel, LossParts, Stacked
 from altbi.models.glow import Glow
-from altbi.models.iwae import IWAE, reference_sizes
+from altbi.models.iwae import IWAE, reference_sizes, sized_iwae
 from altbi.models.own import Backbone, OwnModel, label_of
 from altbi.models.snapshots import N_LANDMARKS, WORST_LOSS, Landmarks, Snapshots, landmarks_of
 from altbi.models.stacked_iwae import StackedIWAE
@@ -23,4 +23,5 @@ __all__ = [
     "label_of",
     "landmarks_of",
     "reference_sizes",
+    "sized_iwae",
 ]

@@ -1,15 +1,16 @@
 """The importance weighted autoencoder, ALTBI's first backbone."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import final
+from typing import Literal, final
 
 import torch
 from torch import Tensor, nn
 
 from altbi.models.base import GenerativeModel
 
-__all__ = ["IWAE", "gaussian_terms", "importance_weighted", "reference_sizes"]
+__all__ = ["IWAE", "gaussian_terms", "importance_weighted", "reference_sizes", "sized_iwae"]
 
 
 def gaussian_terms(x: Tensor, mean: Tensor, log_variance: Tensor, log_weight: float) -> Tensor:
@@ -165,6 +166,25 @@ def reference_sizes(n_features: int) -> tuple[tuple[int, int], int]:
         if n_features <= limit:
             return hidden, latent
     return (512, 256), 128
+
+
+def sized_iwae(
+    n_features: int,
+    hidden: Sequence[int] | Literal["auto"],
+    latent: int | Literal["auto"],
+    draws: int,
+    *,
+    bounded: bool,
+) -> IWAE:
+    """Build a model; "auto" takes the sizes of the authors' code."""
+    auto_hidden, auto_latent = reference_sizes(n_features)
+    return IWAE(
+        n_features,
+        auto_hidden if hidden == "auto" else tuple(hidden),
+        auto_latent if latent == "auto" else latent,
+        draws,
+        bounded=bounded,
+    )
 
 
 _REFERENCE_SIZES = (
