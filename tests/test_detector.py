@@ -101,6 +101,29 @@ def test_the_plain_constructor_equals_the_reference():
     assert ALTBI().get_params() == ALTBI.reference().get_params()
 
 
+def test_the_reference_flow_is_larger_and_the_paper_has_none():
+    flow = ALTBI.reference(backbone="glow")
+
+    assert (flow.flow_steps, flow.hidden) == (16, (256, 256))
+    assert ALTBI.reference(backbone="glow", hidden=(8, 8)).hidden == (8, 8)
+    light = ALTBI(backbone="glow")._blank_model(10)
+    assert len(light.levels[0].steps) == 4
+    assert light.levels[0].steps[0].coupling.second.shape == (64, 64)
+    with pytest.raises(ParameterError, match="does not say enough"):
+        ALTBI.paper(backbone="glow")
+    with pytest.raises(ParameterError, match="two widths"):
+        ALTBI(backbone="glow", hidden=(8, 8, 8)).fit(X)
+
+
+def test_another_default_device_of_torch_changes_nothing():
+    small = {"T0": 1, "T1": 2, "T2": 4}
+    for detector in (ALTBI(**small), ALTBI(backbone="glow", flow_steps=1, hidden=(4, 4), **small)):
+        plain = detector.fit(X).anomaly_score(X)
+        with torch.device("meta"):
+            again = clone(detector).fit(X).anomaly_score(X)
+        assert np.array_equal(again, plain)
+
+
 def test_outliers_score_higher_than_other_rows(fitted):
     assert _separation(fitted.anomaly_score(X)) > 0.85
 

@@ -143,6 +143,22 @@ def test_a_flow_knows_what_belongs_beside_the_rest_of_the_row():
     assert first.value * first.expected < 0
 
 
+def test_in_a_wide_table_a_flow_looks_closely_at_the_columns_that_count():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 40))
+    detector = ALTBI(backbone="glow", flow_steps=2, hidden=(8, 8), T0=5, T1=20, T2=22).fit(X)
+    odd = X[:3].copy()
+    odd[[0, 1, 2], [35, 7, 20]] = 12.0
+
+    explanation = detector.explain(odd)
+
+    named = [explanation.reasons(row)[0].column for row in range(3)]
+    assert named == ["x35", "x7", "x20"]
+    assert ((explanation.deviations > 0).sum(1) <= 32).all()
+    alone = detector.explain(odd[1:2])
+    assert np.array_equal(alone.deviations[0], explanation.deviations[1])
+
+
 def mixed_table(n_rows=400, seed=0):
     rng = np.random.default_rng(seed)
     size = rng.normal(size=n_rows)

@@ -10,7 +10,15 @@ from torch.nn import functional
 
 from altbi.borrow import one_thread
 from altbi.models import Glow
-from altbi.models.flow_steps import ActNorm, Coupling, Mix, Step, ZeroConvolution
+from altbi.models.flow_steps import (
+    ActNorm,
+    Coupling,
+    Mix,
+    Step,
+    TopPrior,
+    ZeroConvolution,
+    _patches,
+)
 from altbi.models.glow import level_count, square_side
 from altbi.schedule import Schedule
 from altbi.train import Adam, train
@@ -199,9 +207,50 @@ def test_the_first_batch_in_training_sets_the_normalizations_and_no_other_does()
         out = (z + step.norm.bias) * step.norm.log_scale.exp()
         assert torch.allclose(out.mean((0, 1)), torch.zeros(4, dtype=torch.double), atol=0.1)
         assert torch.allclose(out.std((0, 1)), torch.ones(4, dtype=torch.double), atol=0.1)
+        hidden = functional.linear(patches(step, out), step.coupling.first)
+        settled = normed_rows(hidden, step.coupling.first_norm)
+        assert torch.allclose(settled.mean(0), settled.new_zeros(8), atol=0.1)
+        assert torch.allclose(settled.std(0), settled.new_ones(8), atol=0.1)
+        second = normed_rows(
+            functional.linear(settled.relu(), step.coupling.second), step.coupling.second_norm
+        )
+        assert torch.allclose(second.mean(0), second.new_zeros(6), atol=0.1)
+        assert torch.allclose(second.std(0), second.new_ones(6), atol=0.1)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     model(batch * 100)
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def patches(step, out):
+    """What the coupling's first layer sees of normalized values."""
+    fixed = functional.linear(out, step.mix.weight()).chunk(2, -1)[0]
+    return _patches(fixed, step.coupling.side).flatten(0, 1)
+
+
+def normed_rows(rows, norm):
+    return (rows + norm.bias) * norm.log_scale.exp()
+
+
+def test_a_step_shifts_before_it_scales():
+    step = Step(channels=4, side=2, hidden=(4, 4)).double()
+    generator = torch.Generator().manual_seed(0)
+    step.mix.start(generator)
+    disturb(step, generator)
+    z = torch.rand(5, 4, 4, dtype=torch.double)
+
+    mixed = ((z + step.norm.bias) * step.norm.log_scale.exp()) @ step.mix.weight().T
+    shift, scale = step.coupling(mixed[..., :2])
+    moved = (mixed[..., 2:] + shift) * torch.sigmoid(scale)
+
+    assert torch.allclose(step(z)[0], torch.cat([mixed[..., :2], moved], -1))
+
+
+def test_the_last_prior_is_a_scaled_bias():
+    prior = TopPrior(3).double()
+    disturb(prior, torch.Generator().manual_seed(0))
+
+    assert torch.equal(prior(None), prior.bias * (3 * prior.log_scale).exp())
+    assert prior.log_scale.abs().max() > 0.05
 
 
 def test_settling_reaches_parameters_that_an_optimizer_holds():
@@ -271,6 +320,9 @@ def test_noise_is_fresh_in_training_and_stored_in_evaluation():
     blur = model.squares(rows) - functional.pad(rows, (0, 6))
     assert (blur >= 0).all()
     assert 0.5 / 256 < blur.max() <= 1 / 256
+    many = model.squares(torch.zeros(500, 10, dtype=torch.double)) * 256
+    uniform = many.new_full((16,), 12**-0.5)
+    assert torch.allclose(many.std(0), uniform, atol=0.05)  # padding is blurred as well
 
 
 def test_two_starts_with_one_seed_are_alike():

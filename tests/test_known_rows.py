@@ -1,8 +1,10 @@
 """Some rows are known: only normal ones, a few normal ones, or a few odd ones, not all rightly."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from torch import nn
 
 from altbi import ALTBI
 from altbi.errors import ParameterError
@@ -79,10 +81,48 @@ def test_marks_follow_their_rows_into_the_sample():
     many = np.vstack([X] * 3)
     labelled = np.tile(IS_ODD, 3)
 
-    detector = ALTBI(max_rows=400).fit(many, known_outlier=labelled)
+    sampled = ALTBI(max_rows=150, **FAST).fit(many, known_outlier=labelled)
 
-    assert detector.n_sample_ == 400
-    assert separation(detector.anomaly_score(X)) > 0.99
+    # More labels than the sample has rows are sampled with the rest.
+    assert sampled.n_sample_ == 150
+    few = np.isin(np.arange(len(many)), [301, 302])
+    detector = ALTBI(max_rows=150, **FAST).fit(many, known_outlier=few)
+    plain = ALTBI(max_rows=150, **FAST).fit(many)
+    assert detector.n_sample_ in (151, 152)
+    assert not np.array_equal(detector.snapshots_["mean.weight"], plain.snapshots_["mean.weight"])
+
+
+def test_marks_belong_to_rows_by_index_or_by_place():
+    frame = pd.DataFrame(X).rename(columns=str)
+    mask = marked(3, 301)
+    plain = ALTBI(**FAST).fit(frame, known_outlier=mask).anomaly_score(frame)
+
+    series = pd.Series(mask)
+    assert np.array_equal(
+        ALTBI(**FAST).fit(frame, known_outlier=series).anomaly_score(frame), plain
+    )
+    with pytest.raises(ParameterError, match="another index"):
+        ALTBI(**FAST).fit(frame, known_outlier=series[::-1])
+
+
+def test_all_labelled_outliers_get_their_turn():
+    seen = set()
+
+    class Watching(nn.Module):
+        def __init__(self, n_features):
+            super().__init__()
+            self.centre = nn.Parameter(torch.zeros(n_features))
+
+        def forward(self, rows):
+            if self.training:
+                seen.update(rows[-32:, 0].tolist())
+            return (rows - self.centre).square().sum(1)
+
+    labelled = marked(*range(300, 360))
+    detector = ALTBI(backbone=Watching, **FAST).fit(X, known_outlier=labelled)
+
+    odd = detector.encoder_.transform(detector._checked(X))[labelled, 0]
+    assert set(odd.tolist()) <= seen
 
 
 def test_the_seed_decides_with_labels_too():
@@ -118,7 +158,9 @@ def test_novelty_is_the_reference_with_ten_more_steps():
         ({"known_inlier": np.ones(3, dtype=bool)}, r"known_inlier has the shape \(3,\)"),
         ({"known_outlier": np.ones((360, 1), dtype=bool)}, r"shape \(360, 1\)"),
         ({"known_inlier": np.arange(360)}, "type int64"),
-        ({"known_outlier": np.ones(360, dtype=bool)}, "marks every row"),
+        ({"known_outlier": np.ones(360, dtype=bool)}, "leaves 0 of 360 rows"),
+        ({"known_outlier": np.arange(360) > 0}, "leaves 1 of 360 rows"),
+        ({"known_outlier": [[True], []]}, "known_outlier is no array"),
         ({"known_inlier": marked(4), "known_outlier": marked(3, 4)}, "Row 4 .* both"),
     ],
 )

@@ -440,3 +440,37 @@ def test_a_link_stays_a_link_and_its_file_is_replaced(tmp_path):
     assert link.is_symlink()
     assert ALTBI.load(target).offset_ == DETECTOR.offset_
     assert [path.name for path in target.parent.iterdir()] == ["model.altbi"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("mix.sign", 0.0), ("mix.sign", 3e38), ("mix.permutation", 0.0), ("mix.permutation", 0.5)],
+)
+def test_a_flow_whose_mix_is_none_is_refused(tmp_path, name, value):
+    path = tmp_path / "flow"
+    ALTBI(backbone="glow", flow_steps=1, hidden=(4, 4), **FAST).fit(TABLE).save(path)
+    tensors, header = read_model(path)
+    (whole,) = (key for key in tensors if key.endswith(name))
+    tensors[whole] = np.full_like(tensors[whole], value)
+    write_model(path, tensors, header)
+
+    with pytest.raises(ModelFileError, match="belongs to no mix"):
+        ALTBI.load(path)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"step": "x", "batch_size": 1, "kept": 1.0, "loss": 1.0},
+        {"step": 0, "batch_size": [], "kept": 1.0, "loss": 1.0},
+        {"step": 0, "batch_size": 1, "kept": None, "loss": 1.0},
+        {"step": 0, "batch_size": 1, "kept": 1.0, "loss": "y"},
+    ],
+)
+def test_a_history_that_makes_no_sense_is_refused(path, entry):
+    tensors, header = read_model(path)
+    header["history"][3] = entry
+    write_model(path, tensors, header)
+
+    with pytest.raises(ModelFileError, match="history makes no sense"):
+        ALTBI.load(path)

@@ -227,3 +227,40 @@ def test_a_pass_leaves_out_only_a_single_row():
 
     assert [len(batch) for batch in seen] == [64, 64, 2]
     assert math.isclose(sum(map(len, seen)), 130)
+
+
+def test_a_short_batch_never_decides():
+    # 80 rows: a batch of 64 and one of 16, which would always look furthest apart.
+    _, checks = searched([1] * 60, n_rows=80, check_every=10, patience=4)
+    assert {check.batch_size for check in checks} == {64}
+    assert [check.update for check in checks] == [1, 3, 5, 7, 9]
+
+    detector = ODIM(n_models=2, draws=3, patience=20).fit(X[:80])
+    assert {check.batch_size for checks in detector.checks_ for check in checks} == {64}
+
+
+def test_every_parameter_of_the_search_reaches_it():
+    def weights(**changes):
+        detector = ODIM(n_models=1, draws=3, patience=10, **changes).fit(X)
+        return detector.snapshots_["mean.weight"], detector.checks_[0]
+
+    plain, checks = weights()
+    assert not np.array_equal(weights(weight_decay=10.0)[0], plain)
+    assert not np.array_equal(weights(learning_rate=0.01)[0], plain)
+    limited = weights(max_updates=2)[1]
+    assert limited[-1].update <= 4 < checks[-1].update
+    assert weights(batch_size=32)[1][0].batch_size == 32
+    assert weights(check_every=2)[1][0].update == 2
+
+
+def test_the_global_random_state_is_neither_used_nor_changed():
+    found = []
+    for seed in (1, 2):
+        np.random.seed(seed)  # noqa: NPY002 - the caller's own, old habit
+        torch.manual_seed(seed)
+        before = np.random.get_state()[1].copy(), torch.random.get_rng_state()  # noqa: NPY002
+        found.append(ODIM(n_models=2, draws=3, patience=20).fit(X).anomaly_score(X))
+        assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
+        assert torch.equal(torch.random.get_rng_state(), before[1])
+
+    assert np.array_equal(*found)

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import final
 
 import torch
@@ -17,8 +17,15 @@ def plain_torch() -> Iterator[None]:
         torch.inference_mode(mode=False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),
+        _on_cpu(),
     ):
         yield
+
+
+def _on_cpu() -> AbstractContextManager[object]:
+    """Keep out another default device; where there is none, every call would pay for that."""
+    is_cpu = torch.get_default_device().type == "cpu"
+    return nullcontext() if is_cpu else torch.device("cpu")
 
 
 @contextmanager

@@ -97,7 +97,8 @@ def search_peak(
         for number, batch in enumerate(_one_pass(len(rows), batch_size, generator), 1):
             loss = _step(model, optimizer, rows[batch])
             update += 1
-            if number % every:
+            # Few rows are always far apart: a short batch, left over, would win every comparison.
+            if number % every or len(batch) < min(batch_size, len(rows)):
                 continue
             distance = bimodality(_evaluated(model, rows[batch]), spread)
             waited = 0 if distance > best else waited + 1

@@ -50,7 +50,7 @@ class Known:
     is_inlier : Tensor of shape (n_rows,)
         Rows to learn from whose losses always count.
     outliers : Tensor of shape (n_outliers, n_features)
-        Rows believed to be odd; nothing is learned from them but that their losses be large.
+        Rows believed to be odd: their losses are made large, not small.
     push : float
         Weight of that beside the others' mean loss.
     trust : float

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from altbi.borrow import Draws, one_thread, plain_torch
 from altbi.detectors import model_files
 from altbi.detectors.base import Detector, Scores
-from altbi.detectors.roles import Roles, roles_of
+from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outliers
 from altbi.encode import Surprises, TableEncoder
 from altbi.ensemble import Ensemble, over_blocks
 from altbi.errors import TableWarning, TrainingError
@@ -152,13 +152,18 @@ class GenerativeDetector(Detector):
         if hasattr(self, "offset_"):
             del self.offset_  # not fitted again before the last step
         table = self._checked_for_fit(X)
-        roles = roles_of(known_inlier, known_outlier, len(table))
+        roles = roles_of(known_inlier, known_outlier, X, len(table))
         seed = self._draw_seed()
 
         sample = table
         if len(table) > self.max_rows:
             chosen = sample_rows(len(table), self.max_rows, seed)
-            sample, roles = table.take(chosen), None if roles is None else roles[chosen]
+            if roles is not None:
+                chosen = with_outliers(chosen, roles, self.max_rows)
+                roles = roles[chosen]
+            sample = table.take(chosen)
+        if roles is not None:
+            check_learnable(roles)
         self.n_rows_in_, self.n_sample_ = table.drawn_from or len(table), len(sample)
         self.encoder_ = TableEncoder().fit(sample)
         rows = self.encoder_.transform(sample)

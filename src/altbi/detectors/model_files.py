@@ -108,10 +108,18 @@ def _restored(
     detector.ensemble_ = Ensemble(
         detector._stacked(detector.encoder_.width), tensors["low"], tensors["width"]
     )
-    detector.history_ = [Progress(**progress) for progress in header["history"]]
+    detector.history_ = [_progress(path, entry) for entry in header["history"]]
     require(path, detector._is_whole(detector.history_), "its history has gaps")
     _restore_facts(path, detector, header)
     return detector
+
+
+def _progress(path: str | PathLike[str], entry: dict[str, Any]) -> Progress:
+    progress = Progress(**entry)
+    counts, shares = (progress.step, progress.batch_size), (progress.kept, progress.loss)
+    plain = {type(count) for count in counts} == {int} and {type(s) for s in shares} == {float}
+    require(path, plain and all(map(math.isfinite, shares)), "its history makes no sense")
+    return progress
 
 
 def _check_class(path: str | PathLike[str], detector_class: type[object], name: object) -> None:
@@ -120,7 +128,7 @@ def _check_class(path: str | PathLike[str], detector_class: type[object], name: 
     if name != wanted:
         raise ModelFileError(
             f"{path}: it holds the detector {name!r}, but expected {wanted!r}. "
-            f"Load it with {name}.load, if this altbi has it."
+            "Load it with the class of that name."
         )
 
 
@@ -174,9 +182,19 @@ def _check_tensors(
     for name, tensor in tensors.items():
         require(path, tensor.dtype == _dtype(name, state), f"{name!r} has a wrong type")
         require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
+        if name.endswith(("mix.sign", "mix.permutation")):
+            require(path, _is_rotation_part(tensor), f"{name!r} belongs to no mix")
         if name == "width" or name.endswith("running_var"):
             least = LEAST_WIDTH if name == "width" else 0
             require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
+
+
+def _is_rotation_part(tensor: NDArray[Any]) -> bool:
+    """Tell whether tensors hold signs, or permutations."""
+    if tensor.ndim == 2:
+        return bool((np.abs(tensor) == 1).all())
+    whole = np.isin(tensor, (0, 1)).all()
+    return bool(whole and (tensor.sum(1) == 1).all() and (tensor.sum(2) == 1).all())
 
 
 def _check_unchanged(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> None:

@@ -40,7 +40,7 @@ class ODIM(GenerativeDetector):
     patience : int, default=100
         Updates without a better look after which training ends.
     max_updates : int, default=10000
-        Updates after which training ends in any case.
+        Updates after which training ends in any case, at the next check.
     spread : {"deviation", "variance"}, default='deviation'
         What enters the Wasserstein distance between the two Gaussians beside their means:
         deviations, as the distance is defined, or variances, as in the authors' code.
@@ -127,7 +127,12 @@ class ODIM(GenerativeDetector):
 
     @classmethod
     def reference(cls, **changes: Any) -> Self:  # noqa: ANN401 - the constructor's arguments
-        """Do what the authors' code does: as the plain constructor, with spread = "variance"."""
+        """Do what the authors' code does: as the plain constructor, with spread = "variance".
+
+        Their code would go on for 1,000 passes over the rows, not for 10,000 updates; and it also
+        looks at the short batch that is left over at the end of a pass, which is always best if
+        its turn comes.
+        """
         return cls(**{"spread": "variance"} | changes)
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table

@@ -1,44 +1,77 @@
 """What is known about some rows: that they are normal, or that they are odd."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from altbi.errors import ParameterError
 
-__all__ = ["INLIER", "OUTLIER", "UNKNOWN", "Roles", "roles_of"]
+__all__ = [
+    "INLIER",
+    "OUTLIER",
+    "UNKNOWN",
+    "Roles",
+    "check_learnable",
+    "roles_of",
+    "with_outliers",
+]
 
 INLIER, UNKNOWN, OUTLIER = 1, 0, -1
 Roles = NDArray[np.int8]
 
 
 def roles_of(
-    known_inlier: ArrayLike | None, known_outlier: ArrayLike | None, n_rows: int
+    known_inlier: ArrayLike | None,
+    known_outlier: ArrayLike | None,
+    table: Any,  # noqa: ANN401
+    n_rows: int,
 ) -> Roles | None:
-    """Give each row its role; None where nothing is known."""
+    """Give each row of the user's table its role; None where nothing is known."""
     if known_inlier is None and known_outlier is None:
         return None
     roles = np.full(n_rows, UNKNOWN, dtype=np.int8)
-    inlier = _mask("known_inlier", known_inlier, n_rows)
-    outlier = _mask("known_outlier", known_outlier, n_rows)
+    inlier = _mask("known_inlier", known_inlier, table, n_rows)
+    outlier = _mask("known_outlier", known_outlier, table, n_rows)
     if (inlier & outlier).any():
         row = int(np.flatnonzero(inlier & outlier)[0])
         raise ParameterError(
             f"Row {row} (counted from 0) is both in known_inlier and in known_outlier. "
             "Decide for one of them, or for neither."
         )
-    if outlier.all():
-        raise ParameterError(
-            "known_outlier marks every row, but training needs rows that may be normal."
-        )
     roles[inlier] = INLIER
     roles[outlier] = OUTLIER
     return roles
 
 
-def _mask(name: str, given: ArrayLike | None, n_rows: int) -> NDArray[np.bool_]:
+def with_outliers(chosen: NDArray[np.int64], roles: Roles, most: int) -> NDArray[np.int64]:
+    """Add labelled outliers to the rows of a sample: they are few, and someone found them."""
+    outliers = np.flatnonzero(roles == OUTLIER)
+    return np.union1d(chosen, outliers) if len(outliers) <= most else chosen
+
+
+def check_learnable(roles: Roles) -> None:
+    """Refuse labels that leave nothing to learn from."""
+    left = int((roles != OUTLIER).sum())
+    if left < 2:
+        raise ParameterError(
+            f"known_outlier leaves {left} of {len(roles)} rows to learn from, but expected at "
+            "least 2 that may be normal. Mark fewer rows, or raise max_rows."
+        )
+
+
+def _mask(name: str, given: Any, table: Any, n_rows: int) -> NDArray[np.bool_]:  # noqa: ANN401
     if given is None:
         return np.zeros(n_rows, dtype=bool)
-    mask = np.asarray(given)
+    is_pandas = hasattr(given, "iloc") and hasattr(table, "iloc")
+    if is_pandas and not given.index.equals(table.index):
+        raise ParameterError(
+            f"{name} has another index than the table. Align it first, or hand in an array."
+        )
+    try:
+        mask = np.asarray(given)
+    except ValueError as cause:
+        raise ParameterError(f"{name} is no array ({cause}). Give one boolean a row.") from cause
     if mask.dtype != bool or mask.shape != (n_rows,):
         raise ParameterError(
             f"{name} has the shape {mask.shape} and the type {mask.dtype}, but expected one "

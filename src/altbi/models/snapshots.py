@@ -1,6 +1,6 @@
 """Snapshots of any model as one scorer: the general way, for models without one of their own."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -24,7 +24,8 @@ WORST_LOSS = 1e30
 # Odd: the one in the middle is a median.
 N_LANDMARKS = 9
 # Snapshots that are asked what they expect, and rows that they are asked about at a time.
-_LOOKS = 4
+_LOOKS = 2
+_MOST_COLUMNS = 32
 _ROWS_AT_ONCE = 2048
 
 
@@ -85,7 +86,7 @@ class Snapshots:
             for index in range(self.n_snapshots)
         ]
         self.block_rows = 512
-        self.close_rows = 32
+        self.close_rows = 16
         self.typical_rows = 64
 
     def losses(self, columns: Tensor) -> Tensor:
@@ -108,15 +109,15 @@ class Snapshots:
         return LossParts(losses=losses, cells=cells, rest=losses - cells.sum(1))
 
     def expect(self, known: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """Say which landmark fits best into each column of known rows, and how much better it fits.
+        """Say which landmark fits best into a column of known rows, and how much better it fits.
 
-        A few snapshots, spread over all, are asked.
+        A few snapshots are asked, about the columns that add most to a row's loss; of the others
+        nothing else than what stands there is expected.
         """
         some = self.models[:: -(-self.n_snapshots // _LOOKS)]
         with _evaluating():
-            looks = [_fitting(model, known.T, cells.T, self.landmarks) for model in some]
-        expected, distance = zip(*looks, strict=True)
-        return torch.stack(expected).transpose(1, 2), torch.stack(distance).transpose(1, 2)
+            expected, distance = _fitting(some, known.T, cells.T, self.landmarks)
+        return expected.T[None], distance.T[None]
 
 
 @contextmanager
@@ -128,7 +129,7 @@ def _evaluating() -> Iterator[None]:
 
 def _finite(losses: Tensor) -> Tensor:
     """Of a row that is far away from all others a model may not be able to compute the loss."""
-    return losses.nan_to_num(nan=WORST_LOSS, posinf=WORST_LOSS, neginf=-WORST_LOSS)
+    return losses.nan_to_num(nan=WORST_LOSS).clamp(-WORST_LOSS, WORST_LOSS)
 
 
 def _loaded(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
@@ -154,21 +155,32 @@ def _gradient(model: nn.Module, rows: Tensor) -> Tensor:
 
 
 def _fitting(
-    model: nn.Module, known: Tensor, cells: Tensor, landmarks: Landmarks
+    models: Sequence[nn.Module], known: Tensor, cells: Tensor, landmarks: Landmarks
 ) -> tuple[Tensor, Tensor]:
-    """For each column try all landmarks in the known rows, and the rows' own cells."""
-    expected, distance = torch.empty_like(known), torch.zeros_like(known)
-    # Of each column: all landmarks for all rows, then the rows' own cells.
+    """Try all landmarks in columns of the known rows, and the rows' own cells."""
+    expected, distance = cells.clone(), torch.zeros_like(known)
     tried = torch.cat([landmarks.values[:, None].expand(-1, *known.shape), cells[None]])
     at_once = max(_ROWS_AT_ONCE // tried[..., 0].numel(), 1)
-    for columns in torch.split(torch.arange(int(landmarks.columns.max()) + 1), at_once):
-        changed = landmarks.columns == columns[:, None]
-        variants = torch.where(changed[:, None, None], tried, known)
-        losses = _finite(model(variants.flatten(0, 2)).view(variants.shape[:3]))
+    for picked in torch.split(_suspects(models[-1], cells, landmarks), at_once):
+        changed = landmarks.columns == picked[..., None]
+        variants = torch.where(changed[:, None], tried, known)
+        losses = torch.stack([_finite(model(variants.flatten(0, 2))) for model in models])
+        losses = losses.mean(0).view(variants.shape[:3])
         best, which = losses[:, :-1].min(1)
         gain = (losses[:, -1] - best).clamp(min=0)
-        for features, nearest, gained in zip(changed, which, gain, strict=True):
-            numbers = torch.nonzero(features)[:, 0]
-            expected[:, numbers] = tried[nearest, torch.arange(len(known))][:, numbers]
-            distance[:, numbers[0]] = gained
+        found = tried[which, torch.arange(len(known))]
+        for change, value, gained in zip(changed, found, gain, strict=True):
+            expected = torch.where(change, value, expected)
+            distance += (change & (change.cumsum(1) == 1)) * gained[:, None]
     return expected, distance
+
+
+def _suspects(model: nn.Module, rows: Tensor, landmarks: Landmarks) -> Tensor:
+    """Numbers of the columns to look at closely, ``(n_columns, n_rows)``: each row has its own."""
+    n_columns = int(landmarks.columns.max()) + 1
+    if n_columns <= _MOST_COLUMNS:
+        return torch.arange(n_columns)[:, None].expand(-1, len(rows))
+    cells = _integrated_gradients(model, rows, landmarks.neutral)
+    parts = rows.new_zeros(len(rows), n_columns)
+    parts.index_add_(1, landmarks.columns, cells.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0))
+    return parts.topk(_MOST_COLUMNS).indices.T
