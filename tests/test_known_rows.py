@@ -144,12 +144,9 @@ def test_novelty_scores_new_rows_by_a_table_of_normal_ones(backbone):
     assert (scores[100:][:, None] > scores[:100]).mean() > 0.95
 
 
-def test_novelty_is_the_reference_with_ten_more_steps():
-    expected = ALTBI.reference(T2=90).get_params()
-
-    assert ALTBI.novelty().get_params() == expected
-    assert ALTBI.novelty(rho=1, T2=70).get_params() == ALTBI.reference(rho=1, T2=70).get_params()
-    assert ALTBI.novelty(backbone="glow").flow_steps == 16
+def test_novelty_has_ten_more_steps():
+    assert ALTBI.novelty().get_params() == ALTBI(T2=90).get_params()
+    assert ALTBI.novelty(rho=1, T2=70).get_params() == ALTBI(rho=1, T2=70).get_params()
 
 
 @pytest.mark.parametrize(

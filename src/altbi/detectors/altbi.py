@@ -241,10 +241,10 @@ class ALTBI(GenerativeDetector):
     def novelty(cls, **changes: Any) -> Self:  # noqa: ANN401
         """Learn from normal rows only, to score new ones: the paper's semi-supervised setting.
 
-        As `reference`, with ten more steps: T2 = 90, which gives 29 snapshots. The largest losses
-        are left out here as well, as published; ``novelty(rho=1)`` counts them all.
+        As the plain constructor, with ten more steps: T2 = 90, which gives 29 snapshots. The
+        largest losses are left out here as well, as published; ``novelty(rho=1)`` counts them all.
         """
-        return cls.reference(**{"T2": 90} | changes)
+        return cls(**{"T2": 90} | changes)
 
     def fit(
         self,

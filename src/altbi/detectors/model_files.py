@@ -141,7 +141,7 @@ def _bring_backbone(
     if is_own and backbone is None:
         raise ModelFileError(
             f"{path}: its model is someone's own, called {label.removeprefix(_OWN)!r}. "
-            "Hand the class in, as in ALTBI.load(path, backbone=MyModel)."
+            "Hand the class in, in Python: ALTBI.load(path, backbone=MyModel)."
         )
     if backbone is not None and not is_own:
         raise ModelFileError(

@@ -75,6 +75,6 @@ def _mask(name: str, given: Any, table: Any, n_rows: int) -> NDArray[np.bool_]: 
     if mask.dtype != bool or mask.shape != (n_rows,):
         raise ParameterError(
             f"{name} has the shape {mask.shape} and the type {mask.dtype}, but expected one "
-            f"boolean for each of the {n_rows} rows."
+            f"boolean for each of the {n_rows} rows. Compare (== 1), and fill gaps with False."
         )
     return mask
