@@ -67,6 +67,7 @@ class Job:
     Examples
     --------
     >>> import tempfile
+    >>> from altbi import ALTBI
     >>> from altbi.files import open_source
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = Path(folder, "sizes.csv")
