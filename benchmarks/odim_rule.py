@@ -19,7 +19,7 @@ from sklearn.metrics import roc_auc_score
 from altbi import ODIM
 from altbi.bench.datasets import Labels, load, select
 from altbi.encode import TableEncoder
-from altbi.models import IWAE
+from altbi.models import GenerativeModel
 from altbi.peak import Check
 from altbi.table import as_table
 from novelty import DATASETS
@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 1000
 
 
 @torch.no_grad()
-def auc(model: IWAE, rows: torch.Tensor, y: Labels) -> float:
+def auc(model: GenerativeModel, rows: torch.Tensor, y: Labels) -> float:
     """Score all rows with one model."""
     losses = torch.cat([model.eval()(some) for some in rows.split(ROWS_AT_ONCE)])
     return float(roc_auc_score(y, losses.numpy()))

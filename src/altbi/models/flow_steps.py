@@ -1,7 +1,7 @@
 """The steps of GLOW, on places with channels: ``(n_rows, n_places, n_channels)``.
 
-Convolutions are matrix products over gathered neighbours: on squares as small as these that is
-faster than torch's own, and the normalizations beside them fold into their weights.
+Convolutions are matrix products over gathered neighbours: squares are small, and the normalizations
+beside them fold into their weights.
 """
 
 from functools import cache
