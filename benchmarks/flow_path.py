@@ -11,7 +11,7 @@ import sys
 import torch
 
 from altbi import ALTBI
-from altbi.bench.datasets import load, select
+from altbi.bench.datasets import load_table
 from altbi.train import train
 from odim_rule import auc, encoded
 
@@ -20,7 +20,7 @@ STEPS = (1, 9, 17, 33, 49, 65, 89)
 
 def path(dataset: str, seed: int) -> list[float]:
     """Train as ALTBI does, and look after some of the steps."""
-    X, y = load(*select([dataset]))
+    X, y = load_table(dataset)
     rows, detector = encoded(X), ALTBI(backbone="glow")
     generator = torch.Generator().manual_seed(seed)
     model = detector._fresh_model(rows.shape[1], generator)

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from altbi import ALTBI
-from altbi.bench.datasets import Labels, Rows, load, select
+from altbi.bench.datasets import Labels, Rows, load_table
 from altbi.bench.tables import paper_table
 
 DATASETS = "hepatitis,wine,vertebral,wilt,optdigits,ionosphere"
@@ -47,7 +47,7 @@ def main() -> None:
     head = ["data set", "paper", "mean ± std", "range", *changes]
     sys.stdout.write(f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n")
     for name in args.datasets.split(","):
-        X, y = load(*select([name]))
+        X, y = load_table(name)
         ours = [auc(X, y, seed) for seed in range(args.seeds)]
         cells = [
             name,

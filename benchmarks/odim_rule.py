@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from altbi import ODIM
-from altbi.bench.datasets import Labels, load, select
+from altbi.bench.datasets import Labels, load_table
 from altbi.encode import TableEncoder
 from altbi.models import GenerativeModel
 from altbi.peak import Check
 from altbi.table import as_table
-from novelty import DATASETS
+from labels import DATASETS
 
 ROWS_AT_ONCE = 1000
 
@@ -64,7 +64,7 @@ def main() -> None:
     sys.stdout.write(f"| {' | '.join(head)} |\n|---|{'---:|' * (len(head) - 1)}\n")
     lines = []
     for name in args.datasets.split(","):
-        X, y = load(*select([name]))
+        X, y = load_table(name)
         rows, means = encoded(X), []
         for seed in range(args.models):
             checks, found = searched(ODIM.reference(), rows, y, seed)

@@ -117,7 +117,7 @@ def main() -> None:
     sys.stdout.write("| table | system | runs | median s | min to max s | seconds / ALTBI's |\n")
     sys.stdout.write("| --- | --- | ---: | ---: | ---: | ---: |\n")
     for dataset in select(args.tables.split(",")):
-        rows, _ = load(dataset)
+        rows, _ = load(dataset.parts[0])
         base = None
         for each in contestants(len(rows), args.vae_epochs):
             times = seconds(each, rows, args.repeats)

@@ -13,8 +13,8 @@ import altbi
 from altbi.storage import write_model
 
 COMMAND = "import sys; from altbi.cli import main; sys.exit(main(sys.argv[1:]))"
-HEAVY = {"torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod", "safetensors"} | {
-    "altair", "vl_convert", "jinja2", "shtab"
+HEAVY = {"numpy", "torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod"} | {
+    "safetensors", "altair", "vl_convert", "jinja2", "shtab"
 }  # fmt: skip
 DEFAULT = re.compile(r"^(\w+) : .*default=(.+)$", re.MULTILINE)
 
@@ -68,9 +68,16 @@ def test_light_names_import_nothing_heavy(code):
     assert heavy_imports(code) == set()
 
 
-@pytest.mark.parametrize("name", ["", "detect", "score", "demo", "inspect", "bench quick"])
+@pytest.mark.parametrize(
+    "name", ["", "detect", "score", "demo", "inspect", "bench", "bench run", "bench tables"]
+)
 def test_help_imports_nothing_heavy(name):
     assert heavy_imports(COMMAND, *name.split(), "--help") == set()
+
+
+@pytest.mark.parametrize("name", ["datasets", "systems"])
+def test_the_catalogues_of_the_benchmark_need_numpy_alone(name):
+    assert heavy_imports(COMMAND, "bench", name) == {"numpy"}
 
 
 def test_inspect_needs_neither_torch_nor_sklearn(model):

@@ -1,114 +1,203 @@
-"""The tables of ADBench at hand, by the paper's names, and how to read them."""
+"""The data sets of ADBench by the paper's names: which files they are, and how to read them."""
 
+import csv
+import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from itertools import groupby
 from pathlib import Path
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, TableError
 
-__all__ = ["DATASETS", "Dataset", "Labels", "Rows", "adbench_folder", "load", "locate", "select"]
+__all__ = [
+    "SUITES",
+    "Dataset",
+    "Labels",
+    "Part",
+    "Rows",
+    "adbench_folder",
+    "catalogue",
+    "find_part",
+    "is_at_hand",
+    "load",
+    "load_table",
+    "locate",
+    "select",
+]
 
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 VARIABLE = "ALTBI_ADBENCH"
+SOURCE = "https://github.com/Minqi824/ADBench"
+# What the paper's own systems ran on, and what its 22 baselines ran on, taken from DTE's tables.
+OWN_EMBEDDINGS = ("", "ViT", "RoBERTa")
+DTE_EMBEDDINGS = ("", "ResNet18", "BERT")
+OWN_COLUMNS = ("ODIM", "ALTBI-G", "ALTBI-I", "ALTBI")
+# Of these the paper's own systems saw raw pixels, one class against the others.
+RAW_PIXELS = ("mnist", "FashionMNIST")
+SMALL_ROWS = 8_000
+# All that a broken or foreign archive may raise; RuntimeError: encrypted, or packed another way.
+_UNREADABLE = (
+    OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error
+)  # fmt: skip
+SMOKE = ("breastw", "glass", "hepatitis", "lymphography", "vertebral", "wine")
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of ADBench and what it must hold; None where that is not known.
+
+    Parameters
+    ----------
+    file : str
+        Path inside the ADBench folder.
+    n_rows, n_features, n_outliers : int or None
+        Sizes: those of the paper's Table B.1 where a data set is one file.
+    sha256 : str or None
+        Digest of ADBench's own file.
+    """
+
+    file: str
+    n_rows: int | None
+    n_features: int
+    n_outliers: int | None
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the file without its folder and ending, as people call it."""
+        return Path(self.file).stem
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """One file of ADBench and what it must hold.
+    """One data set of the paper; images and texts once for each network that embedded them.
 
     Parameters
     ----------
     name : str
         The paper's name.
-    file : str
-        Path inside the ADBench folder.
-    n_rows, n_features, n_outliers : int
-        Sizes of the paper's Table B.1; every file in the catalogue has exactly these.
-    comparable : bool, default=True
-        Whether the paper's ALTBI-I row is about this file.
+    embedding : str
+        The network whose outputs the columns are; empty for a table.
+    kind : {"table", "image", "text"}
+        What the rows are.
+    domain : str
+        Field of the data, as in the paper's Table B.1.
+    parts : tuple of Part
+        The files; a cell of the paper's tables is the mean over them.
+    official_outliers : int or None
+        How many outliers the authors' evaluation keeps; None: a twentieth of the rows.
     """
 
     name: str
-    file: str
-    n_rows: int
-    n_features: int
-    n_outliers: int
-    comparable: bool = True
+    embedding: str
+    kind: str
+    domain: str
+    parts: tuple[Part, ...]
+    official_outliers: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Name that tells it from the same images or texts through another network."""
+        return f"{self.name} ({self.embedding})" if self.embedding else self.name
 
     @property
     def n_cells(self) -> int:
-        """Size of the table, for running small ones first."""
-        return self.n_rows * self.n_features
+        """Size of all parts, for running small ones first."""
+        return sum((part.n_rows or 0) * part.n_features for part in self.parts)
+
+    def is_column_of(self, column: str) -> bool:
+        """Whether the paper's column of a system is about these very files."""
+        if column in OWN_COLUMNS:
+            return self.embedding in OWN_EMBEDDINGS and self.name not in RAW_PIXELS
+        return self.embedding in DTE_EMBEDDINGS
 
 
-# In the order of the paper's Table B.2; its census and speech are not at hand.
-DATASETS = (
-    Dataset("aloi", "Classical/1_ALOI.npz", 49_534, 27, 1508),
-    Dataset("annthyroid", "Classical/2_annthyroid.npz", 7200, 6, 534),
-    Dataset("backdoor", "Classical/3_backdoor.npz", 95_329, 196, 2329),
-    Dataset("breastw", "Classical/4_breastw.npz", 683, 9, 239),
-    Dataset("campaign", "Classical/5_campaign.npz", 41_188, 62, 4640),
-    Dataset("cardio", "Classical/6_cardio.npz", 1831, 21, 176),
-    Dataset("cardiotocography", "Classical/7_Cardiotocography.npz", 2114, 21, 466),
-    Dataset("celeba", "Classical/8_celeba.npz", 202_599, 39, 4547),
-    Dataset("cover", "Classical/10_cover.npz", 286_048, 10, 2747),
-    Dataset("donors", "Classical/11_donors.npz", 619_326, 10, 36_710),
-    Dataset("fault", "Classical/12_fault.npz", 1941, 27, 673),
-    Dataset("fraud", "Classical/13_fraud.npz", 284_807, 29, 492),
-    Dataset("glass", "Classical/14_glass.npz", 214, 7, 9),
-    Dataset("hepatitis", "Classical/15_Hepatitis.npz", 80, 19, 13),
-    Dataset("http", "Classical/16_http.npz", 567_498, 3, 2211),
-    Dataset("internetads", "Classical/17_InternetAds.npz", 1966, 1555, 368),
-    Dataset("ionosphere", "Classical/18_Ionosphere.npz", 351, 32, 126),
-    Dataset("landsat", "Classical/19_landsat.npz", 6435, 36, 1333),
-    Dataset("letter", "Classical/20_letter.npz", 1600, 32, 100),
-    Dataset("lymphography", "Classical/21_Lymphography.npz", 148, 18, 6),
-    Dataset("magic.gamma", "Classical/22_magic.gamma.npz", 19_020, 10, 6688),
-    Dataset("mammography", "Classical/23_mammography.npz", 11_183, 6, 260),
-    Dataset("musk", "Classical/25_musk.npz", 3062, 166, 97),
-    Dataset("optdigits", "Classical/26_optdigits.npz", 5216, 64, 150),
-    Dataset("pageblocks", "Classical/27_PageBlocks.npz", 5393, 10, 510),
-    Dataset("pendigits", "Classical/28_pendigits.npz", 6870, 16, 156),
-    Dataset("pima", "Classical/29_Pima.npz", 768, 8, 268),
-    Dataset("satellite", "Classical/30_satellite.npz", 6435, 36, 2036),
-    Dataset("satimage-2", "Classical/31_satimage-2.npz", 5803, 36, 71),
-    Dataset("shuttle", "Classical/32_shuttle.npz", 49_097, 9, 3511),
-    Dataset("skin", "Classical/33_skin.npz", 245_057, 3, 50_859),
-    Dataset("smtp", "Classical/34_smtp.npz", 95_156, 3, 30),
-    Dataset("spambase", "Classical/35_SpamBase.npz", 4207, 57, 1679),
-    Dataset("stamps", "Classical/37_Stamps.npz", 340, 9, 31),
-    Dataset("thyroid", "Classical/38_thyroid.npz", 3772, 6, 93),
-    Dataset("vertebral", "Classical/39_vertebral.npz", 240, 6, 30),
-    Dataset("vowels", "Classical/40_vowels.npz", 1456, 12, 50),
-    Dataset("waveform", "Classical/41_Waveform.npz", 3443, 21, 100),
-    Dataset("wbc", "Classical/42_WBC.npz", 223, 9, 10),
-    Dataset("wdbc", "Classical/43_WDBC.npz", 367, 30, 10),
-    Dataset("wilt", "Classical/44_Wilt.npz", 4819, 5, 257),
-    Dataset("wine", "Classical/45_wine.npz", 129, 13, 10),
-    Dataset("wpbc", "Classical/46_WPBC.npz", 198, 33, 47),
-    Dataset("yeast", "Classical/47_yeast.npz", 1484, 8, 507),
-    # The paper's ALTBI-I row is about raw MNIST pixels, one digit against the others.
-    Dataset("mnist", "Classical/24_mnist.npz", 7603, 100, 700, comparable=False),
-)
+@cache
+def catalogue() -> tuple[Dataset, ...]:
+    """All 57 data sets in the paper's order, those with two embeddings twice: 195 files."""
+    facts = {row["dataset"]: row for row in _rows("datasets")}
+    return tuple(
+        Dataset(
+            name,
+            embedding,
+            kind=facts[name]["kind"],
+            domain=facts[name]["domain"],
+            parts=tuple(map(_part, group)),
+            official_outliers=_whole(facts[name]["official_outliers"]),
+        )
+        for (name, embedding), group in groupby(
+            _rows("files"), key=lambda row: (row["dataset"], row["embedding"])
+        )
+    )
 
 
-def select(names: Sequence[str] | None = None) -> list[Dataset]:
-    """Take data sets by name, in the paper's order; all of them without names."""
-    known = {dataset.name for dataset in DATASETS}
-    if unknown := [name for name in names or () if name not in known]:
+def _rows(table: str) -> Iterator[dict[str, str]]:
+    source = resources.files("altbi.bench") / "paper" / f"{table}.csv"
+    with source.open(encoding="utf-8") as lines:
+        yield from csv.DictReader(lines)
+
+
+def _part(row: dict[str, str]) -> Part:
+    rows, outliers = _whole(row["n_rows"]), _whole(row["n_outliers"])
+    return Part(row["file"], rows, int(row["n_features"]), outliers, row["sha256"] or None)
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if text else None
+
+
+SUITES: dict[str, Callable[[Dataset], bool]] = {
+    "smoke": lambda dataset: dataset.name in SMOKE,
+    "small": lambda dataset: (
+        dataset.kind == "table" and (dataset.parts[0].n_rows or 0) <= SMALL_ROWS
+    ),
+    "tables": lambda dataset: dataset.kind == "table",
+    "embeddings": lambda dataset: dataset.kind != "table",
+    "all": lambda dataset: True,
+}
+
+
+def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Dataset]:
+    """Take data sets by name, in the paper's order; without names those of a suite.
+
+    >>> [dataset.label for dataset in select(["wine", "20news"])]
+    ['wine', '20news (BERT)', '20news (RoBERTa)']
+    """
+    if names is None:
+        if suite not in SUITES:
+            raise ParameterError(f"No suite is called {suite!r}. Expected: {', '.join(SUITES)}.")
+        return [each for each in catalogue() if SUITES[suite](each)]
+    known = {word for each in catalogue() for word in (each.name, each.label)}
+    if unknown := [name for name in names if name not in known]:
         raise ParameterError(
             f"No data set is called {', '.join(map(repr, unknown))}. "
             f"Expected names among: {', '.join(sorted(known))}."
         )
-    return [dataset for dataset in DATASETS if names is None or dataset.name in names]
+    return [each for each in catalogue() if each.name in names or each.label in names]
+
+
+def find_part(file: str) -> tuple[Dataset, Part]:
+    """Find the data set and the part of a file's name."""
+    for dataset in catalogue():
+        for part in dataset.parts:
+            if part.file == file:
+                return dataset, part
+    raise ParameterError(
+        f"{file!r} is no file of ADBench. `altbi bench datasets --files` lists all."
+    )
 
 
 def adbench_folder() -> Path | None:
@@ -119,50 +208,74 @@ def adbench_folder() -> Path | None:
     return beside if beside.is_dir() else None
 
 
-def locate(dataset: Dataset) -> Path:
-    """Path of a data set's file, which exists."""
+def is_at_hand(what: Dataset | Part) -> bool:
+    """Whether a part is there, or any part of a data set."""
+    folder = adbench_folder()
+    parts = what.parts if isinstance(what, Dataset) else (what,)
+    return folder is not None and any((folder / part.file).is_file() for part in parts)
+
+
+def locate(part: Part) -> Path:
+    """Path of a file, which exists."""
     folder = adbench_folder()
     if folder is None:
         raise TableError(
-            f"{dataset.name}: no ADBench folder is known. "
-            f"Set {VARIABLE} to the folder that holds {dataset.file}."
+            f"{part.name}: no ADBench folder is known. "
+            f"Set {VARIABLE} to the folder that holds {part.file}."
         )
-    path = folder / dataset.file
+    path = folder / part.file
     if not path.is_file():
         raise TableError(
-            f"{path}: no such file, but {dataset.name} needs it. "
-            f"Get it from ADBench, or set {VARIABLE} to the folder that holds {dataset.file}."
+            f"{path}: no such file, but the benchmark needs it. "
+            f"Get it from {SOURCE}, or set {VARIABLE} to the folder that holds {part.file}."
         )
     return path
 
 
-def load(dataset: Dataset) -> tuple[Rows, Labels]:
-    """Read the rows and labels (1 = outlier) of a data set, and check that they are the paper's."""
-    path = locate(dataset)
+def load(part: Part) -> tuple[Rows, Labels]:
+    """Read the rows and labels (1 = outlier) of a file, and check that they are ADBench's."""
+    path = locate(part)
     try:
         with np.load(path, allow_pickle=False) as archive:
-            X, y = archive["X"], archive["y"]
-        rows, labels = X.astype(np.float64), y.astype(np.int64)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile, zlib.error) as cause:
+            # Strict, for a cast to whole numbers would make labels of fractions.
+            rows, labels = (archive[name].astype(np.float64, casting="same_kind") for name in "Xy")
+    except _UNREADABLE as cause:
         raise TableError(
             f"{path}: not an ADBench file with plain arrays X and y ({cause}). Get it again."
         ) from cause
-    _check(dataset, path, rows, labels)
-    return rows, labels
+    if found := _other_than(part, path, rows, labels):
+        raise TableError(
+            f"{path}: {found}, but {part.name} has {_expected(part)}. Get ADBench's own file."
+        )
+    return rows, labels.astype(np.int64)
 
 
-def _check(dataset: Dataset, path: Path, rows: Rows, labels: Labels) -> None:
-    """Refuse a file that is not the one the paper describes."""
-    expected = (dataset.n_rows, dataset.n_features)
-    outliers = int((labels == 1).sum())
-    plain = labels.shape == (len(labels),) and bool(np.isin(labels, (0, 1)).all())
-    if rows.shape != expected or labels.shape != expected[:1] or not plain:
-        found = f"X of shape {rows.shape} and y of shape {labels.shape}"
-    elif outliers != dataset.n_outliers:
-        found = f"{outliers} outliers"
-    else:
-        return
-    raise TableError(
-        f"{path}: {found}, but {dataset.name} has {expected[0]} rows, {expected[1]} features, "
-        f"labels 0 and 1, and {dataset.n_outliers} outliers. Get ADBench's own file."
-    )
+def load_table(name: str) -> tuple[Rows, Labels]:
+    """Read a data set that is one file, by the paper's name."""
+    parts = [part for dataset in select([name]) for part in dataset.parts]
+    if len(parts) > 1:
+        raise ParameterError(f"{name} is {len(parts)} files, but expected a data set that is one.")
+    return load(parts[0])
+
+
+def _expected(part: Part) -> str:
+    rows = "some" if part.n_rows is None else part.n_rows
+    outliers = "some" if part.n_outliers is None else part.n_outliers
+    digest = f", sha256 {part.sha256[:12]}…" if part.sha256 else ""
+    return f"{rows} rows, {part.n_features} features, labels 0 and 1, {outliers} outliers{digest}"
+
+
+def _other_than(part: Part, path: Path, rows: Rows, labels: Rows) -> str | None:
+    """Say how a file differs from what the paper describes, if it does."""
+    shape = (labels.size if part.n_rows is None else part.n_rows, part.n_features)
+    if rows.shape != shape or labels.shape != shape[:1]:
+        return f"X of shape {rows.shape} and y of shape {labels.shape}"
+    if not np.isin(labels, (0, 1)).all():
+        return "other labels"
+    outliers = int(labels.sum())
+    if outliers != (outliers if part.n_outliers is None else part.n_outliers):
+        return f"{outliers} outliers"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if part.sha256 is not None and digest != part.sha256:
+        return f"sha256 {digest[:12]}…"
+    return None

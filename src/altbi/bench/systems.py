@@ -1,101 +1,233 @@
-"""The systems compared: each is fitted on a table without labels, then scores the same rows.
+"""The systems compared, under the paper's names: what each is, and how it is built for a job.
 
 Libraries are imported when a system is built, so that the catalogue itself costs nothing and the
 time of an import is not taken for the time of a fit.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from altbi.bench.datasets import Rows
+from altbi.errors import MissingExtraError, ParameterError
 
-if TYPE_CHECKING:
-    from altbi.detectors import Detector
-
-__all__ = ["OTHER_SYSTEMS", "SYSTEMS", "Fit", "Scores"]
+__all__ = ["SYSTEMS", "Fit", "Recipe", "Scores", "System", "find_systems", "ready_to_fit"]
 
 Scores = NDArray[np.floating]
-# Fitted on rows; what comes back scores these same rows, high = outlier.
-Fit = Callable[[Rows], Callable[[], Scores]]
+# Fitted on rows; what comes back scores rows, high = outlier. Handed the very rows of the fit, it
+# gives the scores that the detector keeps for them (a row is then not its own neighbour).
+Fit = Callable[[Rows], Callable[[Rows], Scores]]
 
-NEIGHBOURS = 32
-NEIGHBOUR_ROWS = 20_000
-
-
-def altbi(preset: str, seed: int, **changes: Any) -> Fit:  # noqa: ANN401 - ALTBI's arguments
-    """ALTBI as one of its presets, "plain" being the constructor, with changes."""
-    from altbi import ALTBI
-
-    make = ALTBI if preset == "plain" else getattr(ALTBI, preset)
-    return _fitted_on_all(make(random_state=seed, **changes))
+# Seeds of the published numbers: found by replaying them, see docs/results.md.
+DTE_SEEDS = (0, 1, 2, 3, 6)
+DTE_SEEDS_OF_NEIGHBOURS = (0, 1, 2, 3, 4)
 
 
-def odim(seed: int) -> Fit:
-    """ODIM as the authors' code does, variances in place of deviations included."""
-    from altbi import ODIM
+@final
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Where a detector comes from, as ``module:name``, and with which arguments it is built."""
 
-    return _fitted_on_all(ODIM.reference(random_state=seed))
+    source: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def package(self) -> str:
+        """Name of the package whose version counts."""
+        return self.source.partition(":")[0].partition(".")[0]
+
+    def build(self, **more: Any) -> Any:  # noqa: ANN401 - detectors of several libraries
+        """Import and construct the detector."""
+        module, _, name = self.source.partition(":")
+        try:
+            found: Any = importlib.import_module(module)
+        except ImportError as cause:
+            raise MissingExtraError(
+                f"{module!r} cannot be imported ({cause}). "
+                "Install it with: pip install 'altbi[bench]'"
+            ) from cause
+        for each in name.split("."):
+            found = getattr(found, each)
+        return found(**{**self.parameters, **more})
 
 
-def _fitted_on_all(detector: Detector) -> Fit:
-    return lambda rows: partial(detector.fit(rows).anomaly_score, rows)
+@final
+@dataclass(frozen=True, slots=True)
+class System:
+    """One system of the comparison.
 
-
-def isolation_forest(seed: int) -> Fit:
-    """Isolation forest of scikit-learn, all defaults, on raw columns."""
-    from sklearn.ensemble import IsolationForest
-
-    def fit(rows: Rows) -> Callable[[], Scores]:
-        forest = IsolationForest(random_state=seed).fit(rows)
-        return lambda: -forest.score_samples(rows)
-
-    return fit
-
-
-def nearest_neighbours(seed: int) -> Fit:
-    """Distance to the 32nd neighbour on standardised columns.
-
-    Neighbours are looked for among at most 20,000 rows, a seeded sample of a larger table, but
-    every row is scored. A row is not its own neighbour. Without a sample the seed changes nothing.
+    Parameters
+    ----------
+    name : str
+        Its name in all tables.
+    column : str
+        Its column in the paper's tables of the unsupervised setting.
+    recipe : Recipe
+        How it is built.
+    novelty : Recipe or None
+        How it is built where the rows of the fit are all inliers, if otherwise.
+    smoke : Mapping
+        Arguments that make it quick and poor, for trying the benchmark itself.
+    seeded : bool
+        Whether the seed of a job changes its scores.
+    dte_seeds : tuple of int
+        Seeds of its published numbers under the protocol `dte`.
+    aside : bool
+        Whether it is run and shown only when asked for by name.
+    note : str
+        What a reader of its numbers should know.
     """
-    from sklearn.neighbors import NearestNeighbors
-    from sklearn.preprocessing import StandardScaler
 
-    def fit(rows: Rows) -> Callable[[], Scores]:
-        rows = StandardScaler().fit_transform(rows)
-        size = min(len(rows), NEIGHBOUR_ROWS)
-        sample = np.random.default_rng(seed).choice(len(rows), size, replace=False)
-        nth = min(NEIGHBOURS, size - 1)
-        index = NearestNeighbors(n_neighbors=nth + 1).fit(rows[sample])
-        in_sample = np.zeros(len(rows), dtype=bool)
-        in_sample[sample] = True
+    name: str
+    column: str
+    recipe: Recipe
+    novelty: Recipe | None = None
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    seeded: bool = True
+    dte_seeds: tuple[int, ...] = DTE_SEEDS
+    aside: bool = False
+    note: str = ""
 
-        def score() -> Scores:
-            distances, _ = index.kneighbors(rows)
-            # A row of the sample finds itself first, at distance 0: its neighbours come one later.
-            return np.where(in_sample, distances[:, nth], distances[:, nth - 1])
+    @property
+    def scales_itself(self) -> bool:
+        """Whether it brings its columns to one scale; for all others they are standardised."""
+        return self.recipe.package == "altbi"
 
-        return score
+    def column_in(self, setting: str) -> str | None:
+        """Its column in the paper's tables; those of the semi-supervised setting have one ALTBI."""
+        if setting == "unsupervised" or not self.scales_itself:
+            return self.column
+        return "ALTBI" if self.name == "ALTBI-I (reference)" else None
+
+    def recipe_for(self, setting: str) -> Recipe:
+        """How it is built in one of the paper's settings."""
+        return self.novelty or self.recipe if setting == "semisupervised" else self.recipe
+
+
+def _altbi(
+    name: str,
+    column: str,
+    preset: str,
+    changes: Mapping[str, Any] | None = None,
+    **more: Any,  # noqa: ANN401
+) -> System:
+    parameters = {**(changes or {}), **({"backbone": "glow"} if column == "ALTBI-G" else {})}
+    source = "altbi:ALTBI" if preset == "plain" else f"altbi:ALTBI.{preset}"
+    quick = {"T1": 2, "T2": 4} | ({"flow_steps": 1} if column == "ALTBI-G" else {})
+    return System(name, column, Recipe(source, parameters), smoke=quick, **more)
+
+
+def _novelty(**parameters: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {
+        "novelty": Recipe("altbi:ALTBI.novelty", parameters),
+        "note": "on inliers alone with the authors' longer schedule, ALTBI.novelty",
+    }
+
+
+def _pyod(name: str, source: str, *, seeded: bool = True, **more: Any) -> System:  # noqa: ANN401
+    return System(name, name, Recipe(f"pyod.models.{source}"), seeded=seeded, **more)
+
+
+def _neighbours(name: str, note: str, **method: str) -> System:
+    source = "pyod.models.knn:KNN"
+    return System(
+        name,
+        name,
+        Recipe(source, {"n_neighbors": 32, **method}),
+        novelty=Recipe(source, {"n_neighbors": 5, **method}),
+        seeded=False,
+        dte_seeds=DTE_SEEDS_OF_NEIGHBOURS,
+        note=note,
+    )
+
+
+_STACKS = "puts the rows of the fit and of the query together: a score depends on its neighbours"
+SYSTEMS = {
+    system.name: system
+    for system in (
+        _altbi(
+            "ALTBI-I (plain)",
+            "ALTBI-I",
+            "plain",
+            aside=True,
+            note="the same as ALTBI-I (reference), but with no longer schedule on inliers alone",
+        ),
+        _altbi("ALTBI-I (paper)", "ALTBI-I", "paper"),
+        _altbi("ALTBI-I (reference)", "ALTBI-I", "reference", **_novelty()),
+        _altbi(
+            "ALTBI-I (untruncated)",
+            "ALTBI-I",
+            "reference",
+            {"rho": 1},
+            aside=True,
+            **_novelty(rho=1),
+        ),
+        _altbi("ALTBI-G (light)", "ALTBI-G", "plain"),
+        _altbi("ALTBI-G (reference)", "ALTBI-G", "reference", **_novelty(backbone="glow")),
+        System(
+            "ODIM",
+            "ODIM",
+            Recipe("altbi:ODIM.reference"),
+            smoke={"n_models": 1, "patience": 1},
+            note="variances in place of deviations, as in the authors' code",
+        ),
+        _pyod("CBLOF", "cblof:CBLOF"),
+        _pyod("COPOD", "copod:COPOD", seeded=False, note=_STACKS),
+        _pyod("ECOD", "ecod:ECOD", seeded=False, note=_STACKS),
+        _pyod("FeatureBagging", "feature_bagging:FeatureBagging"),
+        _pyod("HBOS", "hbos:HBOS", seeded=False),
+        _pyod("IForest", "iforest:IForest"),
+        _neighbours(
+            "kNN",
+            "distance to the 32nd neighbour, on inliers alone to the 5th, as published",
+        ),
+        _pyod("LODA", "loda:LODA"),
+        _pyod("LOF", "lof:LOF", seeded=False),
+        _pyod("MCD", "mcd:MCD"),
+        _pyod("OCSVM", "ocsvm:OCSVM", seeded=False, note="SVDD with this kernel is the same"),
+        _pyod(
+            "PCA", "pca:PCA", seeded=False, note="its formula depends on the signs of eigenvectors"
+        ),
+        _neighbours(
+            "DTE-NP",
+            "mean distance to 32 neighbours, on inliers alone to 5, as the published numbers are",
+            method="mean",
+        ),
+    )
+}
+
+
+def find_systems(names: Sequence[str] | None = None) -> list[System]:
+    """Take systems by name, in the order of the catalogue; without names all that differ."""
+    if unknown := [name for name in names or () if name not in SYSTEMS]:
+        raise ParameterError(
+            f"No system is called {', '.join(map(repr, unknown))}. "
+            f"Expected names among: {', '.join(SYSTEMS)}."
+        )
+    wanted = [each.name for each in SYSTEMS.values() if not each.aside] if names is None else names
+    return [system for system in SYSTEMS.values() if system.name in wanted]
+
+
+def ready_to_fit(system: System, setting: str, seed: int, *, smoke: bool = False) -> Fit:
+    """Build a system for a job."""
+    more = {"random_state": seed} if system.seeded else {}
+    detector = system.recipe_for(setting).build(**more, **(system.smoke if smoke else {}))
+    return _with_altbi(detector) if system.scales_itself else _with_pyod(detector)
+
+
+def _with_altbi(detector: Any) -> Fit:  # noqa: ANN401
+    return lambda rows: detector.fit(rows).anomaly_score
+
+
+def _with_pyod(detector: Any) -> Fit:  # noqa: ANN401
+    def fit(rows: Rows) -> Callable[[Rows], Scores]:
+        detector.fit(rows)
+        return lambda test: (
+            detector.decision_scores_ if test is rows else detector.decision_function(test)
+        )
 
     return fit
-
-
-SYSTEMS: dict[str, Callable[[int], Fit]] = {
-    "ALTBI-I (paper)": partial(altbi, "paper"),
-    "ALTBI-I (reference)": partial(altbi, "reference"),
-    "IForest": isolation_forest,
-    "kNN-32": nearest_neighbours,
-}
-
-# The method's other systems, which take longer.
-OTHER_SYSTEMS: dict[str, Callable[[int], Fit]] = {
-    "ALTBI-G (light)": partial(altbi, "plain", backbone="glow"),
-    "ALTBI-G (reference)": partial(altbi, "reference", backbone="glow"),
-    "ODIM": odim,
-}

@@ -1,13 +1,18 @@
-"""Tables beside the paper's: pure functions of jobs and lines, first facts, then their look."""
+"""Facts for tables, as pure functions of lines: cells, the paper's numbers beside them, means."""
 
 import csv
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
+from typing import final
 
-from altbi.bench.datasets import Dataset, select
-from altbi.bench.run import Job, Run, latest
+from altbi.bench.datasets import Dataset, catalogue
+from altbi.bench.lines import Job, Run, latest
+from altbi.bench.protocols import find_protocol
+from altbi.bench.run import Question
+from altbi.bench.systems import SYSTEMS, System
 from altbi.errors import ParameterError
 
 __all__ = [
@@ -16,77 +21,115 @@ __all__ = [
     "Comparison",
     "Difference",
     "Line",
-    "averages",
     "compare",
     "difference",
-    "gaps",
-    "markdown_table",
+    "failures",
     "paper_table",
-    "report",
+    "shared_means",
 ]
 
-METRICS = {"auc": "AUC", "average_precision": "Average precision"}
-# The paper's settings, and those of its columns that stand beside ours.
-SETTINGS = {"unsupervised": ("ALTBI-I", "IForest", "kNN"), "semisupervised": ("ALTBI",)}
-REPRODUCED = ("ALTBI-I (reference)", "ALTBI-I")
-LARGE = 0.03
-
-NOTES = (
-    "Each system is fitted on all rows without labels and scores every row; a cell is the mean "
-    "over seeds ± the sample standard deviation, also where the seed changes nothing.",
-    "IForest: scikit-learn's defaults on raw columns. kNN-32: distance to the 32nd neighbour on "
-    "standardised columns, a row not being its own neighbour; neighbours come from at most 20,000 "
-    "sampled rows, all rows are scored.",
-    "The authors' evaluation of ALTBI-I drops some outliers by rounding (at worst, in satimage-2, "
-    "57 of 71 stay); the paper's IForest and kNN are fitted on a bootstrap sample of at most "
-    "50,000 standardised rows. Only ALTBI-I is meant to be reproduced here.",
-    "mnist: the paper's ALTBI-I row is about raw MNIST pixels, not about this table.",
-)
+METRICS = {
+    "auc": "AUC",
+    "average_precision": "Average precision",
+    "precision_at_n": "Precision at n",
+}
+# The paper's tables: B.2 to B.5.
+PAPER_METRICS = ("auc", "average_precision")
+SETTINGS = ("unsupervised", "semisupervised")
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One system on one data set: mean over seeds, and spread where there is more than one."""
+    """One system on one data set.
+
+    Parameters
+    ----------
+    mean : float
+        Mean over seeds, then over the files of the data set.
+    std : float or None
+        Sample standard deviation over seeds, averaged over the files; None where the seed changes
+        nothing or there is only one.
+    jobs : tuple of Job
+        What it was made of.
+    """
 
     mean: float
     std: float | None
+    jobs: tuple[Job, ...] = ()
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Line:
     """One data set: our cells by system, None where runs lack, and the paper's numbers."""
 
     dataset: Dataset
-    ours: dict[str, Cell | None]
-    paper: dict[str, float]
+    n_parts: int
+    ours: Mapping[str, Cell | None]
+    paper: Mapping[str, float | None]
+
+    @property
+    def title(self) -> str:
+        """Name of the data set, and how many of its files were run where not all were."""
+        of = len(self.dataset.parts)
+        return self.dataset.label + (
+            "" if self.n_parts == of else f", {self.n_parts} of {of} files"
+        )
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """One metric of all systems and data sets, in the paper's order."""
 
     metric: str
+    question: Question
     systems: tuple[str, ...]
-    paper_columns: tuple[str, ...]
     lines: tuple[Line, ...]
 
+    def only(self, datasets: Sequence[Dataset]) -> "Comparison":
+        """Leave out all other data sets."""
+        lines = tuple(line for line in self.lines if line.dataset in datasets)
+        return Comparison(self.metric, self.question, self.systems, lines)
 
+    @property
+    def scores(self) -> dict[str, dict[str, float]]:
+        """Means by system and data set, where there are any."""
+        return {
+            name: {
+                line.dataset.label: cell.mean
+                for line in self.lines
+                if (cell := line.ours[name]) is not None
+            }
+            for name in self.systems
+        }
+
+
+@final
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far a system of ours is from a column of the paper, ours minus theirs."""
+    """How far a system of ours is from its column in the paper, ours minus theirs.
+
+    `spread` is the mean standard deviation over seeds.
+    """
 
     n_tables: int
     mean_absolute: float
     mean_signed: float
-    large: tuple[tuple[str, float, float], ...]
+    ours: float
+    paper: float
+    largest: tuple[str, float]
+    spread: float | None
 
 
+@cache
 def paper_table(metric: str, setting: str = "unsupervised") -> dict[str, dict[str, float]]:
     """Give the paper's results in one of its settings: data set -> method -> number."""
-    if metric not in METRICS or setting not in SETTINGS:
+    if metric not in PAPER_METRICS or setting not in SETTINGS:
         raise ParameterError(
             f"The paper has no table of {metric!r} in the setting {setting!r}. "
-            f"Expected one of {', '.join(METRICS)} in one of {', '.join(SETTINGS)}."
+            f"Expected one of {', '.join(PAPER_METRICS)} in one of {', '.join(SETTINGS)}."
         )
     source = resources.files("altbi.bench") / "paper" / f"{metric}_{setting}.csv"
     with source.open(encoding="utf-8") as lines:
@@ -95,183 +138,113 @@ def paper_table(metric: str, setting: str = "unsupervised") -> dict[str, dict[st
 
 
 def compare(
-    jobs: Sequence[Job], runs: Iterable[Run], metric: str, setting: str = "unsupervised"
+    runs: Iterable[Run], metric: str, question: Question, systems: Sequence[System] | None = None
 ) -> Comparison:
-    """Put the runs of the jobs beside the paper's numbers."""
-    values = {
-        job: float(getattr(run, metric)) for job, run in latest(runs).items() if run.error is None
-    }
-    systems = tuple(dict.fromkeys(job.system for job in jobs))
-    paper, columns = paper_table(metric, setting), SETTINGS[setting]
+    """Put runs beside the paper's numbers; without systems, all of which there is a cell."""
+    last = latest(runs)
+    chosen = list(SYSTEMS.values()) if systems is None else list(systems)
+    lines = [
+        line
+        for dataset in catalogue()
+        if (line := _line(dataset, chosen, last, metric, question)) is not None
+    ]
+    named = [
+        system.name
+        for system in chosen
+        if systems is not None or any(line.ours[system.name] for line in lines)
+    ]
+    return Comparison(metric, question, tuple(named), tuple(lines))
 
-    def cell(dataset: str, system: str) -> Cell | None:
-        wanted = [job for job in jobs if (job.dataset, job.system) == (dataset, system)]
-        found = [values[job] for job in wanted if job in values]
-        # A mean over fewer seeds than asked for would be a silent gap.
-        return _cell(found) if found and len(found) == len(wanted) else None
 
-    lines = (
-        Line(
-            dataset,
-            ours={system: cell(dataset.name, system) for system in systems},
-            paper={column: paper[dataset.name][column] for column in columns},
-        )
-        for dataset in select([job.dataset for job in jobs])
+def _line(
+    dataset: Dataset,
+    systems: Sequence[System],
+    last: Mapping[Job, Run],
+    metric: str,
+    question: Question,
+) -> Line | None:
+    """Make the line of a data set from those of its files that any system ran."""
+    asked = {part: [question.jobs(part, system) for system in systems] for part in dataset.parts}
+    ran = [jobs for jobs in asked.values() if any(job in last for each in jobs for job in each)]
+    if not ran:
+        return None
+    cells = [_cell(by_file, last, metric) for by_file in zip(*ran, strict=True)]
+    return Line(
+        dataset,
+        n_parts=len(ran),
+        ours=dict(zip([system.name for system in systems], cells, strict=True)),
+        paper={system.name: _paper(dataset, system, metric, question) for system in systems},
     )
-    return Comparison(metric, systems, columns, tuple(lines))
 
 
-def _cell(values: Sequence[float]) -> Cell:
-    spread = statistics.stdev(values) if len(values) > 1 else None
-    return Cell(statistics.fmean(values), spread)
+def _cell(by_file: Sequence[list[Job]], last: Mapping[Job, Run], metric: str) -> Cell | None:
+    """Average over seeds, then over files; a lacking or failed run leaves no number."""
+    jobs = tuple(job for each in by_file for job in each)
+    # A mean over fewer seeds or files than asked for would be a silent gap.
+    if any(job not in last or getattr(last[job], metric) is None for job in jobs):
+        return None
+    values = [[float(getattr(last[job], metric)) for job in each] for each in by_file]
+    spreads = [statistics.stdev(each) for each in values if len(each) > 1]
+    return Cell(
+        mean=statistics.fmean(map(statistics.fmean, values)),
+        std=statistics.fmean(spreads) if spreads else None,
+        jobs=jobs,
+    )
 
 
-def averages(comparison: Comparison, *, comparable: bool) -> dict[str, float | None]:
-    """Average each column over all data sets, or over those the paper's ALTBI-I is about.
+def _paper(dataset: Dataset, system: System, metric: str, question: Question) -> float | None:
+    """Give the paper's number, where it has one that is about these files."""
+    setting = find_protocol(question.protocol).setting
+    column = system.column_in(setting)
+    if column is None or metric not in PAPER_METRICS or not dataset.is_column_of(column):
+        return None
+    return paper_table(metric, setting)[dataset.name].get(column)
 
-    A column that lacks a cell has no average: it would be one over other tables than its
-    neighbours'.
-    """
-    lines = [line for line in comparison.lines if line.dataset.comparable or not comparable]
-    columns: dict[str, list[float | None]] = {
-        system: [_mean(line.ours[system]) for line in lines] for system in comparison.systems
+
+def shared_means(comparison: Comparison) -> tuple[list[Line], dict[str, float]]:
+    """Average each system over the data sets that all compared systems ran."""
+    shared = [
+        line for line in comparison.lines if all(line.ours[name] for name in comparison.systems)
+    ]
+    if not shared:
+        return [], {}
+    return shared, {
+        name: statistics.fmean(cell.mean for line in shared if (cell := line.ours[name]))
+        for name in comparison.systems
     }
-    for name in comparison.paper_columns:
-        columns[f"paper {name}"] = [line.paper[name] for line in lines]
-    return {name: _average(column) for name, column in columns.items()}
 
 
-def _mean(cell: Cell | None) -> float | None:
-    return None if cell is None else cell.mean
-
-
-def _average(column: Sequence[float | None]) -> float | None:
-    known = [value for value in column if value is not None]
-    return statistics.fmean(known) if known and len(known) == len(column) else None
-
-
-def difference(comparison: Comparison, system: str, column: str) -> Difference | None:
-    """Measure ours minus the paper's over the comparable data sets that have a cell."""
+def difference(comparison: Comparison, system: str) -> Difference | None:
+    """Measure ours minus the paper's over the data sets that have both."""
     pairs = [
-        (line.dataset.name, cell.mean, line.paper[column])
+        (line.dataset.label, cell, paper)
         for line in comparison.lines
-        if line.dataset.comparable and (cell := line.ours.get(system)) is not None
+        if (cell := line.ours[system]) is not None and (paper := line.paper.get(system)) is not None
     ]
     if not pairs:
         return None
-    gap = [ours - paper for _, ours, paper in pairs]
+    gaps = {name: cell.mean - paper for name, cell, paper in pairs}
+    spreads = [cell.std for _, cell, _ in pairs if cell.std is not None]
+    largest = max(gaps, key=lambda name: abs(gaps[name]))
     return Difference(
         n_tables=len(pairs),
-        mean_absolute=statistics.fmean(map(abs, gap)),
-        mean_signed=statistics.fmean(gap),
-        large=tuple(pair for pair in pairs if abs(pair[1] - pair[2]) > LARGE),
+        mean_absolute=statistics.fmean(map(abs, gaps.values())),
+        mean_signed=statistics.fmean(gaps.values()),
+        ours=statistics.fmean(cell.mean for _, cell, _ in pairs),
+        paper=statistics.fmean(paper for _, _, paper in pairs),
+        largest=(largest, gaps[largest]),
+        spread=statistics.fmean(spreads) if spreads else None,
     )
 
 
-def gaps(jobs: Iterable[Job], runs: Iterable[Run]) -> list[str]:
-    """Name each job that has no run, or whose last run failed."""
+def failures(runs: Iterable[Run], question: Question, systems: Sequence[System]) -> list[Run]:
+    """Give the runs of a question whose last try failed."""
     last = latest(runs)
-    reasons = {job: last[job].error if job in last else "not run" for job in jobs}
     return [
-        f"{job.dataset}, {job.system}, seed {job.seed}: {reason}"
-        for job, reason in reasons.items()
-        if reason is not None
+        last[job]
+        for dataset in catalogue()
+        for part in dataset.parts
+        for system in systems
+        for job in question.jobs(part, system)
+        if job in last and last[job].error is not None
     ]
-
-
-def report(jobs: Sequence[Job], runs: Sequence[Run], *, markdown: bool = False) -> str:
-    """Write all tables, differences, gaps and notes, as Markdown or as plain text."""
-    grid = _markdown_grid if markdown else _plain_grid
-    heading = "### {}" if markdown else "{}"
-    parts = []
-    for metric, title in METRICS.items():
-        comparison = compare(jobs, runs, metric)
-        parts += [heading.format(title), grid(_table(comparison))]
-        found = difference(comparison, *REPRODUCED)
-        parts += [] if found is None else _difference_parts(found, title, grid)
-    lacking = gaps(jobs, runs)
-    if lacking:
-        parts += [heading.format(f"Missing: {len(lacking)} of {len(jobs)} runs"), _bullets(lacking)]
-    parts += [heading.format("Notes"), _bullets([*NOTES, _versions(jobs, runs)])]
-    return "\n\n".join(parts) + "\n"
-
-
-def markdown_table(comparison: Comparison) -> str:
-    """Write one metric of all data sets with the means over them, as Markdown."""
-    return _markdown_grid(_table(comparison))
-
-
-def _table(comparison: Comparison) -> list[list[str]]:
-    head = [
-        "data set",
-        *comparison.systems,
-        *(f"paper {name}" for name in comparison.paper_columns),
-    ]
-    body = [
-        [
-            line.dataset.name,
-            *(_spread(line.ours[system]) for system in comparison.systems),
-            *(f"{line.paper[name]:.3f}" for name in comparison.paper_columns),
-        ]
-        for line in comparison.lines
-    ]
-    for comparable, label in ((False, "mean of all"), (True, "mean of the comparable")):
-        count = sum(line.dataset.comparable or not comparable for line in comparison.lines)
-        if comparable and count == len(comparison.lines):
-            continue  # it would be the line above once more
-        means = averages(comparison, comparable=comparable)
-        body.append([f"{label} {count}", *(_number(means[name]) for name in head[1:])])
-    return [head, *body]
-
-
-def _difference_parts(
-    found: Difference, title: str, grid: Callable[[list[list[str]]], str]
-) -> list[str]:
-    ours, paper = REPRODUCED
-    sentence = (
-        f"{title} of {ours} minus the paper's {paper} over {found.n_tables} comparable tables: "
-        f"mean {found.mean_signed:+.4f}, mean absolute {found.mean_absolute:.4f}; "
-        f"more than {LARGE} apart: {len(found.large)}."
-    )
-    if not found.large:
-        return [sentence]
-    body = [
-        [name, f"{mine:.3f}", f"{theirs:.3f}", f"{mine - theirs:+.3f}"]
-        for name, mine, theirs in found.large
-    ]
-    return [sentence, grid([["data set", "ours", "paper", "difference"], *body])]
-
-
-def _versions(jobs: Sequence[Job], runs: Sequence[Run]) -> str:
-    last = latest(runs)
-    used = {tuple(sorted(last[job].versions.items())) for job in jobs if job in last}
-    texts = [", ".join(f"{name} {number}" for name, number in each) for each in sorted(used)]
-    return "Versions: " + ("; also ".join(texts) or "none, nothing was run") + "."
-
-
-def _number(value: float | None) -> str:
-    return "missing" if value is None else f"{value:.3f}"
-
-
-def _spread(cell: Cell | None) -> str:
-    spread = "" if cell is None or cell.std is None else f" ± {cell.std:.3f}"
-    return _number(_mean(cell)) + spread
-
-
-def _bullets(sentences: Iterable[str]) -> str:
-    return "\n".join(f"- {sentence}" for sentence in sentences)
-
-
-def _markdown_grid(rows: list[list[str]]) -> str:
-    rule = ["---", *["---:"] * (len(rows[0]) - 1)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
-
-
-def _plain_grid(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-
-    def align(row: list[str]) -> str:
-        numbers = (cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))
-        return "  ".join([row[0].ljust(widths[0]), *numbers])
-
-    return "\n".join(map(align, rows))

@@ -27,7 +27,10 @@ NO_TRACE = "Nothing half-written is left."
 _HOMES = {
     "inspect": ("altbi.cli.models", "inspect"),
     "demo": ("altbi.cli.models", "demo"),
-    "bench_quick": ("altbi.bench.command", "main"),
+    **{
+        f"bench_{name}": ("altbi.cli.bench", name)
+        for name in ("datasets", "systems", "run", "tables", "lines", "quick")
+    },
     "completion": ("altbi.cli.completion", "completion"),
 }
 

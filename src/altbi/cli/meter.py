@@ -9,6 +9,7 @@ __all__ = ["Meter", "line_of"]
 
 _PAUSE = 0.1  # seconds between two looks: a terminal is slower than the work
 _WIDTH = 79
+UNITS = {"training": "steps", "running": "jobs"}
 
 
 @final
@@ -48,7 +49,7 @@ def line_of(what: str, done: int, total: int | None, seconds: float) -> str:
     >>> line_of("reading", 500, None, seconds=2.0)
     'reading  500 rows  250 rows/s'
     """
-    unit = "steps" if what == "training" else "rows"
+    unit = UNITS.get(what, "rows")
     speed = done / max(seconds, 1e-9)
     if total is None or done > total:
         return f"{what}  {done:,} {unit}  {speed:,.0f} {unit}/s"

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from altbi.bench import command as bench
+from altbi.cli.bench_parser import add_bench
 from altbi.version import __version__
 
 __all__ = ["build_parser"]
@@ -23,7 +23,7 @@ _FILE = {
     "tcsh": "f",
     "fish": "(__fish_complete_path (commandline -ct))",
 }
-_FILE_NAMES = {"table", "file", "output", "model", "lines"}
+_FILE_NAMES = {"table", "file", "output", "model", "lines", "page"}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,14 +40,16 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for add in (_detect, _fit, _score, _explain, _report, _inspect, _demo, _bench, _completion):
         add(commands)
-    for command in commands.choices.values():
-        _complete_files(command)
+    _complete_files(parser)
     return parser
 
 
 def _complete_files(parser: argparse.ArgumentParser) -> None:
     for action in parser._actions:
-        if action.dest in _FILE_NAMES:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_files(command)
+        elif action.dest in _FILE_NAMES:
             action.complete = _FILE  # type: ignore[attr-defined]
 
 
@@ -154,12 +156,9 @@ def _demo(commands: Commands) -> None:
 
 def _bench(commands: Commands) -> None:
     """Add `bench`, whose experiments are commands of their own."""
-    group = _add(commands, "bench", "repeat the paper's experiments", "bench quick --seeds 1")
+    group = _add(commands, "bench", "repeat the paper's experiments", "bench datasets")
     experiments = group.add_subparsers(title="experiments", metavar="EXPERIMENT", required=True)
-    about = "compare detectors on the data sets at hand"
-    added = _add(experiments, "quick", about, "bench quick --seeds 1")
-    added.set_defaults(run="bench_quick")
-    bench.add_arguments(added)
+    add_bench(experiments, _add)
 
 
 def _completion(commands: Commands) -> None:

@@ -1,0 +1,170 @@
+"""Runs as lines of a file: one job, one line, whole or not at all; a failure is a line too."""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
+from pathlib import Path
+from typing import Any, final
+
+from altbi.errors import TableError
+
+__all__ = ["Job", "Run", "append", "latest", "mended", "read", "todo"]
+
+MEASURES = ("auc", "average_precision")
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One system on one file with one seed under one protocol.
+
+    Parameters
+    ----------
+    file : str
+        Path inside the ADBench folder.
+    system : str
+        Name in the catalogue.
+    seed : int
+        Of the system, and of the rows where the protocol draws them.
+    protocol : str
+        Name of the protocol.
+    rows : int or None
+        Size of the sample that stands for a larger table; None: all rows.
+    smoke : bool
+        Whether systems are built quick and poor: a trial of the benchmark, barred from tables.
+    """
+
+    file: str
+    system: str
+    seed: int
+    protocol: str = "transductive"
+    rows: int | None = None
+    smoke: bool = False
+
+    @property
+    def title(self) -> str:
+        """What people call it."""
+        rows = "" if self.rows is None else f", {self.rows:,} rows"
+        return f"{Path(self.file).stem}, {self.system}, seed {self.seed}, {self.protocol}{rows}"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """What came of a job: measures, or an error.
+
+    Seconds leave out imports. Memory is the most that was held during fit and scoring beyond what
+    was held before; None where the system does not tell. `n_outliers` and `n_test` are those of
+    the rows that were scored. Precision at n is None in lines that are older than the measure.
+    """
+
+    file: str
+    system: str
+    seed: int
+    protocol: str
+    rows: int | None
+    smoke: bool
+    n_train: int | None = None
+    n_test: int | None = None
+    n_features: int | None = None
+    n_outliers: int | None = None
+    auc: float | None = None
+    average_precision: float | None = None
+    precision_at_n: float | None = None
+    fit_seconds: float | None = None
+    score_seconds: float | None = None
+    peak_mib: float | None = None
+    threads: int | None = None
+    source: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def job(self) -> Job:
+        """What was to be done."""
+        return Job(**{each.name: getattr(self, each.name) for each in fields(Job)})
+
+
+def append(path: Path, run: Run) -> None:
+    """Write one line to its end, or fail."""
+    line = json.dumps(asdict(run), allow_nan=False) + "\n"
+    with path.open("ab") as lines:
+        lines.write(line.encode())
+        lines.flush()
+        os.fsync(lines.fileno())
+
+
+@contextmanager
+def mended(path: Path) -> Iterator[None]:
+    """Keep the file to oneself; cut off a last line that was not written to its end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as lines:
+        try:
+            fcntl.flock(lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as cause:
+            raise TableError(
+                f"{path}: another benchmark writes its runs there. Wait for its end, or name "
+                "another file with --lines."
+            ) from cause
+        lines.seek(0)
+        content = lines.read()
+        lines.truncate(content.rfind(b"\n") + 1)
+        yield
+
+
+def read(path: Path) -> list[Run]:
+    """Read all lines; one not written to its end is left out, and its job is still to do."""
+    content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1].splitlines()
+    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
+
+
+def _parse(line: bytes, where: str) -> Run:
+    try:
+        return _checked(Run(**json.loads(line)))
+    except (ValueError, TypeError, RecursionError) as cause:
+        raise TableError(
+            f"{where}: not a run of the benchmark ({cause}). Remove the line, or name another file."
+        ) from cause
+
+
+def _checked(run: Run) -> Run:
+    """Refuse a line that tables could not be made of."""
+    texts = (run.file, run.system, run.protocol, run.source)
+    if not all(isinstance(text, str) for text in texts) or type(run.seed) is not int:
+        raise TypeError("file, system, protocol and source must be texts, seed a whole number")
+    if not (run.rows is None or type(run.rows) is int) or type(run.smoke) is not bool:
+        raise TypeError("rows must be a whole number or null, smoke true or false")
+    if not isinstance(run.versions, dict) or not isinstance(run.parameters, dict):
+        raise TypeError("versions and parameters must be objects")
+    if not (run.error is None or isinstance(run.error, str)):
+        raise TypeError("error must be a text or null")
+    return _with_usable_numbers(run)
+
+
+def _with_usable_numbers(run: Run) -> Run:
+    measures = [] if run.error is not None else [getattr(run, name) for name in MEASURES]
+    measures += [] if run.precision_at_n is None else [run.precision_at_n]
+    if not all(isinstance(value, float) and 0 <= value <= 1 for value in measures):
+        raise ValueError(f"{', '.join(MEASURES)} and precision_at_n must lie in [0, 1]")
+    costs = (run.fit_seconds, run.score_seconds, run.peak_mib)
+    if not all(cost is None or (isinstance(cost, float) and isfinite(cost)) for cost in costs):
+        raise TypeError("seconds and memory must be numbers or null")
+    return run
+
+
+def latest(runs: Iterable[Run]) -> dict[Job, Run]:
+    """Keep one run of each job; a later line replaces an earlier one."""
+    return {run.job: run for run in runs}
+
+
+def todo(jobs: Iterable[Job], runs: Iterable[Run], *, retry: bool = False) -> list[Job]:
+    """Give the jobs without a line, in order; with `retry` also those whose last run failed."""
+    done = {job for job, run in latest(runs).items() if run.error is None or not retry}
+    return [job for job in jobs if job not in done]

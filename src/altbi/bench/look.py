@@ -1,0 +1,148 @@
+"""How tables of results look: cells, means, differences from the paper, what is missing."""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from altbi.bench.datasets import Dataset
+from altbi.bench.grid import markdown_grid, plain_grid
+from altbi.bench.lines import Job, Run, read
+from altbi.bench.run import Question
+from altbi.bench.systems import SYSTEMS, System, find_systems
+from altbi.bench.tables import (
+    METRICS,
+    Cell,
+    Comparison,
+    Line,
+    compare,
+    difference,
+    failures,
+    shared_means,
+)
+from altbi.errors import TableError
+from altbi.terminal import printable, shortened
+
+__all__ = ["MISSING", "Grid", "cells", "differences", "lacking", "number", "printed"]
+
+Grid = Callable[[Sequence[Sequence[str]]], str]
+# Up to so many systems the paper's columns stand beside ours.
+FEW = 4
+MISSING = "-"
+
+
+def printed(
+    path: Path,
+    question: Question,
+    systems: Sequence[System] | None,
+    datasets: Sequence[Dataset],
+    *,
+    markdown: bool = False,
+) -> str:
+    """Write the tables of one question for a terminal, or as Markdown."""
+    runs = read(path)
+    grid: Grid = markdown_grid if markdown else plain_grid
+    heading = "### {}" if markdown else "{}"
+    parts = []
+    for metric, title in METRICS.items():
+        found = compare(runs, metric, question, systems).only(datasets)
+        if not found.lines:
+            raise TableError(
+                f"{path}: no line is about what was asked. `altbi bench run` with the same "
+                "options writes them."
+            )
+        parts += [heading.format(title), grid(cells(found)), *differences(found, grid)]
+    missing = lacking(runs, question, found)
+    parts += [heading.format("Missing"), *missing] if missing else []
+    return "\n\n".join(parts) + "\n"
+
+
+def cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[list[str]]:
+    """All cells, the paper's beside ours where systems are few, and the means."""
+    beside = [name for name in found.systems if len(found.systems) <= FEW]
+    head = ["data set", *found.systems, *(f"paper's {SYSTEMS[name].column}" for name in beside)]
+    body = [
+        [
+            line.title,
+            *(_linked(line.ours[name], places) for name in found.systems),
+            *(number(line.paper.get(name)) for name in beside),
+        ]
+        for line in found.lines
+    ]
+    shared, means = shared_means(found)
+    if shared:
+        last = [f"mean of the {len(shared)} that all ran", *(f"{means[n]:.3f}" for n in means)]
+        body.append([*last, *(_paper_mean(shared, name) for name in beside)])
+    return [head, *body]
+
+
+def _linked(cell: Cell | None, places: Mapping[Job, str] | None) -> str:
+    text = _text(cell)
+    return text if cell is None or places is None else f"[{text}]({places[cell.jobs[0]]})"
+
+
+def _text(cell: Cell | None) -> str:
+    if cell is None:
+        return MISSING
+    return f"{cell.mean:.3f}" + ("" if cell.std is None else f" ± {cell.std:.3f}")
+
+
+def number(value: float | None) -> str:
+    """Write a number of a table, if there is one."""
+    return MISSING if value is None else f"{value:.3f}"
+
+
+def _paper_mean(shared: Sequence[Line], name: str) -> str:
+    numbers = [line.paper.get(name) for line in shared]
+    known = [number for number in numbers if number is not None]
+    return f"{statistics.fmean(known):.3f}" if len(known) == len(numbers) else MISSING
+
+
+def differences(found: Comparison, grid: Grid) -> list[str]:
+    """How far each system is from its column, over the data sets that have both."""
+    head = [
+        "system",
+        "data sets",
+        "ours",
+        "paper",
+        "mean difference",
+        "mean absolute",
+        "largest",
+        "std",
+    ]
+    body = [
+        [
+            name,
+            str(gap.n_tables),
+            f"{gap.ours:.4f}",
+            f"{gap.paper:.4f}",
+            f"{gap.mean_signed:+.4f}",
+            f"{gap.mean_absolute:.4f}",
+            f"{gap.largest[0]} {gap.largest[1]:+.3f}",
+            number(gap.spread),
+        ]
+        for name in found.systems
+        if (gap := difference(found, name)) is not None
+    ]
+    return [grid([head, *body])] if body else []
+
+
+def lacking(runs: Sequence[Run], question: Question, found: Comparison) -> list[str]:
+    """List the jobs that failed, and the cells without all their runs; empty if there are none."""
+    failed = failures(runs, question, find_systems(found.systems))
+    texts = [f"- {run.job.title}: {_one_line(run.error)}" for run in failed]
+    for name in found.systems:
+        never = [
+            line.dataset.label
+            for line in found.lines
+            if line.ours[name] is None and not any(_is_of(run, line, name) for run in failed)
+        ]
+        texts += [f"- {name}: not run with all seeds on {', '.join(never)}"] if never else []
+    return ["\n".join(texts)] if texts else []
+
+
+def _one_line(text: str | None) -> str:
+    return shortened(printable(" ".join((text or "").split())), 160)
+
+
+def _is_of(run: Run, line: Line, name: str) -> bool:
+    return run.system == name and run.file in {part.file for part in line.dataset.parts}

@@ -1,0 +1,205 @@
+"""The commands of the benchmark: read the arguments, call the library, say what came of it."""
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+
+from altbi.bench.datasets import (
+    SOURCE,
+    VARIABLE,
+    adbench_folder,
+    catalogue,
+    find_part,
+    is_at_hand,
+    select,
+)
+from altbi.bench.grid import plain_grid
+from altbi.bench.lines import Job, Run, latest, read
+from altbi.bench.look import printed
+from altbi.bench.page import write_page
+from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, plan, run_all
+from altbi.bench.systems import SYSTEMS, find_systems
+from altbi.cli.bench_parser import AUTO, FOLDER, ROWS
+from altbi.cli.meter import terminal_meter
+from altbi.errors import TableError
+from altbi.terminal import printable
+
+__all__ = ["datasets", "lines", "quick", "run", "systems", "tables"]
+
+QUICK = ("ALTBI-I (paper)", "ALTBI-I (reference)", "IForest", "kNN")
+
+
+def datasets(args: argparse.Namespace) -> None:
+    """List data sets, or files."""
+    facts = [
+        {
+            "dataset": dataset.label,
+            "kind": dataset.kind,
+            "domain": dataset.domain,
+            "file": part.file,
+            "rows": part.n_rows,
+            "features": part.n_features,
+            "outliers": part.n_outliers,
+            "sha256": part.sha256,
+            "at_hand": is_at_hand(part),
+        }
+        for dataset in catalogue()
+        for part in dataset.parts
+    ]
+    if args.json:
+        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+        return
+    there = sum(bool(fact["at_hand"]) for fact in facts)
+    head = ["file" if args.files else "data set", "kind", "files", "rows", "features", "outliers"]
+    body = [
+        [
+            dataset.label if not args.files else part.file,
+            dataset.kind,
+            f"{sum(map(is_at_hand, parts))} of {len(parts)}",
+            _total(part.n_rows for part in parts),
+            str(part.n_features),
+            _total(part.n_outliers for part in parts),
+        ]
+        for dataset in catalogue()
+        for parts in ([(part,) for part in dataset.parts] if args.files else [dataset.parts])
+        for part in parts[:1]
+    ]
+    folder = adbench_folder()
+    sys.stdout.write(
+        f"{plain_grid([head, *body])}\n\n{there} of {len(facts)} files are at hand"
+        f"{'' if folder is None else f' in {folder}'}. The others are ADBench's: {SOURCE}\n"
+        f"Put them into one folder with the names that --files shows, and set {VARIABLE} to it.\n"
+    )
+
+
+def _total(numbers: Iterator[int | None]) -> str:
+    known = list(numbers)
+    return "?" if None in known else f"{sum(filter(None, known)):,}"
+
+
+def systems(args: argparse.Namespace) -> None:
+    """List systems."""
+    facts = [
+        {
+            "system": system.name,
+            "column": system.column,
+            "source": system.recipe.source,
+            "version": _version(system.recipe.package),
+            "parameters": dict(system.recipe.parameters),
+            "on inliers alone": asdict(system.novelty) if system.novelty else None,
+            "seeded": system.seeded,
+            "scaling": "its own" if system.scales_itself else "standardised on the rows of the fit",
+            "note": system.note,
+        }
+        for system in SYSTEMS.values()
+    ]
+    if args.json:
+        sys.stdout.write(json.dumps(facts, indent=2) + "\n")
+        return
+    head = ["system", "source", "version", "parameters", "note"]
+    body = [
+        [*(str(fact[key]) for key in head[:3]), _words(fact["parameters"]), str(fact["note"])]
+        for fact in facts
+    ]
+    sys.stdout.write(plain_grid([head, *body], numbers=False) + "\n")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _words(parameters: object) -> str:
+    pairs = parameters.items() if isinstance(parameters, dict) else ()
+    return ", ".join(f"{name}={value!r}" for name, value in pairs) or "defaults"
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run what is left; 1 when a job failed."""
+    smoke = args.suite == "smoke" and args.datasets is None
+    question = _question(args, smoke=smoke)
+    jobs = plan(select(args.datasets, args.suite), find_systems(args.systems), question)
+    path = args.lines or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
+    watch = _watch(quiet=args.quiet)
+    limits = Limits(args.processes, args.threads, args.limit)
+    done = run_all(path, jobs, limits, watch, retry=args.retry)
+    last = latest(read(path))
+    failed = [last[job] for job in jobs if last[job].error is not None]
+    for each in failed:
+        sys.stderr.write(f"{each.job.title}: {printable(' '.join(str(each.error).split()))}\n")
+    sys.stdout.write(
+        f"{len(done)} jobs done, {len(jobs) - len(done)} were there, {len(failed)} failed: {path}\n"
+    )
+    return 1 if failed else 0
+
+
+def _question(args: argparse.Namespace, *, smoke: bool = False) -> Question:
+    default = None if args.protocol in DTE_PROTOCOLS else ROWS
+    rows = default if args.rows == AUTO else args.rows
+    return Question(args.protocol, rows, args.seeds, smoke)
+
+
+def _watch(*, quiet: bool) -> Callable[[Iterator[Run], int], Iterator[Run]]:
+    meter = terminal_meter(quiet=quiet)
+
+    def watched(runs: Iterator[Run], total: int) -> Iterator[Run]:
+        return runs if meter is None else meter("running", runs, total, lambda _: 1)
+
+    return watched
+
+
+def tables(args: argparse.Namespace) -> None:
+    """Print the tables of one protocol, or write the page of all."""
+    if args.page is not None:
+        write_page(args.page, args.lines or FOLDER)
+        return
+    path = args.lines or FOLDER / f"{args.protocol}.jsonl"
+    question = _question(args)
+    chosen = None if args.systems is None else find_systems(args.systems)
+    found = select(args.datasets, args.suite)
+    sys.stdout.write(printed(path, question, chosen, found, markdown=args.markdown))
+
+
+def lines(args: argparse.Namespace) -> None:
+    """Show the lines behind cells."""
+    path = args.lines or FOLDER / f"{args.protocol}.jsonl"
+    question = _question(args)
+    wanted = {
+        job
+        for dataset in select(args.datasets, args.suite)
+        for part in dataset.parts
+        for system in find_systems(args.systems)
+        for job in question.jobs(part, system)
+    }
+    found = [(number, run) for number, run in enumerate(read(path), 1) if run.job in wanted]
+    if not found:
+        raise TableError(f"{path}: no line is about what was asked. `altbi bench run` writes them.")
+    for number, each in found:
+        sys.stdout.write(f"{path}, line {number}: {each.job.title}\n{_told(each)}\n")
+
+
+def _told(run: Run) -> str:
+    """Say what a line holds, and the command that would write it again."""
+    dataset = find_part(run.file)[0].label
+    words = ["altbi", "bench", "run", "--datasets", dataset, "--systems", run.system]
+    words += ["--protocol", run.protocol, "--seeds", f"{run.seed},", "--lines", "again.jsonl"]
+    words += ["--rows", "all" if run.rows is None else str(run.rows)]
+    facts = {
+        name: value for name, value in asdict(run).items() if name not in Job.__slots__ and value
+    }
+    return f"  {json.dumps(facts)}\n  {shlex.join(words)}"
+
+
+def quick(args: argparse.Namespace) -> int:
+    """Run, then print."""
+    args.systems, args.protocol, args.suite = list(QUICK), "transductive", "tables"
+    code = run(args)
+    args.page = None
+    tables(args)
+    return code

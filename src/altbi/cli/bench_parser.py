@@ -1,0 +1,179 @@
+"""What one can say to `altbi bench`: names and options of its commands. Imports nothing heavy."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["add_bench"]
+
+FOLDER = Path("results")
+AUTO, ROWS = 0, 20_000
+MOST, MOST_SEEDS = 10**9, 1000
+PROTOCOLS = ("transductive", "official", "dte", "semi", "semi-code", "semi-dte", "split")
+SUITES = ("smoke", "small", "tables", "embeddings", "all")
+Add = Callable[..., argparse.ArgumentParser]
+
+
+def add_bench(experiments: Any, add: Add) -> None:  # noqa: ANN401 - argparse's own
+    """Add the commands of the benchmark to those of `altbi bench`."""
+    for build in (_datasets, _systems, _run, _tables, _lines, _quick):
+        build(experiments, add)
+
+
+def _datasets(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "list the data sets, which are at hand, and where to put the others"
+    added = _added(experiments, add, "datasets", about, "bench datasets")
+    added.add_argument("--files", action="store_true", help="list every file")
+    added.add_argument("--json", action="store_true", help="write JSON")
+
+
+def _systems(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "list the systems: where each comes from, with which parameters and version"
+    added = _added(experiments, add, "systems", about, "bench systems")
+    added.add_argument("--json", action="store_true", help="write JSON")
+
+
+def _run(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "run systems on data sets, one line for each job; what is there is not run again"
+    example = "bench run --suite small --systems IForest,kNN --processes 2"
+    added = _added(experiments, add, "run", about, example)
+    _add_question(added)
+    _add_suite(
+        added,
+        "data sets at hand; smoke: six small ones with systems made quick and poor, whose lines "
+        "are barred from tables",
+        "tables",
+    )
+    _add_machine(added)
+
+
+def _tables(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "make tables, statistics and figures of the lines, the paper's numbers beside them"
+    added = _added(experiments, add, "tables", about, "bench tables --protocol dte")
+    _add_question(added)
+    _add_suite(added, "which data sets are shown", "all")
+    added.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="write the whole page of results as Markdown, tables and figures in a folder beside "
+        "it; without it one protocol is printed",
+    )
+    added.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _lines(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "show the lines behind a cell: where they stand, versions, and how to run them again"
+    example = "bench lines --datasets cardio --systems LOF"
+    added = _added(experiments, add, "lines", about, example)
+    _add_question(added)
+    _add_suite(added, "of which data sets", "all")
+
+
+def _quick(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "compare ALTBI-I with two classics on the tables at hand: run, then tables"
+    added = _added(experiments, add, "quick", about, "bench quick --processes 2")
+    _add_where(added)
+    _add_machine(added)
+    added.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _added(
+    experiments: Any,  # noqa: ANN401
+    add: Add,
+    name: str,
+    about: str,
+    example: str,
+) -> argparse.ArgumentParser:
+    added = add(experiments, name, about, example)
+    added.set_defaults(run=f"bench_{name}")
+    return added
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        metavar="FILE",
+        help=f"the runs, one a line (default: {FOLDER}/PROTOCOL.jsonl)",
+    )
+    parser.add_argument(
+        "--datasets", type=_names, metavar="A,B", help="names as in the paper, in place of a suite"
+    )
+    parser.add_argument(
+        "--seeds",
+        type=_seeds,
+        metavar="N",
+        help="how many, or a list such as 0,1,6 (default: 3; under dte those of the paper's table)",
+    )
+    parser.add_argument(
+        "--rows",
+        type=_rows,
+        default=AUTO,
+        metavar="N",
+        help="sample of larger tables, the same for all systems, or all (default: "
+        f"{ROWS}; all under dte and semi-dte, which sample themselves)",
+    )
+
+
+def _add_suite(parser: argparse.ArgumentParser, about: str, default: str) -> None:
+    parser.add_argument(
+        "--suite", choices=SUITES, default=default, help=f"{about} (default: {default})"
+    )
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    _add_where(parser)
+    parser.add_argument(
+        "--systems",
+        type=_names,
+        metavar="A,B",
+        help="names as `altbi bench systems` lists them (default: all that differ)",
+    )
+    parser.add_argument(
+        "--protocol", choices=PROTOCOLS, default="transductive", help="(default: %(default)s)"
+    )
+
+
+def _add_machine(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes", type=_positive, default=1, metavar="N", help="jobs at once (default: 1)"
+    )
+    parser.add_argument(
+        "--threads", type=_positive, default=1, metavar="N", help="in each process (default: 1)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=_positive,
+        default=600,
+        metavar="SECONDS",
+        help="of one job; over it, the job has failed (default: %(default)s)",
+    )
+    parser.add_argument("--retry", action="store_true", help="run failed jobs again")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    numbers = text.removesuffix(",").split(",")
+    if not all(number.isascii() and number.isdigit() for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected 3, or a list such as 0,1,6 or 4,")
+    if "," in text:
+        return tuple(map(int, numbers))
+    if not 1 <= int(text) <= MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected 1 to {MOST_SEEDS} seeds")
+    return tuple(range(int(text)))
+
+
+def _rows(text: str) -> int | None:
+    return None if text == "all" else _positive(text)
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected a whole number from 1 to {MOST}")
+    return int(text)

@@ -1,0 +1,492 @@
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+
+import pytest
+
+import altbi.cli.bench
+from altbi.bench import run as running
+from altbi.bench.datasets import catalogue
+from altbi.bench.lines import append, latest, mended, read
+from altbi.bench.systems import SYSTEMS
+from altbi.cli import main
+from altbi.cli.meter import line_of
+from bench_jobs import ON_WINE, result
+
+COMMAND = [sys.executable, "-c", "import sys; from altbi.cli import main; sys.exit(main())"]
+PATIENCE = 300  # seconds until a process that should end or speak counts as stuck
+INTERRUPTED, STOPPED = 130, 143
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """An empty folder to work in, and one of ADBench in which only wine is, empty itself."""
+    folder = tmp_path / "adbench"
+    (folder / ON_WINE.file).parent.mkdir(parents=True)
+    (folder / ON_WINE.file).touch()
+    monkeypatch.setenv("ALTBI_ADBENCH", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Do jobs here and at once; what fails, and how, is for the test to say."""
+    errors = {}
+
+    def results(jobs, **limits):
+        assert limits["processes"] >= 1
+        return (result(job, error=errors.get(job.system), auc=0.25) for job in jobs)
+
+    monkeypatch.setattr(running, "results", results)
+    return errors
+
+
+def run(*words):
+    return main(["bench", "run", *words])
+
+
+def said(capsys):
+    """What stands in the output and in the errors, as lines."""
+    return tuple(text.splitlines() for text in capsys.readouterr())
+
+
+def refused(capsys):
+    """The one sentence about a command that did nothing."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("altbi: ")
+    assert err.count("\n") == 1
+    assert err[:-1].isprintable()
+    return err
+
+
+class TestDatasets:
+    def test_all_are_listed_with_what_is_at_hand(self, place, capsys):
+        assert main(["bench", "datasets"]) == 0
+
+        out, err = said(capsys)
+        rows = {line.split("  ")[0]: line.split() for line in out[1:-3]}
+        assert list(rows) == [dataset.label for dataset in catalogue()]
+        assert rows["wine"] == ["wine", "table", "1", "of", "1", "129", "13", "10"]
+        assert rows["cardio"][2:5] == ["0", "of", "1"]
+        assert out[-2].startswith(f"1 of 195 files are at hand in {place / 'adbench'}. ")
+        assert "ALTBI_ADBENCH" in out[-1]
+        assert err == []
+
+    def test_all_files_are_listed_under_the_names_they_must_have(self, place, capsys):
+        assert main(["bench", "datasets", "--files"]) == 0
+
+        out, _ = said(capsys)
+        parts = [part for dataset in catalogue() for part in dataset.parts]
+        assert [line.split()[0] for line in out[1:-3]] == [part.file for part in parts]
+
+    def test_json_holds_every_file(self, place, capsys):
+        assert main(["bench", "datasets", "--json"]) == 0
+
+        facts = json.loads(capsys.readouterr().out)
+        assert len(facts) == 195
+        (wine,) = [fact for fact in facts if fact["at_hand"]]
+        assert wine.pop("sha256").isalnum()
+        assert wine == {
+            "dataset": "wine",
+            "kind": "table",
+            "domain": "Chemistry",
+            "file": ON_WINE.file,
+            "rows": 129,
+            "features": 13,
+            "outliers": 10,
+            "at_hand": True,
+        }
+
+    def test_without_a_folder_none_is_at_hand(self, place, capsys, monkeypatch):
+        monkeypatch.delenv("ALTBI_ADBENCH")
+
+        assert main(["bench", "datasets"]) == 0
+
+        assert "\n0 of 195 files are at hand. The others" in capsys.readouterr().out
+
+
+class TestSystems:
+    def test_every_system_has_a_line_with_source_version_and_parameters(self, capsys):
+        assert main(["bench", "systems"]) == 0
+
+        out, _ = said(capsys)
+        assert len(out) == 1 + len(SYSTEMS)
+        (knn,) = [line for line in out if line.startswith("kNN ")]
+        assert "  pyod.models.knn:KNN  " in knn
+        assert "  n_neighbors=32  " in knn
+
+    def test_json_says_how_each_is_built_in_both_settings(self, capsys):
+        assert main(["bench", "systems", "--json"]) == 0
+
+        facts = {fact["system"]: fact for fact in json.loads(capsys.readouterr().out)}
+        assert list(facts) == list(SYSTEMS)
+        assert facts["kNN"]["parameters"] == {"n_neighbors": 32}
+        assert facts["kNN"]["on inliers alone"]["parameters"] == {"n_neighbors": 5}
+        assert facts["ALTBI-I (paper)"]["scaling"] == "its own"
+        assert facts["ALTBI-I (plain)"]["note"].startswith("the same as ALTBI-I (reference)")
+
+    def test_what_is_not_installed_is_said_to_be_so(self, capsys, monkeypatch):
+        def lacking(package):
+            raise PackageNotFoundError(package)
+
+        monkeypatch.setattr(altbi.cli.bench, "version", lacking)
+
+        assert main(["bench", "systems"]) == 0
+
+        assert capsys.readouterr().out.count("  not installed  ") == len(SYSTEMS)
+
+
+class TestRun:
+    def test_what_is_there_is_not_run_again(self, place, at_once, capsys):
+        words = ["--datasets", "wine", "--systems", "HBOS,IForest"]
+
+        assert [run(*words), run(*words, "--seeds", "4"), run(*words)] == [0, 0, 0]
+
+        path = "results/transductive.jsonl"
+        assert said(capsys)[0] == [
+            f"4 jobs done, 0 were there, 0 failed: {path}",
+            f"1 jobs done, 4 were there, 0 failed: {path}",
+            f"0 jobs done, 4 were there, 0 failed: {path}",
+        ]
+        jobs = [(each.system, each.seed) for each in read(place / path)]
+        assert jobs == [("HBOS", 0), *(("IForest", seed) for seed in range(4))]
+
+    def test_options_reach_the_jobs_and_their_processes(self, place, monkeypatch):
+        given = {}
+
+        def results(jobs, **limits):
+            given.update(limits)
+            return map(result, jobs)
+
+        monkeypatch.setattr(running, "results", results)
+
+        words = "--datasets wine --systems kNN --protocol semi --rows 50 --seeds 6,2"
+        assert run(*words.split(), *["--processes", "2", "--threads", "3", "--limit", "9"]) == 0
+
+        assert given == {"processes": 2, "threads": 3, "seconds": 9}
+        wanted = replace(ON_WINE, system="kNN", protocol="semi", rows=50)
+        assert [each.job for each in read(place / "results/semi.jsonl")] == [
+            replace(wanted, seed=6), replace(wanted, seed=2)
+        ]  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("protocol", "words", "rows"),
+        [
+            ("transductive", [], 20_000),
+            ("dte", [], None),
+            ("semi-dte", [], None),
+            ("semi", ["--rows", "all"], None),
+        ],
+    )
+    def test_large_files_are_sampled_unless_the_protocol_does_it(
+        self, place, at_once, protocol, words, rows
+    ):
+        (donors,) = [dataset for dataset in catalogue() if dataset.name == "donors"]
+        (place / "adbench" / donors.parts[0].file).touch()
+
+        run("--datasets", "donors", "--systems", "HBOS", "--protocol", protocol, *words)
+
+        assert {each.rows for each in read(place / f"results/{protocol}.jsonl")} == {rows}
+
+    def test_failures_are_named_and_tried_again_only_when_asked(self, place, at_once, capsys):
+        at_once["HBOS"] = "bad\nday \x1b[2J"
+        words = ["--datasets", "wine", "--systems", "HBOS,ECOD"]
+
+        assert run(*words) == 1
+        out, err = said(capsys)
+        assert out == ["2 jobs done, 0 were there, 1 failed: results/transductive.jsonl"]
+        assert err == ["45_wine, HBOS, seed 0, transductive: bad day \\x1b[2J"]
+
+        at_once.clear()
+        assert run(*words) == 1
+        assert said(capsys)[0][0].startswith("0 jobs done, 2 were there, 1 failed")
+        assert run(*words, "--retry") == 0
+        assert said(capsys)[0][0].startswith("1 jobs done, 1 were there, 0 failed")
+
+    def test_a_suite_takes_what_is_at_hand(self, place, at_once):
+        assert run("--suite", "small", "--systems", "HBOS") == 0
+
+        assert [each.job for each in read(place / "results/transductive.jsonl")] == [ON_WINE]
+
+    def test_smoke_lines_are_marked_kept_apart_and_barred_from_tables(self, place, at_once, capsys):
+        assert run("--suite", "smoke", "--systems", "HBOS") == 0
+
+        found = read(place / "results/smoke.jsonl")
+        assert [each.job for each in found] == [replace(ON_WINE, smoke=True)]
+        capsys.readouterr()
+        for command in ("tables", "lines"):
+            assert main(["bench", command, "--lines", "results/smoke.jsonl"]) == 1
+            assert "results/smoke.jsonl: no line is about what was asked." in refused(capsys)
+
+    def test_a_smoke_line_does_not_stand_for_a_real_run(self, place, at_once):
+        words = ["--systems", "HBOS", "--lines", "one.jsonl"]
+
+        run("--suite", "smoke", *words)
+        run("--suite", "small", *words)
+
+        assert [each.smoke for each in read(place / "one.jsonl")] == [True, False]
+
+    def test_progress_counts_jobs(self):
+        assert line_of("running", 3, 12, seconds=0.1).startswith("running  3 of 12 jobs  25 %")
+
+    def test_a_second_run_on_one_file_is_refused_in_a_sentence(self, place, at_once, capsys):
+        with mended(place / "one.jsonl"):
+            assert run("--datasets", "wine", "--lines", "one.jsonl") == 1
+
+        assert "one.jsonl: another benchmark writes its runs there." in refused(capsys)
+
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (["--datasets", "vine"], "'vine'"),
+            (["--datasets", ""], "''"),
+            (["--datasets", "wine,\x1b[2J\n"], "x1b[2J"),
+            (["--datasets", "../../etc/passwd"], "passwd"),
+            (["--systems", "HBOS,IForrest"], "'IForrest'"),
+            (["--systems", "hbos"], "'hbos'"),
+            (["--datasets", "cardio"], "altbi bench datasets"),
+            (["--rows", "9"], "rows=9"),
+            (["--seeds", f"{2**32},"], "seeds="),
+            (["--lines", "."], "directory"),
+            (["--lines", "adbench/" + ON_WINE.file + "/lines"], "45_wine.npz"),
+            (["--lines", "broken"], "broken, line 1: not a run"),
+        ],
+        ids=str,
+    )
+    def test_what_makes_no_sense_is_refused_in_a_sentence(
+        self, place, at_once, capsys, words, sentence
+    ):
+        (place / "broken").write_bytes(b"\xff\x1b[2J\n")
+
+        assert run("--datasets", "wine", *words) == 1
+
+        assert sentence in refused(capsys)
+        assert not (place / "results").exists()
+
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (["--protocol", "supervised"], "--protocol"),
+            (["--suite", "huge"], "--suite"),
+            (["--seeds", "0"], "--seeds"),
+            (["--seeds", "-1"], "--seeds"),
+            (["--seeds", "1,x"], "--seeds"),
+            (["--seeds", ","], "--seeds"),
+            (["--seeds", "\u0663"], "--seeds"),
+            (["--seeds", "1000000000000"], "--seeds"),
+            (["--rows", "some"], "--rows"),
+            (["--rows", "0"], "--rows"),
+            (["--processes", "0"], "--processes"),
+            (["--threads", "1.5"], "--threads"),
+            (["--limit", "0"], "--limit"),
+            (["--limit", "9" * 400], "--limit"),
+            (["--dataset", "wine"], "--dataset"),
+        ],
+        ids=str,
+    )
+    def test_wrong_usage_is_one_sentence_and_exit_2(self, place, capsys, words, sentence):
+        with pytest.raises(SystemExit) as end:
+            run(*words)
+
+        assert end.value.code == 2
+        out, err = said(capsys)
+        assert out == []
+        assert err[-1].startswith("altbi")
+        assert sentence in err[-1]
+        assert not (place / "results").exists()
+
+
+class TestLines:
+    def test_a_cell_leads_to_its_lines_and_they_to_the_command(self, place, at_once, capsys):
+        words = ["--protocol", "semi", "--datasets", "wine", "--systems", "IForest,HBOS"]
+        run(*words, "--rows", "50", "--seeds", "1,4")
+        before = read(place / "results/semi.jsonl")
+        capsys.readouterr()
+
+        words = [*words[:-1], "IForest", "--rows", "50", "--seeds", "4,"]
+        assert main(["bench", "lines", *words]) == 0
+
+        where, facts, command = said(capsys)[0]
+        title = "45_wine, IForest, seed 4, semi, 50 rows"
+        assert where == f"results/semi.jsonl, line 4: {title}"
+        assert json.loads(facts) == {"auc": 0.25, "average_precision": 0.125}
+        name, *again = shlex.split(command)
+        assert (name, main(again)) == ("altbi", 0)
+        assert read(place / "again.jsonl") == [before[3]]
+
+    def test_a_job_that_was_tried_twice_has_both_lines(self, place, capsys):
+        append(place / "some.jsonl", result(ON_WINE, error="no"))
+        append(place / "some.jsonl", result(ON_WINE))
+        words = ["--lines", "some.jsonl", "--datasets", "wine", "--systems", "HBOS"]
+
+        assert main(["bench", "lines", *words]) == 0
+
+        out, _ = said(capsys)
+        assert [line.partition(":")[0] for line in out[::3]] == [
+            "some.jsonl, line 1", "some.jsonl, line 2"
+        ]  # fmt: skip
+        assert json.loads(out[1]) == {"error": "no"}
+
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (["--datasets", "cardio"], "no line is about what was asked"),
+            (["--lines", "none.jsonl"], "none.jsonl: no line"),
+            (["--datasets", "vine"], "'vine'"),
+            (["--systems", "vine"], "'vine'"),
+            (["--lines", "."], "directory"),
+        ],
+        ids=str,
+    )
+    def test_nothing_to_show_is_said_in_a_sentence(self, place, capsys, words, sentence):
+        append(place / "some.jsonl", result(ON_WINE))
+
+        assert main(["bench", "lines", "--lines", "some.jsonl", *words]) == 1
+
+        assert sentence in refused(capsys)
+
+
+def test_quick_runs_altbi_and_two_classics_and_prints_tables(place, at_once, capsys):
+    assert main(["bench", "quick", "--datasets", "wine", "--seeds", "2", "--markdown"]) == 0
+
+    out, _ = said(capsys)
+    assert out[0] == "7 jobs done, 0 were there, 0 failed: results/transductive.jsonl"
+    (head,) = [line for line in out if line.startswith("| data set | ALTBI")][:1]
+    assert head.split(" | ")[1:5] == ["ALTBI-I (paper)", "ALTBI-I (reference)", "IForest", "kNN"]
+    assert any(line.startswith("| wine | 0.250 ± 0.000 |") for line in out)
+
+
+def test_quick_tells_of_failures_by_its_exit_code(place, at_once, capsys):
+    at_once["kNN"] = "bad day"
+
+    assert main(["bench", "quick", "--datasets", "wine"]) == 1
+
+    out, err = said(capsys)
+    assert err == ["45_wine, kNN, seed 0, transductive: bad day"]
+    assert "- 45_wine, kNN, seed 0, transductive: bad day" in out
+
+
+class TestProcesses:
+    """The installed command with real systems on real tables."""
+
+    @pytest.fixture
+    def start(self, adbench, tmp_path):
+        """Start a command in a folder and a group of its own, as a terminal does."""
+        environment = os.environ | {
+            "ALTBI_ADBENCH": str(adbench.resolve()),
+            "PYTHONPATH": str(Path(altbi.__file__).parents[1].resolve()),  # this altbi, no other
+        }
+        started = []
+
+        def start(*words):
+            process = subprocess.Popen(
+                [*COMMAND, "bench", *words],
+                cwd=tmp_path,
+                env=environment,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            started.append(process)
+            return process
+
+        yield start
+        for process in started:
+            process.kill()
+            process.communicate()
+
+    def ended(self, process):
+        """Wait until the process and all of its children are gone: they hold its output open."""
+        out, err = process.communicate(timeout=PATIENCE)
+        return process.returncode, out, err
+
+    def wait_for_lines(self, path, process, count):
+        end = time.monotonic() + PATIENCE
+        while not path.exists() or path.read_bytes().count(b"\n") < count:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end, "no line is written"
+            time.sleep(0.02)
+
+    def test_every_system_runs_on_the_smoke_tables(
+        self, start, adbench, tmp_path, monkeypatch, capsys
+    ):
+        words = ["run", "--suite", "smoke", "--seeds", "1", "--processes", "2"]
+
+        code, out, err = self.ended(start(*words))
+
+        n_jobs = 6 * sum(not system.aside for system in SYSTEMS.values())
+        path = "results/smoke.jsonl"
+        assert (out, err) == (f"{n_jobs} jobs done, 0 were there, 0 failed: {path}\n", "")
+        assert code == 0
+        found = read(tmp_path / path)
+        assert len(latest(found)) == len(found) == n_jobs
+        assert len({(each.file, each.system) for each in found}) == n_jobs
+        assert {(each.smoke, each.error, each.seed) for each in found} == {(True, None, 0)}
+        monkeypatch.setenv("ALTBI_ADBENCH", str(adbench.resolve()))
+        monkeypatch.chdir(tmp_path)
+        assert main(["bench", *words]) == 0
+        assert capsys.readouterr().out.startswith(f"0 jobs done, {n_jobs} were there, 0 failed")
+        assert main(["bench", "tables", "--lines", path]) == 1
+        assert "no line is about what was asked" in refused(capsys)
+
+    def test_killed_in_the_middle_and_run_again_nothing_is_lost_and_nothing_runs_twice(
+        self, start, tmp_path
+    ):
+        words = ["run", "--suite", "smoke", "--systems", "IForest", "--seeds", "5"]
+        words += ["--processes", "2"]
+        path, n_jobs = tmp_path / "results/smoke.jsonl", 6 * 5
+        first = start(*words)
+        self.wait_for_lines(path, first, 3)
+
+        first.kill()
+        code, _, err = self.ended(first)
+        before = path.read_bytes()
+        assert (code, err) == (-signal.SIGKILL, "")
+        assert 3 <= before.count(b"\n") < n_jobs
+        code, out, err = self.ended(start(*words))
+
+        n_before = before.count(b"\n")
+        assert (code, err) == (0, "")
+        assert out.startswith(f"{n_jobs - n_before} jobs done, {n_before} were there, 0 failed")
+        assert path.read_bytes().startswith(before[: before.rindex(b"\n") + 1])
+        found = read(path)
+        assert len(latest(found)) == len(found) == n_jobs
+        assert all(each.error is None for each in found)
+
+    @pytest.mark.parametrize(
+        ("sent", "code", "word"),
+        [(signal.SIGINT, INTERRUPTED, "interrupted"), (signal.SIGTERM, STOPPED, "told to stop")],
+    )
+    def test_interrupted_it_leaves_whole_lines_and_no_process(
+        self, start, tmp_path, sent, code, word
+    ):
+        words = ["run", "--suite", "smoke", "--systems", "IForest", "--seeds", "99"]
+        path = tmp_path / "results/smoke.jsonl"
+        process = start(*words, "--processes", "2")
+        self.wait_for_lines(path, process, 2)
+
+        os.killpg(process.pid, sent)
+
+        told = f"altbi: {word}. Nothing half-written is left.\n"
+        assert self.ended(process) == (code, "", told)
+        assert path.read_bytes().endswith(b"\n")
+        assert len(read(path)) >= 2
+
+    def test_interrupted_at_its_start_it_says_no_more(self, start, tmp_path):
+        process = start("run", "--suite", "smoke", "--systems", "IForest", "--processes", "2")
+        self.wait_for_lines(tmp_path / "results/smoke.jsonl", process, 0)
+
+        os.killpg(process.pid, signal.SIGINT)
+
+        told = "altbi: interrupted. Nothing half-written is left.\n"
+        assert self.ended(process) == (INTERRUPTED, "", told)

@@ -1,0 +1,406 @@
+import csv
+import io
+import json
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from altbi.bench import page, tables
+from altbi.bench.datasets import catalogue, select
+from altbi.bench.grid import markdown_grid
+from altbi.bench.lines import Job, Run
+from altbi.bench.look import cells, differences, lacking, printed
+from altbi.bench.page import write_page
+from altbi.bench.run import Question
+from altbi.bench.systems import SYSTEMS, find_systems
+from altbi.bench.tables import compare, difference, failures, paper_table, shared_means
+from altbi.errors import ParameterError, TableError
+
+REFERENCE, FOREST, NEIGHBOURS = "ALTBI-I (reference)", "IForest", "kNN"
+ALL = select(suite="all")
+TWO_SEEDS = Question(seeds=(0, 1))
+
+
+def a_run(job, auc=0.5, error=None):
+    """A line as a run would write it."""
+    measures = (
+        {} if error else {"auc": auc, "average_precision": auc / 2, "precision_at_n": auc / 4}
+    )
+    return Run(
+        **{name: getattr(job, name) for name in Job.__slots__},
+        **measures,
+        error=error,
+        fit_seconds=1.0,
+        score_seconds=0.5,
+        peak_mib=10.0,
+    )
+
+
+def runs_of(question, aucs):
+    """Lines of systems on data sets: {system: {data set: (AUC of each seed, …)}}."""
+    found = []
+    for system, by_dataset in aucs.items():
+        for name, values in by_dataset.items():
+            for dataset in select([name]):
+                for part in dataset.parts:
+                    jobs = question.jobs(part, SYSTEMS[system])
+                    found += [a_run(job, auc) for job, auc in zip(jobs, values, strict=False)]
+    return found
+
+
+@pytest.fixture
+def paper(monkeypatch):
+    """A paper with easy numbers."""
+    names = [dataset.name for dataset in catalogue()]
+    columns = {system.column for system in SYSTEMS.values()} | {"ALTBI"}
+    table = {name: dict.fromkeys(columns, 0.5) for name in names}
+    table["glass"] = dict.fromkeys(columns, 0.7)
+    monkeypatch.setattr(tables, "paper_table", lambda metric, setting: table)
+
+
+class TestCells:
+    def test_mean_and_spread_agree_with_a_calculation_by_hand(self, paper):
+        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}})
+
+        found = compare(runs, "auc", TWO_SEEDS)
+
+        assert found.systems == (REFERENCE,)
+        assert [line.dataset.name for line in found.lines] == ["glass", "wine"]
+        got = [line.ours[REFERENCE] for line in found.lines]
+        assert [cell.mean for cell in got] == pytest.approx([0.72, 0.43])
+        assert [cell.std for cell in got] == pytest.approx([0.02 * 2**0.5, 0.03 * 2**0.5])
+        gap = difference(found, REFERENCE)
+        assert gap.n_tables == 2
+        assert gap.mean_absolute == pytest.approx((0.02 + 0.07) / 2)
+        assert gap.mean_signed == pytest.approx((0.02 - 0.07) / 2)
+        assert (gap.ours, gap.paper) == pytest.approx((0.575, 0.6))
+        assert gap.largest == ("wine", pytest.approx(-0.07))
+        assert gap.spread == pytest.approx(0.025 * 2**0.5)
+
+    def test_files_of_a_data_set_weigh_the_same_and_spreads_are_averaged(self):
+        question = Question(seeds=(0, 1))
+        dataset = select(["20news (BERT)"])[0]
+        system = SYSTEMS[REFERENCE]
+        first, second = (question.jobs(part, system) for part in dataset.parts[:2])
+        runs = [
+            a_run(job, auc)
+            for job, auc in zip([*first, *second], (0.1, 0.3, 0.5, 0.9), strict=True)
+        ]
+
+        (line,) = compare(runs, "auc", question).lines
+
+        assert line.ours[REFERENCE].mean == pytest.approx(0.45)
+        assert line.ours[REFERENCE].std == pytest.approx((0.2 + 0.4) / 2**0.5 / 2)
+        assert line.title == "20news (BERT), 2 of 6 files"
+
+    def test_one_run_of_an_unseeded_system_is_a_whole_cell_without_spread(self):
+        runs = runs_of(TWO_SEEDS, {NEIGHBOURS: {"glass": (0.6,)}})
+
+        (line,) = compare(runs, "auc", TWO_SEEDS).lines
+
+        assert (line.ours[NEIGHBOURS].mean, line.ours[NEIGHBOURS].std) == (0.6, None)
+
+    def test_a_lacking_seed_leaves_no_number(self):
+        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.6,)}, FOREST: {"glass": (0.6, 0.7)}})
+
+        (line,) = compare(runs, "auc", TWO_SEEDS, find_systems([REFERENCE, FOREST])).lines
+
+        assert line.ours[REFERENCE] is None
+        assert line.ours[FOREST].mean == pytest.approx(0.65)
+
+    def test_a_lacking_file_leaves_no_number_where_another_system_ran_it(self):
+        question = Question(seeds=(0,))
+        parts = select(["20news (BERT)"])[0].parts[:2]
+        jobs = {
+            name: [question.jobs(part, SYSTEMS[name])[0] for part in parts]
+            for name in (REFERENCE, FOREST)
+        }
+        runs = [a_run(job) for job in [*jobs[REFERENCE], jobs[FOREST][0]]]
+
+        (line,) = compare(runs, "auc", question, find_systems([REFERENCE, FOREST])).lines
+
+        assert line.ours[REFERENCE] is not None
+        assert line.ours[FOREST] is None
+
+    def test_a_failed_run_counts_until_a_later_line_replaces_it(self):
+        question = Question(seeds=(0,))
+        (job,) = question.jobs(select(["glass"])[0].parts[0], SYSTEMS[FOREST])
+        failed = a_run(job, error="ValueError: no")
+
+        assert (
+            compare([failed], "auc", question, find_systems([FOREST])).lines[0].ours[FOREST] is None
+        )
+        assert failures([failed], question, find_systems([FOREST])) == [failed]
+        again = [failed, a_run(job, 0.8)]
+        assert compare(again, "auc", question).lines[0].ours[FOREST].mean == 0.8
+        assert failures(again, question, find_systems([FOREST])) == []
+
+    @pytest.mark.parametrize(
+        "change",
+        [{"smoke": True}, {"protocol": "official"}, {"rows": 5_000}, {"seed": 7}],
+        ids=str,
+    )
+    def test_trials_and_other_protocols_samples_and_seeds_are_barred(self, change):
+        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
+
+        assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).lines == ()
+
+    def test_whole_runs_of_a_large_table_do_not_stand_for_its_sample(self):
+        whole, sample = Question(seeds=(0,)), Question(rows=20_000, seeds=(0,))
+        runs = runs_of(whole, {FOREST: {"donors": (0.1,), "glass": (0.3,)}})
+
+        found = compare(runs, "auc", sample)
+
+        assert [line.dataset.name for line in found.lines] == ["glass"]
+
+    def test_a_measure_that_older_lines_lack_leaves_no_number(self):
+        runs = [
+            replace(run, precision_at_n=None)
+            for run in runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
+        ]
+
+        assert compare(runs, "auc", TWO_SEEDS).lines[0].ours[FOREST] is not None
+        assert (
+            compare(runs, "precision_at_n", TWO_SEEDS, find_systems([FOREST])).lines[0].ours[FOREST]
+            is None
+        )
+
+
+class TestPaper:
+    def test_the_papers_numbers_are_the_papers(self):
+        auc, precision = paper_table("auc"), paper_table("average_precision")
+
+        assert len(auc) == len(precision) == 58
+        assert {len(row) for row in (*auc.values(), *precision.values())} == {25}
+        assert auc["Average"]["ALTBI-I"] == 0.762
+        assert (auc["aloi"]["kNN"], precision["aloi"]["kNN"]) == (0.613, 0.048)
+
+    def test_the_semi_supervised_numbers_are_the_papers(self):
+        auc = paper_table("auc", "semisupervised")
+
+        assert list(auc) == list(paper_table("auc"))
+        assert auc["aloi"]["ALTBI"] == 0.539
+
+    @pytest.mark.parametrize(
+        ("metric", "setting"), [("precision_at_n", "unsupervised"), ("auc", "dte")]
+    )
+    def test_a_table_that_the_paper_lacks_is_refused(self, metric, setting):
+        with pytest.raises(ParameterError, match="The paper has no table"):
+            paper_table(metric, setting)
+
+    @pytest.mark.parametrize(
+        ("dataset", "system", "has_number"),
+        [
+            ("wine", REFERENCE, True),
+            ("mnist", REFERENCE, False),
+            ("mnist", FOREST, True),
+            ("MVTec-AD (ViT)", REFERENCE, True),
+            ("MVTec-AD (ViT)", FOREST, False),
+            ("MVTec-AD (ResNet18)", REFERENCE, False),
+            ("MVTec-AD (ResNet18)", FOREST, True),
+        ],
+    )
+    def test_the_paper_stands_beside_the_very_files_it_is_about(self, dataset, system, has_number):
+        question = Question(seeds=(0,))
+        (found,) = select([dataset])
+        runs = [a_run(question.jobs(part, SYSTEMS[system])[0]) for part in found.parts]
+
+        (line,) = compare(runs, "auc", question).lines
+
+        assert (line.paper[system] is not None) is has_number
+
+    def test_on_inliers_alone_only_the_papers_one_altbi_is_compared(self):
+        question = Question("semi", seeds=(0,))
+        part = select(["wine"])[0].parts[0]
+        names = [REFERENCE, "ALTBI-I (paper)", "ODIM", FOREST]
+        runs = [a_run(question.jobs(part, SYSTEMS[name])[0]) for name in names]
+
+        (line,) = compare(runs, "auc", question).lines
+
+        number = paper_table("auc", "semisupervised")["wine"]
+        assert line.paper[REFERENCE] == number["ALTBI"]
+        assert line.paper["ALTBI-I (paper)"] is None
+        assert line.paper["ODIM"] is None
+
+
+class TestMeans:
+    def test_means_are_over_the_data_sets_that_all_ran(self):
+        runs = runs_of(
+            TWO_SEEDS,
+            {
+                REFERENCE: {"glass": (0.2, 0.4), "wine": (0.9, 0.9)},
+                FOREST: {"glass": (0.5, 0.7), "pima": (0.1, 0.1)},
+            },
+        )
+
+        shared, means = shared_means(compare(runs, "auc", TWO_SEEDS))
+
+        assert [line.dataset.name for line in shared] == ["glass"]
+        assert means == pytest.approx({REFERENCE: 0.3, FOREST: 0.6})
+
+    def test_nothing_shared_has_no_means(self):
+        runs = runs_of(TWO_SEEDS, {REFERENCE: {"wine": (0.9, 0.9)}, FOREST: {"pima": (0.1, 0.1)}})
+
+        assert shared_means(compare(runs, "auc", TWO_SEEDS)) == ([], {})
+
+
+class TestLook:
+    def test_few_systems_have_the_paper_beside_them(self, paper):
+        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "mnist": (0.2, 0.2)}})
+
+        grid = cells(compare(runs, "auc", TWO_SEEDS))
+
+        assert grid == [
+            ["data set", REFERENCE, "paper's ALTBI-I"],
+            ["glass", "0.720 ± 0.028", "0.700"],
+            ["mnist", "0.200 ± 0.000", "-"],
+            ["mean of the 2 that all ran", "0.460", "-"],
+        ]
+
+    def test_differences_name_the_largest(self, paper):
+        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}})
+
+        (text,) = differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
+
+        assert (
+            f"| {REFERENCE} | 2 | 0.5750 | 0.6000 | -0.0250 | 0.0450 | wine -0.070 | 0.035 |"
+            in text
+        )
+
+    def test_what_is_missing_is_said_with_its_reason(self):
+        question = Question(seeds=(0,))
+        part = select(["glass"])[0].parts[0]
+        failed = a_run(question.jobs(part, SYSTEMS[FOREST])[0], error="over the limit of 3 seconds")
+        ran = a_run(question.jobs(part, SYSTEMS[REFERENCE])[0])
+        found = compare([failed, ran], "auc", question, find_systems([FOREST, REFERENCE, "LOF"]))
+
+        (text,) = lacking([failed, ran], question, found)
+
+        assert text.splitlines() == [
+            "- 14_glass, IForest, seed 0, transductive: over the limit of 3 seconds",
+            "- LOF: not run with all seeds on glass",
+        ]
+
+    def test_both_looks_hold_the_same_cells(self, tmp_path, paper):
+        path = written_lines(tmp_path, runs_of(TWO_SEEDS, {FOREST: {"glass": (0.70, 0.74)}}))
+
+        plain = printed(path, TWO_SEEDS, None, ALL)
+        markdown = printed(path, TWO_SEEDS, None, ALL, markdown=True)
+
+        assert "| glass | 0.720 ± 0.028 | 0.700 |" in markdown
+        assert ["glass", "0.720", "±", "0.028", "0.700"] in [
+            line.split() for line in plain.splitlines()
+        ]
+
+    def test_data_sets_nobody_asked_for_are_left_out(self, tmp_path):
+        aucs = {FOREST: {"glass": (0.7, 0.7), "wine": (0.2, 0.2)}}
+        path = written_lines(tmp_path, runs_of(TWO_SEEDS, aucs))
+
+        text = printed(path, TWO_SEEDS, None, select(["wine"]))
+
+        assert "wine" in text
+        assert "glass" not in text
+
+    def test_lines_about_something_else_are_said(self, tmp_path):
+        path = written_lines(tmp_path, runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}}))
+
+        with pytest.raises(TableError, match=r"lines\.jsonl: no line is about what was asked"):
+            printed(path, Question("dte"), None, ALL)
+
+
+def written_lines(folder, runs, name="lines.jsonl"):
+    path = folder / name
+    path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs))
+    return path
+
+
+class TestPage:
+    DATASETS = ("glass", "wine", "pima", "cardio", "letter", "thyroid")
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """Three systems on six tables, of which the second is always best."""
+        aucs = {
+            REFERENCE: dict.fromkeys(self.DATASETS, (0.5, 0.6, 0.7)),
+            FOREST: dict.fromkeys(self.DATASETS, (0.8, 0.9, 0.7)),
+            NEIGHBOURS: dict.fromkeys(self.DATASETS, (0.4,)),
+        }
+        results = tmp_path / "results"
+        results.mkdir()
+        written_lines(results, runs_of(page.MAIN, aucs), "transductive.jsonl")
+        written_lines(results, runs_of(page.PUBLISHED, {FOREST: {"wine": [0.7] * 5}}), "dte.jsonl")
+        written_lines(results, runs_of(page.SEMI, {FOREST: {"wine": (0.7,) * 3}}), "semi.jsonl")
+        return results
+
+    @pytest.fixture
+    def written(self, folder):
+        path = folder.parent / "docs" / "results.md"
+        path.parent.mkdir()
+        write_page(path, folder)
+        return path
+
+    def test_it_says_who_leads_whoever_it_is(self, written):
+        text = written.read_text()
+
+        assert (
+            "Over the 6 data sets that all 3 systems ran, IForest has the highest mean AUC (0.800)"
+            in text
+        )
+        assert f"{REFERENCE} has 0.600 (place 2 of 3), 0.300 and 2.0." in text
+
+    def test_every_cell_leads_to_its_line(self, written):
+        links = re.findall(
+            r"\[(0\.\d{3})[^]]*\]\((\.\./results/[\w-]+\.jsonl)#L(\d+)\)", written.read_text()
+        )
+        lines = {}
+        for _, path, _ in links:
+            lines[path] = (written.parent / path).read_text().splitlines()
+
+        assert len(links) == 2 * 3 * 6 + 1 + 2
+        firsts = {"0.600": 0.5, "0.800": 0.8, "0.400": 0.4, "0.700": 0.7}
+        firsts |= {"0.300": 0.5, "0.200": 0.4, "0.350": 0.7}
+        for text, path, number in links:
+            line = json.loads(lines[path][int(number) - 1])
+            assert line["seed"] == 0
+            assert line["auc"] in (firsts[text], 0.8)
+
+    def test_tables_and_figures_stand_beside_it(self, written):
+        beside = written.with_suffix("")
+
+        names = sorted(path.name for path in beside.iterdir())
+        assert names == [
+            "b2-dte.csv", "b2.csv", "b3-dte.csv", "b3.csv", "b4.csv", "b5.csv",
+            "ranks.svg", "seconds.svg",
+        ]  # fmt: skip
+        for name in ("ranks.svg", "seconds.svg"):
+            assert f"](results/{name})" in written.read_text()
+        rows = list(csv.DictReader(io.StringIO((beside / "b2.csv").read_text())))
+        (row,) = [row for row in rows if (row["data set"], row["system"]) == ("wine", FOREST)]
+        assert (row["ours"], row["std"], row["paper"]) == ("0.800000", "0.100000", "0.786000")
+        assert row["difference"] == "0.014000"
+        assert (row["files"], row["of files"], row["seeds"]) == ("1", "1", "3")
+
+    def test_data_sets_without_a_line_and_lacking_cells_are_named(self, written, folder):
+        text = written.read_text()
+        absent = text.split("No file of these was at hand: ")[1].split(";")[0].split(", ")
+
+        assert "speech" in absent
+        assert "agnews (BERT)" in absent
+        assert "wine" not in absent
+
+    def test_a_folder_without_lines_is_said(self, tmp_path):
+        with pytest.raises(TableError, match="no lines of runs there"):
+            write_page(tmp_path / "page.md", tmp_path)
+
+    def test_the_committed_page_is_made_of_the_committed_lines(self, tmp_path):
+        root = Path(__file__).parents[1]
+        (tmp_path / "docs").mkdir()
+        (tmp_path / "results").symlink_to(root / "results")
+
+        write_page(tmp_path / "docs" / "results.md", tmp_path / "results")
+
+        for made in (tmp_path / "docs").rglob("*.*"):
+            committed = root / "docs" / made.relative_to(tmp_path / "docs")
+            assert made.read_text() == committed.read_text(), committed.name
