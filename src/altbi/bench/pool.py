@@ -75,13 +75,13 @@ class _Worker:
         self.job = job
         if job is None:
             return False
+        self.deadline = time.monotonic() + seconds
         try:
             self.ours.send(job)
         except OSError:  # nobody listens any more
             self.end()
             self._start()
             self.ours.send(job)
-        self.deadline = time.monotonic() + seconds
         return True
 
     def finished(self) -> Run | None:
