@@ -8,6 +8,7 @@ from pathlib import Path
 
 from altbi.bench import measure
 from altbi.bench.lines import Job, Run
+from altbi.bench.protocols import PROTOCOLS
 from altbi.bench.systems import SYSTEMS, Recipe
 
 ON_WINE = Job(file="Classical/45_wine.npz", system="HBOS", seed=0)
@@ -19,8 +20,15 @@ def jobs(*files):
 
 
 def result(job, auc=0.5, error=None, **more):
+    """A line as a run would write it."""
     measures = {} if error else {"auc": auc, "average_precision": auc / 2}
-    return Run(**dataclasses.asdict(job), **measures, **more, error=error)
+    source, parameters = "", {}
+    if job.system in SYSTEMS:
+        source, parameters = SYSTEMS[job.system].told(
+            PROTOCOLS[job.protocol].setting, smoke=job.smoke
+        )
+    built = {"source": source, "parameters": parameters}
+    return Run(**dataclasses.asdict(job), **measures, **{**built, **more}, error=error)
 
 
 def work(job, threads):

@@ -318,7 +318,12 @@ class TestLines:
         where, facts, command = said(capsys)[0]
         title = "45_wine, IForest, seed 4, semi, 50 rows"
         assert where == f"results/semi.jsonl, line 4: {title}"
-        assert json.loads(facts) == {"auc": 0.25, "average_precision": 0.125}
+        expected = {
+            "auc": 0.25,
+            "average_precision": 0.125,
+            "source": "pyod.models.iforest:IForest",
+        }
+        assert json.loads(facts) == expected
         name, *again = shlex.split(command)
         assert (name, main(again)) == ("altbi", 0)
         assert read(place / "again.jsonl") == [before[3]]
@@ -334,7 +339,7 @@ class TestLines:
         assert [line.partition(":")[0] for line in out[::3]] == [
             "some.jsonl, line 1", "some.jsonl, line 2"
         ]  # fmt: skip
-        assert json.loads(out[1]) == {"error": "no"}
+        assert json.loads(out[1]) == {"source": "pyod.models.hbos:HBOS", "error": "no"}
 
     @pytest.mark.parametrize(
         ("words", "sentence"),

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from altbi.bench import page, tables
-from altbi.bench.datasets import catalogue, select
+from altbi.bench.datasets import catalogue, find_part, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run
 from altbi.bench.look import cells, differences, lacking, printed
 from altbi.bench.page import write_page
+from altbi.bench.protocols import find_protocol
 from altbi.bench.run import Question
 from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.bench.tables import compare, difference, failures, paper_table, shared_means
@@ -21,6 +22,10 @@ from altbi.errors import ParameterError, TableError
 REFERENCE, FOREST, NEIGHBOURS = "ALTBI-I (reference)", "IForest", "kNN"
 ALL = select(suite="all")
 TWO_SEEDS = Question(seeds=(0, 1))
+
+
+def recipe(job):
+    return SYSTEMS[job.system].told(find_protocol(job.protocol).setting, smoke=job.smoke)
 
 
 def a_run(job, auc=0.5, error=None):
@@ -32,6 +37,7 @@ def a_run(job, auc=0.5, error=None):
         **{name: getattr(job, name) for name in Job.__slots__},
         **measures,
         error=error,
+        **dict(zip(("source", "parameters"), recipe(job), strict=True)),
         fit_seconds=1.0,
         score_seconds=0.5,
         peak_mib=10.0,
@@ -167,6 +173,13 @@ class TestCells:
             is None
         )
 
+    def test_runs_of_a_system_built_otherwise_are_absent(self):
+        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
+
+        assert compare(runs, "auc", TWO_SEEDS).lines
+        for change in ({"parameters": {"n_estimators": 7}}, {"source": "other:Forest"}):
+            assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).lines == ()
+
 
 class TestPaper:
     def test_the_papers_numbers_are_the_papers(self):
@@ -223,6 +236,28 @@ class TestPaper:
         assert line.paper[REFERENCE] == number["ALTBI"]
         assert line.paper["ALTBI-I (paper)"] is None
         assert line.paper["ODIM"] is None
+
+    @pytest.mark.parametrize(
+        ("protocol", "system", "metric", "compared"),
+        [
+            ("transductive", REFERENCE, "auc", True),
+            ("transductive", FOREST, "auc", False),
+            ("dte", REFERENCE, "auc", False),
+            ("dte", FOREST, "average_precision", True),
+            ("semi", REFERENCE, "auc", True),
+            ("semi", REFERENCE, "average_precision", False),
+            ("semi", FOREST, "auc", False),
+            ("semi-code", REFERENCE, "average_precision", True),
+            ("split", REFERENCE, "auc", False),
+        ],
+    )
+    def test_differences_are_taken_under_the_papers_own_protocol(
+        self, protocol, system, metric, compared
+    ):
+        question = Question(protocol, seeds=(0,))
+        runs = runs_of(question, {system: {"wine": (0.5,)}})
+
+        assert (difference(compare(runs, metric, question), system) is not None) is compared
 
 
 class TestMeans:
@@ -351,20 +386,18 @@ class TestPage:
         assert f"{REFERENCE} has 0.600 (place 2 of 3), 0.300 and 2.0." in text
 
     def test_every_cell_leads_to_its_line(self, written):
-        links = re.findall(
-            r"\[(0\.\d{3})[^]]*\]\((\.\./results/[\w-]+\.jsonl)#L(\d+)\)", written.read_text()
-        )
-        lines = {}
-        for _, path, _ in links:
-            lines[path] = (written.parent / path).read_text().splitlines()
-
-        assert len(links) == 2 * 3 * 6 + 1 + 2
-        firsts = {"0.600": 0.5, "0.800": 0.8, "0.400": 0.4, "0.700": 0.7}
-        firsts |= {"0.300": 0.5, "0.200": 0.4, "0.350": 0.7}
-        for text, path, number in links:
-            line = json.loads(lines[path][int(number) - 1])
-            assert line["seed"] == 0
-            assert line["auc"] in (firsts[text], 0.8)
+        n_links, systems = 0, []
+        for row in written.read_text().splitlines():
+            cells = [cell.strip() for cell in row.strip("|").split("|")]
+            systems = cells if cells[0] == "data set" else systems
+            for system, cell in zip(systems, cells, strict=False):
+                if link := re.fullmatch(r"\[.*\]\((.*\.jsonl)#L(\d+)\)", cell):
+                    lines = (written.parent / link[1]).read_text().splitlines()
+                    line = json.loads(lines[int(link[2]) - 1])
+                    dataset, _ = find_part(line["file"])
+                    assert (dataset.label, line["system"], line["seed"]) == (cells[0], system, 0)
+                    n_links += 1
+        assert n_links == 2 * 3 * 6 + 1 + 2
 
     def test_tables_and_figures_stand_beside_it(self, written):
         beside = written.with_suffix("")
@@ -384,7 +417,7 @@ class TestPage:
 
     def test_data_sets_without_a_line_and_lacking_cells_are_named(self, written, folder):
         text = written.read_text()
-        absent = text.split("No file of these was at hand: ")[1].split(";")[0].split(", ")
+        absent = text.split("No run is about these: ")[1].split(";")[0].split(", ")
 
         assert "speech" in absent
         assert "agnews (BERT)" in absent

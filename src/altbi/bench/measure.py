@@ -28,6 +28,7 @@ PACKAGES = ("altbi", "numpy", "torch", "scikit-learn")
 def measured(job: Job, threads: int) -> Run:
     """Do a job; what goes wrong is told in the run."""
     before = np.random.get_state()  # noqa: NPY002 - some detectors draw from it unasked
+    np.random.seed(job.seed)  # noqa: NPY002
     try:
         return _measured(job, threads)
     except Exception as cause:  # noqa: BLE001 - one broken system must not end the benchmark
@@ -94,12 +95,12 @@ def _fields(job: Job) -> dict[str, Any]:
 
 def _origin(job: Job) -> dict[str, Any]:
     """Say what was built, and of which versions."""
-    system = SYSTEMS[job.system]
-    recipe = system.recipe_for(find_protocol(job.protocol).setting)
-    packages = PACKAGES if system.scales_itself else (*PACKAGES, recipe.package)
+    system, setting = SYSTEMS[job.system], find_protocol(job.protocol).setting
+    source, parameters = system.told(setting, smoke=job.smoke)
+    packages = PACKAGES if system.scales_itself else (*PACKAGES, system.recipe.package)
     return {
-        "source": recipe.source,
-        "parameters": {**recipe.parameters, **(system.smoke if job.smoke else {})},
+        "source": source,
+        "parameters": parameters,
         "versions": {name: found for name in packages if (found := _version(name))},
     }
 

@@ -4,11 +4,11 @@ import csv
 import io
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
-from altbi.bench.datasets import Dataset, catalogue
+from altbi.bench.datasets import Dataset, catalogue, select
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, latest, read
@@ -25,16 +25,17 @@ from altbi.bench.statistics import (
 from altbi.bench.systems import find_systems
 from altbi.bench.tables import (
     METRICS,
+    PAPER_METRICS,
     Comparison,
     compare,
     shared_means,
 )
+from altbi.bench.words import ABOUT, SAMPLE
 from altbi.errors import TableError
 from altbi.whole import told_as, whole_file
 
 __all__ = ["write_page"]
 
-SAMPLE = 20_000
 OURS = "ALTBI-I (reference)"
 # It takes minutes for a small table: run with one seed on small tables only, docs/systems.md.
 TOO_SLOW = ("ALTBI-G (reference)",)
@@ -102,9 +103,11 @@ _PAPER_TABLES = (
 
 
 def _main(evidence: Evidence, metric: str = "auc") -> Comparison:
+    """All systems but the slowest on the tables."""
     everything = compare(evidence.runs, metric, MAIN)
     names = [name for name in everything.systems if name not in TOO_SLOW]
-    return compare(evidence.runs, metric, MAIN, find_systems(names))
+    found = compare(evidence.runs, metric, MAIN, find_systems(names))
+    return found.only(select(suite="tables"))
 
 
 # The page, part by part.
@@ -116,56 +119,34 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "# Results",
         f"Made by `altbi bench tables --page docs/results.md` of the lines in `{lines}/`; do not "
         "edit. Every cell leads to the line of its first run, which holds system, parameters, "
-        "seed, rows, versions and seconds; `altbi bench lines --datasets D --systems S` shows all "
-        "lines behind a cell, and the command that runs them again.",
+        "seed, rows, versions and seconds; `altbi bench lines --datasets D --systems S` (with "
+        "--protocol and --rows as in the section) shows all lines behind a cell, and the command "
+        "that runs them again.",
         "## What they show",
         *_findings(evidence, main),
         "## All systems on identical rows",
-        _MAIN_WORDS,
+        ABOUT["main"],
         markdown_grid(_summary(evidence, main)),
         f"![Mean ranks of all systems]({beside}/ranks.svg)",
         *_tests(main),
         f"![AUC against seconds]({beside}/seconds.svg)",
-        *_tables_of(evidence, MAIN, ("auc", "average_precision")),
+        *_tables_of(evidence, MAIN, "tables"),
+        "## Images and texts",
+        ABOUT["embeddings"],
+        *_tables_of(evidence, MAIN, "embeddings"),
         "## Whole files",
-        _WHOLE_WORDS,
+        ABOUT["whole"],
         *_whole(evidence),
         "## The paper's baselines replayed",
-        _DTE_WORDS,
+        ABOUT["dte"],
         *_published(evidence),
         "## Fitted on inliers alone",
-        _SEMI_WORDS,
-        *_tables_of(evidence, SEMI, ("auc", "average_precision")),
+        ABOUT["semi"],
+        *_tables_of(evidence, SEMI, "all"),
         "## Not run",
         *_not_run(evidence),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-_MAIN_WORDS = (
-    f"`altbi bench run --suite all --rows {SAMPLE}`: every system is fitted on the same rows "
-    f"without labels and scores them; of tables with more than {SAMPLE:,} rows one seeded sample, "
-    "the share of outliers kept, stands for the table. Columns are standardised for all systems "
-    "but ALTBI and ODIM, which scale by the range themselves. A cell is the mean over three seeds "
-    "± their sample standard deviation, without ± where the seed changes nothing; data sets of "
-    "several files are averaged over the files at hand. PyOD's scores of the rows of the fit are "
-    "those it keeps (`decision_scores_`): a row is not its own neighbour."
-)
-_WHOLE_WORDS = (
-    "`altbi bench run --rows all`: systems whose cost grows with the rows alone, on all rows of "
-    "the tables that are larger than the sample above."
-)
-_DTE_WORDS = (
-    "`altbi bench run --protocol dte`: the paper takes its 22 baselines from DTE's tables. Here "
-    "they are replayed as published: files resampled to 1,000 to 50,000 rows, fitted on a "
-    "bootstrap, five seeds (0 to 4 for the neighbours, 0, 1, 2, 3 and 6 for the others)."
-)
-_SEMI_WORDS = (
-    "`altbi bench run --protocol semi`: fitted on 70 % of the inliers, drawn anew for each seed; "
-    "the other 30 % and all outliers are scored. The paper's column of ALTBI is the one of its "
-    "semi-supervised tables; its baselines saw another split (DTE's first half of the inliers in "
-    "file order), so their columns are not compared."
-)
 
 
 def _findings(evidence: Evidence, main: Comparison) -> list[str]:
@@ -184,7 +165,17 @@ def _findings(evidence: Evidence, main: Comparison) -> list[str]:
         f"rank ({min(ranks.values()):.1f}). {OURS} has {means[OURS]:.3f} (place "
         f"{order.index(OURS) + 1} of {len(order)}), {precision[OURS]:.3f} and {ranks[OURS]:.1f}.",
         _told_pairs(pairs),
+        *_left_out(main),
     ]
+
+
+def _left_out(main: Comparison) -> list[str]:
+    """Name the data sets that do not count because a system failed, or has not run there."""
+    shared = shared_means(main)[0]
+    names = [line.dataset.label for line in main.lines if line not in shared]
+    if not names:
+        return []
+    return [f"Not counted, because some system failed or has not run there: {', '.join(names)}."]
 
 
 def _best(values: Mapping[str, float], *, lowest: bool = False) -> str:
@@ -193,22 +184,14 @@ def _best(values: Mapping[str, float], *, lowest: bool = False) -> str:
 
 def _told_pairs(pairs: Sequence[Pair]) -> str:
     """Say against which systems ours is better, worse, or neither."""
-    better = [_other(pair) for pair in pairs if pair.significant and _gain(pair) > 0]
-    worse = [_other(pair) for pair in pairs if pair.significant and _gain(pair) <= 0]
+    better = [pair.second for pair in pairs if pair.significant and pair.wins > pair.losses]
+    worse = [pair.second for pair in pairs if pair.significant and pair.wins <= pair.losses]
     neither = len(pairs) - len(better) - len(worse)
     return (
         f"By Wilcoxon's signed ranks of AUC with Holm's correction (5 %), {OURS} is better than "
         f"{_listed(better)} and worse than {_listed(worse)}; against the other {neither} no "
         "difference is shown."
     )
-
-
-def _other(pair: Pair) -> str:
-    return pair.second if pair.first == OURS else pair.first
-
-
-def _gain(pair: Pair) -> float:
-    return pair.mean_difference if pair.first == OURS else -pair.mean_difference
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -266,7 +249,7 @@ def _scatter(evidence: Evidence, main: Comparison) -> str:
     seconds = _cost(evidence, main)[0]
     return scatter_svg(
         {name: (seconds[name], means[name]) for name in means},
-        x_title="seconds of fit and scoring, median over data sets",
+        x_title="seconds of fit and scoring, median over runs",
         y_title="mean AUC",
     )
 
@@ -277,10 +260,10 @@ def _tests(main: Comparison) -> list[str]:
     distance = critical_difference(found.n_systems, found.n_datasets)
     rows = [
         [
-            _other(pair),
-            f"{_gain(pair):+.3f}",
-            f"{pair.wins if pair.first == OURS else pair.losses}",
-            f"{pair.losses if pair.first == OURS else pair.wins}",
+            pair.second,
+            f"{pair.mean_difference:+.3f}",
+            f"{pair.wins}",
+            f"{pair.losses}",
             f"{pair.p_value:.2g}",
             f"{pair.adjusted_p_value:.2g}",
         ]
@@ -296,10 +279,12 @@ def _tests(main: Comparison) -> list[str]:
     ]
 
 
-def _tables_of(evidence: Evidence, question: Question, metrics: Sequence[str]) -> list[str]:
+def _tables_of(evidence: Evidence, question: Question, suite: str) -> list[str]:
     parts = []
-    for metric in metrics:
-        found = compare(evidence.runs, metric, question)
+    for metric in PAPER_METRICS:
+        found = compare(evidence.runs, metric, question).only(select(suite=suite))
+        ran = tuple(name for name in found.systems if any(line.ours[name] for line in found.lines))
+        found = replace(found, systems=ran)
         if not found.lines:
             return ["No lines yet."]
         parts += [f"### {METRICS[metric]}", markdown_grid(cells(found, evidence.places))]
@@ -331,9 +316,14 @@ def _not_run(evidence: Evidence) -> list[str]:
     ]
     main = _main(evidence)
     return [
-        f"No file of these was at hand: {', '.join(absent)}; nor raw pixels of MNIST and "
+        f"No run is about these: {', '.join(absent)}; nor about raw pixels of MNIST and "
         "FashionMNIST, which the paper's own systems saw under these names.",
         *lacking(evidence.runs, MAIN, main),
+        *(
+            text
+            for question in (PUBLISHED, SEMI)
+            for text in lacking(evidence.runs, question, compare(evidence.runs, "auc", question))
+        ),
     ]
 
 

@@ -56,6 +56,9 @@ class Protocol:
         Whether the rows of the fit may hold outliers; the paper has a table for each.
     about : str
         What is done, in a sentence.
+    published : tuple of str
+        What the paper's numbers were made by this protocol, as far as is known: "own systems",
+        "baselines"; with a measure where only that can be compared.
     seeded : bool
         Whether the seed moves the rows too, not only the system.
     """
@@ -63,7 +66,13 @@ class Protocol:
     split: Callable[[Labels, Dataset, int], Split]
     setting: str
     about: str
+    published: tuple[str, ...] = ()
     seeded: bool = True
+
+    def is_that_of(self, own: bool, metric: str) -> bool:
+        """Whether the paper's column of one of its own systems, or of a baseline, came from it."""
+        who = "own systems" if own else "baselines"
+        return who in self.published or f"{who}, {metric}" in self.published
 
 
 def _all_rows(y: Labels, dataset: Dataset, seed: int) -> Split:
@@ -140,32 +149,38 @@ PROTOCOLS = {
         _all_rows,
         "unsupervised",
         "fitted on all rows without labels, scores the same rows",
+        ("own systems",),
         seeded=False,
     ),
     "official": Protocol(
         _official,
         "unsupervised",
         "as transductive, after outliers were dropped by the authors' pollution rule",
+        ("own systems",),
     ),
     "dte": Protocol(
         _dte,
         "unsupervised",
         "files resampled to 1,000 to 50,000 rows, fitted on a bootstrap of them, scores them",
+        ("baselines",),
     ),
     "semi": Protocol(
         _inliers_only(0.7, 0.0),
         "semisupervised",
         "fitted on 70 % of the inliers, scores the other 30 % and all outliers",
+        ("own systems, auc",),
     ),
     "semi-code": Protocol(
         _inliers_only(0.6, 0.6),
         "semisupervised",
         "the authors' split: fitted on 60 % of the inliers, scores 40 % of each class",
+        ("own systems",),
     ),
     "semi-dte": Protocol(
         _dte_semi,
         "semisupervised",
         "fitted on the first half of the inliers in file order, scores the others",
+        ("baselines",),
     ),
     "split": Protocol(
         _contaminated,

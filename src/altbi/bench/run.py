@@ -1,18 +1,18 @@
 """Runs: which jobs there are, which are left, and doing those."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from altbi.bench.datasets import Dataset, Part, is_at_hand
 from altbi.bench.lines import Job, Run, append, mended, read, todo
 from altbi.bench.pool import results
 from altbi.bench.protocols import find_protocol
-from altbi.bench.systems import System
+from altbi.bench.systems import SYSTEMS, System
 from altbi.errors import ParameterError, TableError
 
-__all__ = ["DTE_PROTOCOLS", "Limits", "Question", "plan", "run_all"]
+__all__ = ["DTE_PROTOCOLS", "Limits", "Question", "current", "plan", "run_all"]
 
 DEFAULT_SEEDS = (0, 1, 2)
 DTE_PROTOCOLS = ("dte", "semi-dte")
@@ -98,6 +98,19 @@ def plan(datasets: Sequence[Dataset], systems: Sequence[System], question: Quest
     ]
 
 
+def current(runs: Iterable[Run]) -> list[Run]:
+    """Leave out runs of systems that are built otherwise by now: they are to be done again."""
+    return [run for run in runs if run.system in SYSTEMS and _recipe(run) == _built(run.job)]
+
+
+def _recipe(run: Run) -> tuple[str, dict[str, Any]]:
+    return run.source, run.parameters
+
+
+def _built(job: Job) -> tuple[str, dict[str, Any]]:
+    return SYSTEMS[job.system].told(find_protocol(job.protocol).setting, smoke=job.smoke)
+
+
 def run_all(
     path: Path,
     jobs: Sequence[Job],
@@ -108,14 +121,15 @@ def run_all(
 ) -> list[Run]:
     """Do what the lines file still lacks, a line for each; give the runs that were done.
 
-    Lines are trusted: after a change of a system start a new file.
+    Lines are trusted as long as the system is built with the same arguments; after another change
+    that moves its scores, start a new file.
     """
     if not jobs:
         raise TableError(
             "None of the files asked for is there. `altbi bench datasets` says where to put them."
         )
     with mended(path):
-        left = todo(jobs, read(path), retry=retry)
+        left = todo(jobs, current(read(path)), retry=retry)
         runs = results(
             left, processes=limits.processes, seconds=limits.seconds, threads=limits.threads
         )

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from altbi.bench.datasets import Rows
 from altbi.errors import MissingExtraError, ParameterError
 
-__all__ = ["SYSTEMS", "Fit", "Recipe", "Scores", "System", "find_systems", "ready_to_fit"]
+__all__ = [
+    "SYSTEMS",
+    "Fit",
+    "Recipe",
+    "Scores",
+    "System",
+    "find_systems",
+    "ready_to_fit",
+]
 
 Scores = NDArray[np.floating]
 # Fitted on rows; what comes back scores rows, high = outlier. Handed the very rows of the fit, it
@@ -107,6 +115,11 @@ class System:
         """How it is built in one of the paper's settings."""
         return self.novelty or self.recipe if setting == "semisupervised" else self.recipe
 
+    def told(self, setting: str, *, smoke: bool = False) -> tuple[str, dict[str, Any]]:
+        """Say how it is built in a setting: its source, and its arguments but the seed."""
+        recipe = self.recipe_for(setting)
+        return recipe.source, {**recipe.parameters, **(self.smoke if smoke else {})}
+
 
 def _altbi(
     name: str,
@@ -189,8 +202,14 @@ SYSTEMS = {
         _pyod("LOF", "lof:LOF", seeded=False),
         _pyod("MCD", "mcd:MCD"),
         _pyod("OCSVM", "ocsvm:OCSVM", seeded=False, note="SVDD with this kernel is the same"),
-        _pyod(
-            "PCA", "pca:PCA", seeded=False, note="its formula depends on the signs of eigenvectors"
+        # scikit-learn's newer solver for many rows sets small variances to 0, and PyOD divides by
+        # them: on tables with dependent columns every score would be infinite.
+        System(
+            "PCA",
+            "PCA",
+            Recipe("pyod.models.pca:PCA", {"svd_solver": "full"}),
+            seeded=False,
+            note="its formula depends on the signs of eigenvectors",
         ),
         _neighbours(
             "DTE-NP",

@@ -11,12 +11,13 @@ from typing import final
 from altbi.bench.datasets import Dataset, catalogue
 from altbi.bench.lines import Job, Run, latest
 from altbi.bench.protocols import find_protocol
-from altbi.bench.run import Question
-from altbi.bench.systems import SYSTEMS, System
+from altbi.bench.run import Question, current
+from altbi.bench.systems import SYSTEMS, System, find_systems
 from altbi.errors import ParameterError
 
 __all__ = [
     "METRICS",
+    "PAPER_METRICS",
     "Cell",
     "Comparison",
     "Difference",
@@ -141,8 +142,8 @@ def compare(
     runs: Iterable[Run], metric: str, question: Question, systems: Sequence[System] | None = None
 ) -> Comparison:
     """Put runs beside the paper's numbers; without systems, all of which there is a cell."""
-    last = latest(runs)
-    chosen = list(SYSTEMS.values()) if systems is None else list(systems)
+    last = latest(current(runs))
+    chosen = find_systems() if systems is None else list(systems)
     lines = [
         line
         for dataset in catalogue()
@@ -215,7 +216,13 @@ def shared_means(comparison: Comparison) -> tuple[list[Line], dict[str, float]]:
 
 
 def difference(comparison: Comparison, system: str) -> Difference | None:
-    """Measure ours minus the paper's over the data sets that have both."""
+    """Measure ours minus the paper's over the data sets that have both.
+
+    None where the paper's column comes from another protocol.
+    """
+    protocol = find_protocol(comparison.question.protocol)
+    if not protocol.is_that_of(SYSTEMS[system].scales_itself, comparison.metric):
+        return None
     pairs = [
         (line.dataset.label, cell, paper)
         for line in comparison.lines
@@ -239,7 +246,7 @@ def difference(comparison: Comparison, system: str) -> Difference | None:
 
 def failures(runs: Iterable[Run], question: Question, systems: Sequence[System]) -> list[Run]:
     """Give the runs of a question whose last try failed."""
-    last = latest(runs)
+    last = latest(current(runs))
     return [
         last[job]
         for dataset in catalogue()

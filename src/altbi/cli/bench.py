@@ -191,7 +191,9 @@ def _told(run: Run) -> str:
     words += ["--protocol", run.protocol, "--seeds", f"{run.seed},", "--lines", "again.jsonl"]
     words += ["--rows", "all" if run.rows is None else str(run.rows)]
     facts = {
-        name: value for name, value in asdict(run).items() if name not in Job.__slots__ and value
+        name: value
+        for name, value in asdict(run).items()
+        if name not in Job.__slots__ and value not in (None, {}, [])
     }
     return f"  {json.dumps(facts)}\n  {shlex.join(words)}"
 

@@ -148,7 +148,7 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=600,
         metavar="SECONDS",
-        help="of one job; over it, the job has failed (default: %(default)s)",
+        help="of one job, reading its file included; over it, it failed (default: %(default)s)",
     )
     parser.add_argument("--retry", action="store_true", help="run failed jobs again")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
