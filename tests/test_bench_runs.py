@@ -284,6 +284,20 @@ class TestPool:
         assert [each.file for each in runs[:-1]] == others
         assert runs[-1].error == "over the limit of 60 seconds"
 
+    def test_an_interrupt_while_a_process_starts_comes_when_it_has_started(self):
+        started = []
+
+        def start():
+            with pool._no_interrupts():
+                signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if a thread took it
+                started.append(True)
+
+        with pytest.raises(KeyboardInterrupt):
+            start()
+
+        assert started
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
     def test_a_process_that_dies_before_it_takes_a_job_is_a_line(self):
         runs = self.done(jobs("A", "B"), work=LeavesAtOnce())
 
