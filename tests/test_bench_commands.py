@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import altbi.cli.bench
+from altbi.bench import measure
 from altbi.bench import run as running
 from altbi.bench.datasets import catalogue
 from altbi.bench.lines import append, latest, mended, read
@@ -138,7 +139,7 @@ class TestSystems:
         def lacking(package):
             raise PackageNotFoundError(package)
 
-        monkeypatch.setattr(altbi.cli.bench, "version", lacking)
+        monkeypatch.setattr(measure, "version", lacking)
 
         assert main(["bench", "systems"]) == 0
 

@@ -361,7 +361,9 @@ class TestPool:
             wait_until(lambda: all(path.exists() for path in hanging))
             parent.kill()
             # They hold the other end of the pipe: it closes when the last of them is gone.
-            parent.communicate(timeout=PATIENCE)
+            out, _ = parent.communicate(timeout=PATIENCE)
+
+        assert (parent.returncode, out) == (-signal.SIGKILL, b"")
 
 
 class TestPlan:

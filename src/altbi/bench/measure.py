@@ -19,7 +19,7 @@ from altbi.bench.systems import SYSTEMS, Scores, ready_to_fit
 from altbi.errors import TableError
 from altbi.terminal import shortened
 
-__all__ = ["failed", "measured", "precision_at_n"]
+__all__ = ["failed", "measured", "precision_at_n", "version_of"]
 
 MOST_WARNINGS = 3
 PACKAGES = ("altbi", "numpy", "torch", "scikit-learn")
@@ -101,11 +101,11 @@ def _origin(job: Job) -> dict[str, Any]:
     return {
         "source": source,
         "parameters": parameters,
-        "versions": {name: found for name in packages if (found := _version(name))},
+        "versions": {name: found for name in packages if (found := version_of(name))},
     }
 
 
-def _version(package: str) -> str | None:
+def version_of(package: str) -> str | None:
     """Give the version; None where a package is lacking, which may be what a run has to tell."""
     try:
         return version(package)

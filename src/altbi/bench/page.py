@@ -13,7 +13,7 @@ from altbi.bench.diagram import critical_difference_svg, scatter_svg
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, latest, read
 from altbi.bench.look import MISSING, cells, differences, lacking, number
-from altbi.bench.run import Question
+from altbi.bench.run import Question, current
 from altbi.bench.statistics import (
     Pair,
     cliques,
@@ -53,7 +53,7 @@ CSV_HEAD = (
 @final
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All runs of a folder, and where each stands, seen from the page."""
+    """All runs of a folder that are current, and where each stands, seen from the page."""
 
     runs: list[Run]
     places: Mapping[Job, str]
@@ -65,9 +65,11 @@ class Evidence:
         places: dict[Job, str] = {}
         for path in sorted(folder.glob("*.jsonl")):
             found = read(path)
-            runs += found
+            kept = current(found)
+            runs += kept
             where = f"../{folder.name}/{path.name}"
-            places |= {run.job: f"{where}#L{line}" for line, run in enumerate(found, 1)}
+            numbers = {id(run): line for line, run in enumerate(found, 1)}
+            places |= {run.job: f"{where}#L{numbers[id(run)]}" for run in kept}
         if not runs:
             raise TableError(f"{folder}: no lines of runs there. `altbi bench run` writes them.")
         return cls(runs, places)

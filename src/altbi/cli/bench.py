@@ -6,7 +6,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 
 from altbi.bench.datasets import (
     SOURCE,
@@ -20,6 +19,7 @@ from altbi.bench.datasets import (
 from altbi.bench.grid import plain_grid
 from altbi.bench.lines import Job, Run, latest, read
 from altbi.bench.look import printed
+from altbi.bench.measure import version_of
 from altbi.bench.page import write_page
 from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, plan, run_all
 from altbi.bench.systems import SYSTEMS, find_systems
@@ -88,7 +88,7 @@ def systems(args: argparse.Namespace) -> None:
             "system": system.name,
             "column": system.column,
             "source": system.recipe.source,
-            "version": _version(system.recipe.package),
+            "version": version_of(system.recipe.package) or "not installed",
             "parameters": dict(system.recipe.parameters),
             "on inliers alone": asdict(system.novelty) if system.novelty else None,
             "seeded": system.seeded,
@@ -106,13 +106,6 @@ def systems(args: argparse.Namespace) -> None:
         for fact in facts
     ]
     sys.stdout.write(plain_grid([head, *body], numbers=False) + "\n")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _words(parameters: object) -> str:
