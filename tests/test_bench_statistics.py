@@ -242,6 +242,18 @@ def test_equal_steps_tie_in_spite_of_floating_point():
     assert rough.p_value == exact.p_value
 
 
+def test_a_pair_is_compared_where_both_ran_whatever_a_third_lacks():
+    scores = table(a=[0.9, 0.8, 0.7, 0.6], b=[0.5] * 4, c=[0.1, 0.2])
+    by_pair = {(pair.first, pair.second): pair for pair in wilcoxon_holm(scores)}
+    assert {pair: found.n_datasets for pair, found in by_pair.items()} == {
+        ("a", "b"): 4,
+        ("a", "c"): 2,
+        ("b", "c"): 2,
+    }
+    assert by_pair["a", "b"].wins == 4
+    assert by_pair["a", "b"].p_value == pytest.approx(2 / 2**4)
+
+
 def test_wilcoxon_refuses():
     scores = table(a=[0.1, 0.2], b=[0.3, 0.4])
     with pytest.raises(ParameterError, match="against='c', but expected one of a, b"):

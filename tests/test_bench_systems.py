@@ -492,9 +492,26 @@ class TestMeasured:
 
     def test_versions_are_those_of_the_packages_that_the_numbers_come_from(self, bench):
         common = {name: version(name) for name in ("altbi", "numpy", "torch", "scikit-learn")}
+        common |= {"altbi code": measure.code_digest()}
 
         assert bench.run("raw").versions == common
         assert bench.run("standardised").versions == common | {"pyod": version("pyod")}
+
+    def test_the_code_has_another_name_when_a_module_changes_but_not_for_the_benchmark(
+        self, tmp_path, monkeypatch
+    ):
+        (tmp_path / "bench").mkdir()
+        for name in ("__init__.py", "a.py", "bench/run.py"):
+            (tmp_path / name).write_text("x = 1\n")
+        monkeypatch.setattr(measure.altbi, "__file__", str(tmp_path / "__init__.py"))
+        digest = measure.code_digest.__wrapped__
+        first = digest()
+        (tmp_path / "bench" / "run.py").write_text("x = 2\n")
+        assert digest() == first
+        (tmp_path / "a.py").rename(tmp_path / "b.py")
+        renamed = digest()
+        (tmp_path / "b.py").write_text("x = 2\n")
+        assert len({first, renamed, digest()}) == 3
 
     def test_warnings_stand_in_the_line_shortened_and_each_once(self, bench):
         def fit(self, rows):

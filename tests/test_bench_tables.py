@@ -423,6 +423,37 @@ class TestPage:
         assert "agnews (BERT)" in absent
         assert "wine" not in absent
 
+    def test_tables_with_a_handful_of_outliers_are_named(self, folder):
+        lines = folder / "transductive.jsonl"
+        runs = [json.loads(line) for line in lines.read_text().splitlines()]
+        counts = {"45_wine": 6, "14_glass": 9, "29_Pima": 10}
+        runs = [run | {"n_outliers": counts.get(Path(run["file"]).stem, 50)} for run in runs]
+        lines.write_text("".join(json.dumps(run) + "\n" for run in runs))
+
+        write_page(folder.parent / "page.md", folder)
+
+        text = (folder.parent / "page.md").read_text()
+        assert "Fewer than 10 outliers are in glass (9), wine (6)." in text
+
+    def test_images_and_texts_have_a_summary_of_the_systems_that_ran_on_all(self, folder):
+        images = ("MVTec-AD (ResNet18)", "SVHN (ViT)")
+        aucs = {
+            REFERENCE: dict.fromkeys(images, (0.5, 0.6, 0.7)),
+            NEIGHBOURS: dict.fromkeys(images, (0.4,)),
+            FOREST: {images[0]: (0.9, 0.9, 0.9)},
+        }
+        with (folder / "transductive.jsonl").open("a") as lines:
+            lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs_of(page.MAIN, aucs))
+
+        write_page(folder.parent / "page.md", folder)
+
+        text = (folder.parent / "page.md").read_text()
+        part = text.split("## Images and texts")[1].split("### AUC")[0]
+        rows = [line.strip("| ").split(" | ") for line in part.splitlines() if line[:1] == "|"]
+        assert [row[0] for row in rows[2:]] == [REFERENCE, NEIGHBOURS]
+        assert rows[2][1:5] == ["0.600", "0.300", "0.150", "1.00"]
+        assert rows[2][-1] == "2 of 2"
+
     def test_a_folder_without_lines_is_said(self, tmp_path):
         with pytest.raises(TableError, match="no lines of runs there"):
             write_page(tmp_path / "page.md", tmp_path)

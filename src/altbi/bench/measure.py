@@ -6,12 +6,14 @@ import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
+from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import altbi
 from altbi.bench.datasets import Labels, Rows, find_part, load
 from altbi.bench.lines import Job, Run
 from altbi.bench.protocols import Split, find_protocol, sampled
@@ -101,7 +103,8 @@ def _origin(job: Job) -> dict[str, Any]:
     return {
         "source": source,
         "parameters": parameters,
-        "versions": {name: found for name in packages if (found := version_of(name))},
+        "versions": {name: found for name in packages if (found := version_of(name))}
+        | {"altbi code": code_digest()},
     }
 
 
@@ -111,6 +114,21 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
+
+
+@cache
+def code_digest() -> str:
+    """Name the state of our code between versions: the first digits of a hash of its modules.
+
+    The benchmark itself is left out: it judges, it does not change what is judged.
+    """
+    package = Path(altbi.__file__).parent
+    digest = sha256()
+    for module in sorted(package.rglob("*.py")):
+        name = module.relative_to(package)
+        if name.parts[0] not in ("bench", "cli"):
+            digest.update(f"{name.as_posix()}\0".encode() + module.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)

@@ -3,25 +3,19 @@
 import csv
 import io
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
 from altbi.bench.datasets import Dataset, catalogue, select
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
+from altbi.bench.findings import OURS, findings, tests
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, latest, read
 from altbi.bench.look import MISSING, cells, differences, lacking, number
 from altbi.bench.run import Question, current
-from altbi.bench.statistics import (
-    Pair,
-    cliques,
-    critical_difference,
-    friedman,
-    mean_ranks,
-    wilcoxon_holm,
-)
+from altbi.bench.statistics import cliques, critical_difference, mean_ranks
 from altbi.bench.systems import find_systems
 from altbi.bench.tables import (
     METRICS,
@@ -36,7 +30,6 @@ from altbi.whole import told_as, whole_file
 
 __all__ = ["write_page"]
 
-OURS = "ALTBI-I (reference)"
 # It takes minutes for a small table: run with one seed on small tables only, docs/systems.md.
 TOO_SLOW = ("ALTBI-G (reference)",)
 LINEAR = ("ALTBI-I (paper)", OURS, "COPOD", "ECOD", "HBOS", "IForest", "LODA", "PCA")
@@ -112,6 +105,13 @@ def _main(evidence: Evidence, metric: str = "auc") -> Comparison:
     return found.only(select(suite="tables"))
 
 
+def _embeddings(evidence: Evidence, metric: str = "auc") -> Comparison:
+    """Images and texts, and the systems that ran on all that any system ran on."""
+    found = compare(evidence.runs, metric, MAIN).only(select(suite="embeddings"))
+    whole = [name for name in found.systems if all(line.ours[name] for line in found.lines)]
+    return replace(found, systems=tuple(whole))
+
+
 # The page, part by part.
 
 
@@ -125,16 +125,17 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "--protocol and --rows as in the section) shows all lines behind a cell, and the command "
         "that runs them again.",
         "## What they show",
-        *_findings(evidence, main),
+        *findings(main, _main(evidence, "average_precision"), evidence.runs),
         "## All systems on identical rows",
         ABOUT["main"],
-        markdown_grid(_summary(evidence, main)),
+        *_summary(evidence, _main),
         f"![Mean ranks of all systems]({beside}/ranks.svg)",
-        *_tests(main),
+        *tests(main),
         f"![AUC against seconds]({beside}/seconds.svg)",
         *_tables_of(evidence, MAIN, "tables"),
         "## Images and texts",
         ABOUT["embeddings"],
+        *_summary(evidence, _embeddings),
         *_tables_of(evidence, MAIN, "embeddings"),
         "## Whole files",
         ABOUT["whole"],
@@ -151,61 +152,15 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _findings(evidence: Evidence, main: Comparison) -> list[str]:
-    """Say in a few sentences what the numbers say, whatever they say."""
-    shared, means = shared_means(main)
-    if len(means) < 2 or OURS not in means:
-        return ["There are too few runs to say anything."]
-    precision = shared_means(_main(evidence, "average_precision"))[1]
-    ranks = mean_ranks(main.scores)
-    order = sorted(means, key=means.__getitem__, reverse=True)
-    pairs = wilcoxon_holm(main.scores, against=OURS)
-    return [
-        f"Over the {len(shared)} data sets that all {len(means)} systems ran, {order[0]} has the "
-        f"highest mean AUC ({means[order[0]]:.3f}), {_best(precision)} the highest mean average "
-        f"precision ({max(precision.values()):.3f}), and {_best(ranks, lowest=True)} the best mean "
-        f"rank ({min(ranks.values()):.1f}). {OURS} has {means[OURS]:.3f} (place "
-        f"{order.index(OURS) + 1} of {len(order)}), {precision[OURS]:.3f} and {ranks[OURS]:.1f}.",
-        _told_pairs(pairs),
-        *_left_out(main),
-    ]
-
-
-def _left_out(main: Comparison) -> list[str]:
-    """Name the data sets that do not count because a system failed, or has not run there."""
-    shared = shared_means(main)[0]
-    names = [line.dataset.label for line in main.lines if line not in shared]
-    if not names:
-        return []
-    return [f"Not counted, because some system failed or has not run there: {', '.join(names)}."]
-
-
-def _best(values: Mapping[str, float], *, lowest: bool = False) -> str:
-    return (min if lowest else max)(values, key=values.__getitem__)
-
-
-def _told_pairs(pairs: Sequence[Pair]) -> str:
-    """Say against which systems ours is better, worse, or neither."""
-    better = [pair.second for pair in pairs if pair.significant and pair.wins > pair.losses]
-    worse = [pair.second for pair in pairs if pair.significant and pair.wins <= pair.losses]
-    neither = len(pairs) - len(better) - len(worse)
-    return (
-        f"By Wilcoxon's signed ranks of AUC with Holm's correction (5 %), {OURS} is better than "
-        f"{_listed(better)} and worse than {_listed(worse)}; against the other {neither} no "
-        "difference is shown."
-    )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names) or "none"
-
-
-def _summary(evidence: Evidence, main: Comparison) -> list[list[str]]:
+def _summary(evidence: Evidence, choose: Callable[[Evidence, str], Comparison]) -> list[str]:
     """Means over the shared data sets, ranks, seconds and how many data sets were run."""
-    shared = [line.dataset for line in shared_means(main)[0]]
-    means = {metric: _means(_main(evidence, metric), shared) for metric in METRICS}
-    ranks = mean_ranks(main.scores)
-    seconds, memory = _cost(evidence, main)
+    found = choose(evidence, "auc")
+    shared = [line.dataset for line in shared_means(found)[0]]
+    if len(shared) < 2 or len(found.systems) < 2:
+        return []
+    means = {metric: _means(choose(evidence, metric), shared) for metric in METRICS}
+    ranks = mean_ranks(found.scores)
+    seconds, memory = _cost(evidence, found)
     head = ["system", *METRICS.values(), "mean rank", "median seconds", "peak MiB", "data sets"]
     body = [
         [
@@ -214,11 +169,11 @@ def _summary(evidence: Evidence, main: Comparison) -> list[list[str]]:
             f"{ranks[name]:.2f}",
             f"{seconds[name]:.2f}",
             f"{memory[name]:.0f}" if name in memory else MISSING,
-            f"{len(main.scores[name])} of {len(main.lines)}",
+            f"{len(found.scores[name])} of {len(found.lines)}",
         ]
         for name in sorted(ranks, key=ranks.__getitem__)
     ]
-    return [head, *body]
+    return [markdown_grid([head, *body])]
 
 
 def _means(found: Comparison, datasets: Sequence[Dataset]) -> dict[str, float]:
@@ -254,31 +209,6 @@ def _scatter(evidence: Evidence, main: Comparison) -> str:
         x_title="seconds of fit and scoring, median over runs",
         y_title="mean AUC",
     )
-
-
-def _tests(main: Comparison) -> list[str]:
-    """Friedman's test, and all pairs with ours."""
-    found = friedman(main.scores)
-    distance = critical_difference(found.n_systems, found.n_datasets)
-    rows = [
-        [
-            pair.second,
-            f"{pair.mean_difference:+.3f}",
-            f"{pair.wins}",
-            f"{pair.losses}",
-            f"{pair.p_value:.2g}",
-            f"{pair.adjusted_p_value:.2g}",
-        ]
-        for pair in wilcoxon_holm(main.scores, against=OURS)
-    ]
-    head = [f"{OURS} against", "mean difference", "wins", "losses", "p", "p after Holm"]
-    return [
-        f"Friedman's test that all are alike: chi² = {found.statistic:.1f}, p = "
-        f"{found.p_value:.2g} (Iman and Davenport's F = {found.f_statistic:.2f}, p = "
-        f"{found.f_p_value:.2g}); mean ranks further apart than {distance:.2f} differ (Nemenyi, 5 "
-        "%); bars in the figure join those that do not.",
-        markdown_grid([head, *rows]),
-    ]
 
 
 def _tables_of(evidence: Evidence, question: Question, suite: str) -> list[str]:

@@ -50,10 +50,11 @@ class Friedman:
 @final
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two systems: mean difference (first minus second), wins of the first, and p-values."""
+    """Two systems over the data sets that both have: first minus second, wins of the first."""
 
     first: str
     second: str
+    n_datasets: int
     mean_difference: float
     wins: int
     ties: int
@@ -73,10 +74,7 @@ def shared(scores: Scores) -> tuple[list[str], NDArray[np.float64]]:
     values : ndarray of shape (n_datasets, n_systems)
         Systems stand in the order of `scores`.
     """
-    if len(scores) < 2:
-        raise ParameterError(
-            f"There are scores of {len(scores)} systems, but expected at least 2 to compare."
-        )
+    _check_systems(scores)
     columns = list(scores.values())
     datasets = [
         name for name in columns[0] if all(math.isfinite(c.get(name, math.nan)) for c in columns)
@@ -181,6 +179,7 @@ def cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[str, ..
 def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = None) -> list[Pair]:
     """Compare systems two by two: Wilcoxon's signed ranks, two-sided, with Holm's correction.
 
+    Each pair is compared on the data sets that both have, whatever a third one lacks.
     Data sets on which two systems tie count half for each of them ("zsplit"), as in Demšar's
     paper: left out, they would make systems that mostly agree look more different than they are.
 
@@ -199,7 +198,7 @@ def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = 
         In the order of `scores`.
     """
     _check_alpha(alpha)
-    _, values = shared(scores)
+    _check_systems(scores)
     names = list(scores)
     if against is not None and against not in names:
         raise ParameterError(f"against={against!r}, but expected one of {', '.join(names)}.")
@@ -208,14 +207,14 @@ def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = 
         if against is None
         else [(against, other) for other in names if other != against]
     )
-    columns = dict(zip(names, values.T, strict=True))
-    gaps = [(columns[first] - columns[second]).round(DECIMALS) for first, second in pairs]
+    gaps = [_gaps(scores, first, second) for first, second in pairs]
     p_values = [_wilcoxon(gap) for gap in gaps]
     adjusted = _holm(p_values)
     return [
         Pair(
             first,
             second,
+            n_datasets=len(gap),
             mean_difference=float(gap.mean()),
             wins=int((gap > 0).sum()),
             ties=int((gap == 0).sum()),
@@ -228,6 +227,13 @@ def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = 
             pairs, gaps, p_values, adjusted, strict=True
         )
     ]
+
+
+def _gaps(scores: Scores, first: str, second: str) -> NDArray[np.float64]:
+    """Subtract on the data sets that both have."""
+    _, values = shared({first: scores[first], second: scores[second]})
+    gaps: NDArray[np.float64] = (values[:, 0] - values[:, 1]).round(DECIMALS)
+    return gaps
 
 
 def _wilcoxon(gap: NDArray[np.float64]) -> float:
@@ -243,6 +249,13 @@ def _holm(p_values: list[float]) -> list[float]:
     # Step down: a p-value is never adjusted to less than a smaller one before it.
     adjusted[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)
     return [float(value) for value in adjusted]
+
+
+def _check_systems(scores: Scores) -> None:
+    if len(scores) < 2:
+        raise ParameterError(
+            f"There are scores of {len(scores)} systems, but expected at least 2 to compare."
+        )
 
 
 def _check_alpha(alpha: float) -> None:
