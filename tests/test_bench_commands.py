@@ -24,6 +24,7 @@ from bench_jobs import ON_WINE, result
 COMMAND = [sys.executable, "-c", "import sys; from altbi.cli import main; sys.exit(main())"]
 PATIENCE = 300  # seconds until a process that should end or speak counts as stuck
 INTERRUPTED, STOPPED = 130, 143
+GOES_ON = "The lines of jobs that were done stay; the same command goes on with the others."
 
 
 @pytest.fixture
@@ -226,7 +227,7 @@ class TestRun:
         capsys.readouterr()
         for command in ("tables", "lines"):
             assert main(["bench", command, "--lines", "results/smoke.jsonl"]) == 1
-            assert "results/smoke.jsonl: no line is about what was asked." in refused(capsys)
+            assert "results/smoke.jsonl: all its lines are of a smoke run" in refused(capsys)
 
     def test_a_smoke_line_does_not_stand_for_a_real_run(self, place, at_once):
         words = ["--systems", "HBOS", "--lines", "one.jsonl"]
@@ -255,7 +256,6 @@ class TestRun:
             (["--systems", "HBOS,IForrest"], "'IForrest'"),
             (["--systems", "hbos"], "'hbos'"),
             (["--datasets", "cardio"], "altbi bench datasets"),
-            (["--rows", "9"], "rows=9"),
             (["--seeds", f"{2**32},"], "seeds="),
             (["--lines", "."], "directory"),
             (["--lines", "adbench/" + ON_WINE.file + "/lines"], "45_wine.npz"),
@@ -286,6 +286,7 @@ class TestRun:
             (["--seeds", "1000000000000"], "--seeds"),
             (["--rows", "some"], "--rows"),
             (["--rows", "0"], "--rows"),
+            (["--rows", "9"], "--rows"),
             (["--processes", "0"], "--processes"),
             (["--threads", "1.5"], "--threads"),
             (["--limit", "0"], "--limit"),
@@ -329,6 +330,16 @@ class TestLines:
         assert (name, main(again)) == ("altbi", 0)
         assert read(place / "again.jsonl") == [before[3]]
 
+    def test_a_line_of_another_make_of_its_system_is_marked(self, place, capsys):
+        append(place / "some.jsonl", replace(result(ON_WINE), parameters={"n_bins": 3}))
+        append(place / "some.jsonl", result(ON_WINE))
+        words = ["--lines", "some.jsonl", "--datasets", "wine", "--systems", "HBOS"]
+
+        assert main(["bench", "lines", *words]) == 0
+
+        out, _ = said(capsys)
+        assert [line.endswith("not counted)") for line in out[::3]] == [True, False]
+
     def test_a_job_that_was_tried_twice_has_both_lines(self, place, capsys):
         append(place / "some.jsonl", result(ON_WINE, error="no"))
         append(place / "some.jsonl", result(ON_WINE))
@@ -346,7 +357,7 @@ class TestLines:
         ("words", "sentence"),
         [
             (["--datasets", "cardio"], "no line is about what was asked"),
-            (["--lines", "none.jsonl"], "none.jsonl: no line"),
+            (["--lines", "none.jsonl"], "none.jsonl: no such file of runs"),
             (["--datasets", "vine"], "'vine'"),
             (["--systems", "vine"], "'vine'"),
             (["--lines", "."], "directory"),
@@ -443,7 +454,7 @@ class TestProcesses:
         assert main(["bench", *words]) == 0
         assert capsys.readouterr().out.startswith(f"0 jobs done, {n_jobs} were there, 0 failed")
         assert main(["bench", "tables", "--lines", path]) == 1
-        assert "no line is about what was asked" in refused(capsys)
+        assert "all its lines are of a smoke run, which is barred" in refused(capsys)
 
     def test_killed_in_the_middle_and_run_again_nothing_is_lost_and_nothing_runs_twice(
         self, start, tmp_path
@@ -483,7 +494,7 @@ class TestProcesses:
 
         os.killpg(process.pid, sent)
 
-        told = f"altbi: {word}. Nothing half-written is left.\n"
+        told = f"altbi: {word}. {GOES_ON}\n"
         assert self.ended(process) == (code, "", told)
         assert path.read_bytes().endswith(b"\n")
         assert len(read(path)) >= 2
@@ -494,5 +505,5 @@ class TestProcesses:
 
         os.killpg(process.pid, signal.SIGINT)
 
-        told = "altbi: interrupted. Nothing half-written is left.\n"
+        told = f"altbi: interrupted. {GOES_ON}\n"
         assert self.ended(process) == (INTERRUPTED, "", told)

@@ -168,7 +168,7 @@ class TestLines:
         path = tmp_path / "lines"
         with mended(path):
             append(path, result(*jobs("A")))
-            path.write_bytes(path.read_bytes() + b"half")
+            path.write_bytes(path.read_bytes() + b'{"fi')
             before = path.read_bytes()
 
             with pytest.raises(TableError, match=r"lines: another benchmark .* --lines"):
@@ -400,7 +400,7 @@ class TestPlan:
             ("transductive", False, [0]),
             ("semi", False, [0, 1, 2]),
             ("dte", False, [7, 8]),
-            ("semi-dte", True, [7, 8]),
+            ("semi-dte", False, [0, 1, 2, 3, 6]),
         ],
     )
     def test_seeds_are_those_that_matter(self, parts, protocol, seeded, seeds):
@@ -509,6 +509,24 @@ class TestRunAll:
         run_all(tmp_path / "lines", jobs(*"ABC"), Limits(), watch)
 
         assert seen == [1, 2, 3]
+
+    def test_a_job_runs_again_whose_system_is_built_otherwise_by_now(self, tmp_path, asked):
+        (planned,) = jobs("A")
+        append(tmp_path / "lines", replace(result(planned), parameters={"size": 99}))
+
+        run_all(tmp_path / "lines", [planned], Limits(), unwatched)
+
+        assert [left for left, _ in asked] == [[planned]]
+
+    @pytest.mark.parametrize("text", ["my,notes\nlast row", "one precious line"])
+    def test_a_file_of_something_else_is_left_as_it_is(self, tmp_path, asked, text):
+        (tmp_path / "lines").write_text(text)
+
+        with pytest.raises(TableError, match="not a run of the benchmark"):
+            run_all(tmp_path / "lines", jobs("A"), Limits(), unwatched)
+
+        assert asked == []
+        assert (tmp_path / "lines").read_text() == text
 
     def test_an_unreadable_file_stops_all_before_the_first_job(self, tmp_path, asked):
         (tmp_path / "lines").write_text("notes\n")

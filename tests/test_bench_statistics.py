@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
 from altbi.bench.statistics import (
@@ -90,6 +91,7 @@ def test_friedman_of_demsar(demsar):
     assert found.f_statistic == pytest.approx(3.69, abs=0.005)
     # The critical values of the paper: 2.85 for F(3, 39), and chi-square(3) has 7.81.
     assert 0.01 < found.f_p_value < found.p_value < 0.05
+    assert found.f_p_value == pytest.approx(scipy.stats.f.sf(found.f_statistic, 3, 39))
 
 
 def test_friedman_agrees_with_scipy_without_ties():
@@ -178,6 +180,7 @@ def test_pair_of_demsar(demsar):
     assert (pair.first, pair.second) == ("C4.5", "C4.5+m")
     assert (pair.wins, pair.ties, pair.losses) == (2, 2, 10)
     assert pair.mean_difference == pytest.approx(-0.0155)
+    assert pair.median_difference == pytest.approx(-0.008)
     assert pair.p_value == pytest.approx(0.011, abs=0.0005)
 
 
@@ -252,6 +255,15 @@ def test_a_pair_is_compared_where_both_ran_whatever_a_third_lacks():
     }
     assert by_pair["a", "b"].wins == 4
     assert by_pair["a", "b"].p_value == pytest.approx(2 / 2**4)
+
+
+def test_large_wins_outweigh_more_small_losses():
+    gaps = [-0.001 * place for place in range(1, 22)] + [0.01 * place for place in range(30, 49)]
+    (pair,) = wilcoxon_holm(table(a=gaps, b=[0.0] * 40))
+    assert (pair.wins, pair.losses, pair.significant) == (19, 21, True)
+    assert pair.favours_first
+    (back,) = wilcoxon_holm(table(b=[0.0] * 40, a=gaps))
+    assert not back.favours_first
 
 
 def test_wilcoxon_refuses():

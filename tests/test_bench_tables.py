@@ -14,7 +14,7 @@ from altbi.bench.lines import Job, Run
 from altbi.bench.look import cells, differences, lacking, printed
 from altbi.bench.page import write_page
 from altbi.bench.protocols import find_protocol
-from altbi.bench.run import Question
+from altbi.bench.run import Question, current
 from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.bench.tables import compare, difference, failures, paper_table, shared_means
 from altbi.errors import ParameterError, TableError
@@ -100,6 +100,7 @@ class TestCells:
         assert line.ours[REFERENCE].mean == pytest.approx(0.45)
         assert line.ours[REFERENCE].std == pytest.approx((0.2 + 0.4) / 2**0.5 / 2)
         assert line.title == "20news (BERT), 2 of 6 files"
+        assert difference(compare(runs, "auc", question), REFERENCE) is None
 
     def test_one_run_of_an_unseeded_system_is_a_whole_cell_without_spread(self):
         runs = runs_of(TWO_SEEDS, {NEIGHBOURS: {"glass": (0.6,)}})
@@ -138,10 +139,13 @@ class TestCells:
         assert (
             compare([failed], "auc", question, find_systems([FOREST])).lines[0].ours[FOREST] is None
         )
-        assert failures([failed], question, find_systems([FOREST])) == [failed]
+        assert failures([failed], question, find_systems([FOREST]), ALL) == [failed]
+        assert failures([failed], question, find_systems([FOREST]), select(["wine"])) == []
+        stale = replace(failed, parameters={"n_estimators": 7})
+        assert failures([stale], question, find_systems([FOREST]), ALL) == []
         again = [failed, a_run(job, 0.8)]
         assert compare(again, "auc", question).lines[0].ours[FOREST].mean == 0.8
-        assert failures(again, question, find_systems([FOREST])) == []
+        assert failures(again, question, find_systems([FOREST]), ALL) == []
 
     @pytest.mark.parametrize(
         "change",
@@ -309,9 +313,10 @@ class TestLook:
         part = select(["glass"])[0].parts[0]
         failed = a_run(question.jobs(part, SYSTEMS[FOREST])[0], error="over the limit of 3 seconds")
         ran = a_run(question.jobs(part, SYSTEMS[REFERENCE])[0])
-        found = compare([failed, ran], "auc", question, find_systems([FOREST, REFERENCE, "LOF"]))
+        systems = find_systems([FOREST, REFERENCE, "LOF"])
+        found = compare([failed, ran], "auc", question, systems)
 
-        (text,) = lacking([failed, ran], question, found)
+        (text,) = lacking([failed, ran], found, ALL, systems)
 
         assert text.splitlines() == [
             "- 14_glass, IForest, seed 0, transductive: over the limit of 3 seconds",
@@ -337,6 +342,49 @@ class TestLook:
 
         assert "wine" in text
         assert "glass" not in text
+
+    def test_a_system_that_failed_everywhere_is_named_and_one_elsewhere_is_not(self, tmp_path):
+        question = Question(seeds=(0,))
+        glass, wine = (select([name])[0].parts[0] for name in ("glass", "wine"))
+        runs = [
+            a_run(question.jobs(wine, SYSTEMS[REFERENCE])[0]),
+            a_run(question.jobs(wine, SYSTEMS["HBOS"])[0], error="no bins"),
+            a_run(question.jobs(glass, SYSTEMS["LOF"])[0], error="no neighbours"),
+        ]
+
+        text = printed(written_lines(tmp_path, runs), question, None, select(["wine"]))
+
+        assert "- 45_wine, HBOS, seed 0, transductive: no bins" in text
+        assert "no neighbours" not in text
+
+    def test_lines_of_protocols_nobody_knows_are_left_out(self):
+        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.9)}})
+
+        assert current([replace(runs[0], protocol="old"), runs[1]]) == [runs[1]]
+
+    def test_a_run_from_before_a_measure_was_there_is_not_missing(self, tmp_path):
+        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}})
+        path = written_lines(tmp_path, [replace(run, precision_at_n=None) for run in runs])
+
+        text = printed(path, TWO_SEEDS, None, ALL)
+
+        assert "Missing" not in text
+        assert "0.700" in text
+
+    def test_the_paper_s_column_stands_once_however_many_systems_have_it(self, tmp_path):
+        untruncated = "ALTBI-I (untruncated)"
+        semi = Question("semi", seeds=(0,))
+        aucs = {name: {"glass": (0.7,)} for name in (REFERENCE, untruncated)}
+        path = written_lines(tmp_path, runs_of(semi, aucs))
+
+        head = printed(path, semi, find_systems([REFERENCE, untruncated]), ALL).splitlines()[2]
+
+        assert head.count("paper's") == 1
+        assert head.split()[-2:] == ["paper's", "ALTBI"]
+
+    def test_a_file_that_is_not_there_is_said(self, tmp_path):
+        with pytest.raises(TableError, match=r"none\.jsonl: no such file of runs"):
+            printed(tmp_path / "none.jsonl", TWO_SEEDS, None, ALL)
 
     def test_lines_about_something_else_are_said(self, tmp_path):
         path = written_lines(tmp_path, runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}}))
@@ -410,13 +458,112 @@ class TestPage:
         for name in ("ranks.svg", "seconds.svg"):
             assert f"](results/{name})" in written.read_text()
         rows = list(csv.DictReader(io.StringIO((beside / "b2.csv").read_text())))
-        (row,) = [row for row in rows if (row["data set"], row["system"]) == ("wine", FOREST)]
+        by_cell = {(row["data set"], row["system"]): row for row in rows}
+        row = by_cell["wine", FOREST]
         assert (row["ours"], row["std"], row["paper"]) == ("0.800000", "0.100000", "0.786000")
-        assert row["difference"] == "0.014000"
+        assert row["difference"] == ""  # the paper's baselines saw other rows
         assert (row["files"], row["of files"], row["seeds"]) == ("1", "1", "3")
+        row = by_cell["wine", REFERENCE]
+        assert (row["ours"], row["paper"], row["difference"]) == (
+            "0.600000", "0.932000", "-0.332000",
+        )  # fmt: skip
+
+    @pytest.fixture
+    def uneven(self, tmp_path):
+        """Ours wins against the neighbours, loses to the forest, and costs differ."""
+        names = ("glass", "wine", "pima", "cardio", "letter", "thyroid", "vowels", "wdbc")
+        steps = [0.01 * (1 + place) for place in range(len(names))]
+        aucs = {
+            REFERENCE: {name: (0.5 + s, 0.5, 0.5) for name, s in zip(names, steps, strict=True)},
+            FOREST: {name: (0.7 + s,) * 3 for name, s in zip(names, steps, strict=True)},
+            NEIGHBOURS: {name: (0.4 - s,) for name, s in zip(names, steps, strict=True)},
+        }
+        runs = runs_of(page.MAIN, aucs)
+        runs = [
+            replace(run, fit_seconds=1.0 + place, score_seconds=100.0, peak_mib=5.0 + place)
+            for place, run in enumerate(runs)
+        ]
+        lone = runs_of(page.MAIN, {FOREST: {"musk": (0.9,) * 3}})
+        results = tmp_path / "results"
+        results.mkdir()
+        written_lines(results, [*runs, *lone], "transductive.jsonl")
+        write_page(tmp_path / "page.md", results)
+        return (tmp_path / "page.md").read_text()
+
+    def rows_after(self, text, head):
+        lines = text[text.index(head) :].split("\n\n")[0].splitlines()[2:]
+        return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+
+    def test_it_says_against_whom_ours_wins_and_loses(self, uneven):
+        """Eight of eight one way: p = 2 / 2**8 = 0.0078, doubled for two pairs."""
+        assert (
+            f"{REFERENCE} is better than kNN and worse than IForest; against the other 0" in uneven
+        )
+        rows = self.rows_after(uneven, f"| {REFERENCE} against")
+        assert rows == [
+            ["IForest", "8", "-0.230", "-0.230", "0", "8", "0.0078", "0.016"],
+            ["kNN", "8", "+0.160", "+0.160", "8", "0", "0.0078", "0.016"],
+        ]
+        assert "has not run there: musk." in uneven
+
+    def test_costs_are_medians_of_fit_and_scoring_and_the_most_memory(self, uneven):
+        """Runs are numbered as they were made: 24 of ours, 24 of the forest, 8 of the others."""
+        rows = self.rows_after(uneven, "| system | AUC")
+        assert [(row[0], row[-3], row[-2], row[-1]) for row in rows] == [
+            ("IForest", "136.50", "52", "9 of 9"),
+            (REFERENCE, "112.50", "28", "8 of 9"),
+            ("kNN", "152.50", "60", "8 of 9"),
+        ]
+        assert [row[4] for row in rows] == ["1.00", "2.00", "3.00"]
+
+    def test_lines_of_another_make_of_a_system_do_not_count(self, folder):
+        lines = folder / "transductive.jsonl"
+        runs = [json.loads(line) for line in lines.read_text().splitlines()]
+        stale = [run | {"auc": 0.01, "parameters": {"n0": 7}} for run in runs]
+        lines.write_text("".join(json.dumps(run) + "\n" for run in [*runs, *stale]))
+
+        write_page(folder.parent / "page.md", folder)
+
+        assert "IForest has the highest mean AUC (0.800)" in (folder.parent / "page.md").read_text()
+
+    def test_only_the_files_of_protocols_count(self, folder):
+        runs = [json.loads(line) for line in (folder / "transductive.jsonl").open()]
+        bad = [run | {"auc": 0.01} for run in runs]
+        (folder / "trial.jsonl").write_text("".join(json.dumps(run) + "\n" for run in bad))
+
+        write_page(folder.parent / "page.md", folder)
+
+        assert "IForest has the highest mean AUC (0.800)" in (folder.parent / "page.md").read_text()
+
+    @pytest.mark.parametrize(
+        ("systems", "names"),
+        [
+            ((REFERENCE, FOREST), ("glass", "wine", "pima")),
+            ((REFERENCE, FOREST, NEIGHBOURS), ("glass",)),
+            ((FOREST, NEIGHBOURS, "HBOS"), ("glass", "wine", "pima")),
+        ],
+    )
+    def test_few_runs_make_a_page_that_says_so(self, tmp_path, systems, names):
+        runs = runs_of(page.MAIN, {name: dict.fromkeys(names, (0.5, 0.6, 0.7)) for name in systems})
+        (tmp_path / "results").mkdir()
+        written_lines(tmp_path / "results", runs, "transductive.jsonl")
+
+        write_page(tmp_path / "page.md", tmp_path / "results")
+
+        text = (tmp_path / "page.md").read_text()
+        assert "There are too few runs to say anything." in text
+        assert "| glass |" in text
+        assert "ranks.svg" not in text
 
     def test_data_sets_without_a_line_and_lacking_cells_are_named(self, written, folder):
+        with (folder / "transductive.jsonl").open("a") as lines:
+            (run,) = runs_of(page.MAIN, {NEIGHBOURS: {"speech": (0.4,)}})
+            lines.write(json.dumps(asdict(replace(run, smoke=True))) + "\n")
+            (run,) = runs_of(page.MAIN, {NEIGHBOURS: {"vowels": (0.4,)}})
+            lines.write(json.dumps(asdict(run)) + "\n")
+        write_page(written, folder)
         text = written.read_text()
+        assert "- IForest: not run with all seeds on vowels" in text
         absent = text.split("No run is about these: ")[1].split(";")[0].split(", ")
 
         assert "speech" in absent
@@ -453,6 +600,10 @@ class TestPage:
         assert [row[0] for row in rows[2:]] == [REFERENCE, NEIGHBOURS]
         assert rows[2][1:5] == ["0.600", "0.300", "0.150", "1.00"]
         assert rows[2][-1] == "2 of 2"
+
+    def test_one_file_of_lines_is_not_enough(self, folder, tmp_path):
+        with pytest.raises(TableError, match="expected a folder with the lines of all protocols"):
+            write_page(tmp_path / "page.md", folder / "dte.jsonl")
 
     def test_a_folder_without_lines_is_said(self, tmp_path):
         with pytest.raises(TableError, match="no lines of runs there"):

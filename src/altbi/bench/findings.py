@@ -13,11 +13,17 @@ from altbi.bench.statistics import (
 )
 from altbi.bench.tables import Comparison, shared_means
 
-__all__ = ["OURS", "findings", "tests"]
+__all__ = ["OURS", "findings", "is_enough", "tests"]
 
 OURS = "ALTBI-I (reference)"
 # With fewer, one row more or less at the top moves a table's result.
 FEW_OUTLIERS = 10
+
+
+def is_enough(main: Comparison) -> bool:
+    """Tell whether ours was run with two others at least, all on two data sets at least."""
+    shared, means = shared_means(main)
+    return OURS in means and len(means) > 2 and len(shared) > 1
 
 
 def tests(main: Comparison) -> list[str]:
@@ -29,6 +35,7 @@ def tests(main: Comparison) -> list[str]:
             pair.second,
             f"{pair.n_datasets}",
             f"{pair.mean_difference:+.3f}",
+            f"{pair.median_difference:+.3f}",
             f"{pair.wins}",
             f"{pair.losses}",
             f"{pair.p_value:.2g}",
@@ -40,6 +47,7 @@ def tests(main: Comparison) -> list[str]:
         f"{OURS} against",
         "data sets",
         "mean difference",
+        "median",
         "wins",
         "losses",
         "p",
@@ -57,7 +65,7 @@ def tests(main: Comparison) -> list[str]:
 def findings(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> list[str]:
     """Say in a few sentences what AUC and average precision of all systems say."""
     shared, means = shared_means(main)
-    if len(means) < 2 or OURS not in means:
+    if not is_enough(main):
         return ["There are too few runs to say anything."]
     precisions = shared_means(precision)[1]
     ranks = mean_ranks(main.scores)
@@ -103,8 +111,8 @@ def _best(values: Mapping[str, float], *, lowest: bool = False) -> str:
 
 def _told_pairs(pairs: Sequence[Pair]) -> str:
     """Say against which systems ours is better, worse, or neither."""
-    better = [pair.second for pair in pairs if pair.significant and pair.wins > pair.losses]
-    worse = [pair.second for pair in pairs if pair.significant and pair.wins <= pair.losses]
+    better = [pair.second for pair in pairs if pair.significant and pair.favours_first]
+    worse = [pair.second for pair in pairs if pair.significant and not pair.favours_first]
     neither = len(pairs) - len(better) - len(worse)
     return (
         f"By Wilcoxon's signed ranks of AUC, each pair on the data sets that both ran, with Holm's "

@@ -112,9 +112,15 @@ def mended(path: Path) -> Iterator[None]:
                 f"{path}: another benchmark writes its runs there. Wait for its end, or name "
                 "another file with --lines."
             ) from cause
+        read(path)  # a file of something else is refused before anything is cut off
         lines.seek(0)
         content = lines.read()
-        lines.truncate(content.rfind(b"\n") + 1)
+        end = content.rfind(b"\n") + 1
+        if content[end : end + 1] not in (b"", b"{"):
+            raise TableError(
+                f"{path}: its last line is not a run of the benchmark. Name another file."
+            )
+        lines.truncate(end)
         yield
 
 

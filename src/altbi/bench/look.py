@@ -7,6 +7,7 @@ from pathlib import Path
 from altbi.bench.datasets import Dataset
 from altbi.bench.grid import markdown_grid, plain_grid
 from altbi.bench.lines import Job, Run, read
+from altbi.bench.protocols import find_protocol
 from altbi.bench.run import Question
 from altbi.bench.systems import SYSTEMS, System, find_systems
 from altbi.bench.tables import (
@@ -22,7 +23,16 @@ from altbi.bench.tables import (
 from altbi.errors import TableError
 from altbi.terminal import printable, shortened
 
-__all__ = ["MISSING", "Grid", "cells", "differences", "lacking", "number", "printed"]
+__all__ = [
+    "MISSING",
+    "Grid",
+    "cells",
+    "differences",
+    "lacking",
+    "nothing_found",
+    "number",
+    "printed",
+]
 
 Grid = Callable[[Sequence[Sequence[str]]], str]
 # Up to so many systems the paper's columns stand beside ours.
@@ -46,20 +56,29 @@ def printed(
     for metric, title in METRICS.items():
         found = compare(runs, metric, question, systems).only(datasets)
         if not found.lines:
-            raise TableError(
-                f"{path}: no line is about what was asked. `altbi bench run` with the same "
-                "options writes them."
-            )
+            raise nothing_found(path, runs)
         parts += [heading.format(title), grid(cells(found)), *differences(found, grid)]
-    missing = lacking(runs, question, found)
+    judged = compare(runs, "auc", question, systems).only(datasets)
+    missing = lacking(runs, judged, datasets, systems)
     parts += [heading.format("Missing"), *missing] if missing else []
     return "\n\n".join(parts) + "\n"
 
 
+def nothing_found(path: Path, runs: Sequence[Run]) -> TableError:
+    """Say why there is nothing to show."""
+    if not path.exists():
+        why = "no such file of runs"
+    elif runs and all(run.smoke for run in runs):
+        why = "all its lines are of a smoke run, which is barred from tables"
+    else:
+        why = "no line is about what was asked"
+    return TableError(f"{path}: {why}. `altbi bench run` with the same options writes them.")
+
+
 def cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[list[str]]:
     """All cells, the paper's beside ours where systems are few, and the means."""
-    beside = [name for name in found.systems if len(found.systems) <= FEW]
-    head = ["data set", *found.systems, *(f"paper's {SYSTEMS[name].column}" for name in beside)]
+    beside = _first_of_columns(found) if len(found.systems) <= FEW else []
+    head = ["data set", *found.systems, *(f"paper's {_column(found, name)}" for name in beside)]
     body = [
         [
             line.title,
@@ -73,6 +92,20 @@ def cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[li
         last = [f"mean of the {len(shared)} that all ran", *(f"{means[n]:.3f}" for n in means)]
         body.append([*last, *(_paper_mean(shared, name) for name in beside)])
     return [head, *body]
+
+
+def _first_of_columns(found: Comparison) -> list[str]:
+    """Give the systems beside which the paper's column stands: the first that has it."""
+    first: dict[str | None, str] = {}
+    for name in found.systems:
+        if any(line.paper.get(name) is not None for line in found.lines):
+            first.setdefault(_column(found, name), name)
+    return list(first.values())
+
+
+def _column(found: Comparison, name: str) -> str | None:
+    """Name the column of a system in the paper's table of this setting."""
+    return SYSTEMS[name].column_in(find_protocol(found.question.protocol).setting)
 
 
 def _linked(cell: Cell | None, places: Mapping[Job, str] | None) -> str:
@@ -126,9 +159,18 @@ def differences(found: Comparison, grid: Grid) -> list[str]:
     return [grid([head, *body])] if body else []
 
 
-def lacking(runs: Sequence[Run], question: Question, found: Comparison) -> list[str]:
-    """List the jobs that failed, and the cells without all their runs; empty if there are none."""
-    failed = failures(runs, question, find_systems(found.systems))
+def lacking(
+    runs: Sequence[Run],
+    found: Comparison,
+    datasets: Sequence[Dataset],
+    systems: Sequence[System] | None = None,
+) -> list[str]:
+    """List the jobs that failed, and the cells without all their runs; empty if there are none.
+
+    Without systems, all are asked about: one that failed everywhere has no cell in `found`.
+    """
+    asked = find_systems() if systems is None else systems
+    failed = failures(runs, found.question, asked, datasets)
     texts = [f"- {run.job.title}: {_one_line(run.error)}" for run in failed]
     for name in found.systems:
         never = [

@@ -10,10 +10,11 @@ from typing import final
 
 from altbi.bench.datasets import Dataset, catalogue, select
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
-from altbi.bench.findings import OURS, findings, tests
+from altbi.bench.findings import OURS, findings, is_enough, tests
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, latest, read
 from altbi.bench.look import MISSING, cells, differences, lacking, number
+from altbi.bench.protocols import PROTOCOLS
 from altbi.bench.run import Question, current
 from altbi.bench.statistics import cliques, critical_difference, mean_ranks
 from altbi.bench.systems import find_systems
@@ -22,6 +23,7 @@ from altbi.bench.tables import (
     PAPER_METRICS,
     Comparison,
     compare,
+    is_compared,
     shared_means,
 )
 from altbi.bench.words import ABOUT, SAMPLE
@@ -53,10 +55,16 @@ class Evidence:
 
     @classmethod
     def of(cls, folder: Path) -> "Evidence":
-        """Read every file of lines in a folder."""
+        """Read the file of each protocol in a folder."""
+        if not folder.is_dir():
+            raise TableError(
+                f"{folder}: expected a folder with the lines of all protocols, of which the page "
+                "is made. Name one with --lines."
+            )
         runs: list[Run] = []
         places: dict[Job, str] = {}
-        for path in sorted(folder.glob("*.jsonl")):
+        for protocol in PROTOCOLS:
+            path = folder / f"{protocol}.jsonl"
             found = read(path)
             kept = current(found)
             runs += kept
@@ -78,13 +86,20 @@ def write_page(page: Path, folder: Path) -> None:
     for metric, protocol, name in _PAPER_TABLES:
         found = compare(evidence.runs, metric, protocol)
         files[beside / f"{name}.csv"] = _csv(found, evidence)
-    ranks = mean_ranks(main.scores)
-    distance = critical_difference(len(main.systems), len(shared_means(main)[0]))
-    files[beside / "ranks.svg"] = critical_difference_svg(ranks, distance, cliques(ranks, distance))
-    files[beside / "seconds.svg"] = _scatter(evidence, main)
+    if is_enough(main):
+        files |= {beside / name: text for name, text in _figures(evidence, main).items()}
     for path, text in files.items():
         with whole_file(path) as draft, told_as(path):
             draft.write_text(text, encoding="utf-8")
+
+
+def _figures(evidence: Evidence, main: Comparison) -> dict[str, str]:
+    ranks = mean_ranks(main.scores)
+    distance = critical_difference(len(main.systems), len(shared_means(main)[0]))
+    return {
+        "ranks.svg": critical_difference_svg(ranks, distance, cliques(ranks, distance)),
+        "seconds.svg": _scatter(evidence, main),
+    }
 
 
 _PAPER_TABLES = (
@@ -123,15 +138,15 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "edit. Every cell leads to the line of its first run, which holds system, parameters, "
         "seed, rows, versions and seconds; `altbi bench lines --datasets D --systems S` (with "
         "--protocol and --rows as in the section) shows all lines behind a cell, and the command "
-        "that runs them again.",
+        f"that runs them again. The folder [{beside}]({beside}) has all cells as CSV beside the "
+        "paper's: b2 and b3 (AUC and average precision without labels), b4 and b5 (fitted on "
+        "inliers), b2-dte and b3-dte (the baselines replayed).",
         "## What they show",
         *findings(main, _main(evidence, "average_precision"), evidence.runs),
         "## All systems on identical rows",
         ABOUT["main"],
         *_summary(evidence, _main),
-        f"![Mean ranks of all systems]({beside}/ranks.svg)",
-        *tests(main),
-        f"![AUC against seconds]({beside}/seconds.svg)",
+        *(_compared(main, beside) if is_enough(main) else []),
         *_tables_of(evidence, MAIN, "tables"),
         "## Images and texts",
         ABOUT["embeddings"],
@@ -150,6 +165,14 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         *_not_run(evidence),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _compared(main: Comparison, beside: str) -> list[str]:
+    return [
+        f"![Mean ranks of all systems]({beside}/ranks.svg)",
+        *tests(main),
+        f"![AUC against seconds]({beside}/seconds.svg)",
+    ]
 
 
 def _summary(evidence: Evidence, choose: Callable[[Evidence, str], Comparison]) -> list[str]:
@@ -242,21 +265,22 @@ def _published(evidence: Evidence) -> list[str]:
 
 def _not_run(evidence: Evidence) -> list[str]:
     """Name data sets without a line, and jobs that failed."""
-    ran = {run.file for run in evidence.runs}
+    ran = {run.file for run in evidence.runs if run.error is None and not run.smoke}
     absent = [
         dataset.label for dataset in catalogue() if not ran & {part.file for part in dataset.parts}
     ]
-    main = _main(evidence)
     return [
         f"No run is about these: {', '.join(absent)}; nor about raw pixels of MNIST and "
         "FashionMNIST, which the paper's own systems saw under these names.",
-        *lacking(evidence.runs, MAIN, main),
-        *(
-            text
-            for question in (PUBLISHED, SEMI)
-            for text in lacking(evidence.runs, question, compare(evidence.runs, "auc", question))
-        ),
+        *(text for question in (MAIN, PUBLISHED, SEMI) for text in _lacking(evidence, question)),
     ]
+
+
+def _lacking(evidence: Evidence, question: Question) -> list[str]:
+    systems = [system for system in find_systems() if system.name not in TOO_SLOW]
+    found = compare(evidence.runs, "auc", question, systems)
+    ran = tuple(name for name in found.systems if any(line.ours[name] for line in found.lines))
+    return lacking(evidence.runs, replace(found, systems=ran), catalogue(), systems)
 
 
 def _csv(found: Comparison, evidence: Evidence) -> str:
@@ -269,7 +293,9 @@ def _csv(found: Comparison, evidence: Evidence) -> str:
             cell, paper = line.ours[name], line.paper.get(name)
             if cell is None:
                 continue
-            gap = None if paper is None else cell.mean - paper
+            gap = (
+                cell.mean - paper if paper is not None and is_compared(found, line, name) else None
+            )
             seeds = len({job.seed for job in cell.jobs})
             table.writerow(
                 [line.dataset.label, line.n_parts, len(line.dataset.parts), name]

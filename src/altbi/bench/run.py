@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from altbi.bench.datasets import Dataset, Part, is_at_hand
+from altbi.bench.datasets import VARIABLE, Dataset, Part, adbench_folder, is_at_hand
 from altbi.bench.lines import Job, Run, append, mended, read, todo
 from altbi.bench.pool import results
-from altbi.bench.protocols import find_protocol
-from altbi.bench.systems import SYSTEMS, System
+from altbi.bench.protocols import PROTOCOLS, find_protocol
+from altbi.bench.systems import DTE_SEEDS, SYSTEMS, System
 from altbi.errors import ParameterError, TableError
 
 __all__ = ["DTE_PROTOCOLS", "Limits", "Question", "current", "plan", "run_all"]
@@ -77,7 +77,8 @@ class Question:
 
     def _seeds_of(self, system: System) -> tuple[int, ...]:
         """Give the seeds; one is enough where neither the system nor the rows depend on it."""
-        default = system.dte_seeds if self.protocol in DTE_PROTOCOLS else DEFAULT_SEEDS
+        published = {"dte": system.dte_seeds, "semi-dte": DTE_SEEDS}
+        default = published.get(self.protocol, DEFAULT_SEEDS)
         seeds = default if self.seeds is None else self.seeds
         if not seeds or not all(type(seed) is int and 0 <= seed <= MAX_SEED for seed in seeds):
             raise ParameterError(
@@ -100,7 +101,11 @@ def plan(datasets: Sequence[Dataset], systems: Sequence[System], question: Quest
 
 def current(runs: Iterable[Run]) -> list[Run]:
     """Leave out runs of systems that are built otherwise by now: they are to be done again."""
-    return [run for run in runs if run.system in SYSTEMS and _recipe(run) == _built(run.job)]
+    return [
+        run
+        for run in runs
+        if run.system in SYSTEMS and run.protocol in PROTOCOLS and _recipe(run) == _built(run.job)
+    ]
 
 
 def _recipe(run: Run) -> tuple[str, dict[str, Any]]:
@@ -126,7 +131,8 @@ def run_all(
     """
     if not jobs:
         raise TableError(
-            "None of the files asked for is there. `altbi bench datasets` says where to put them."
+            f"None of the files asked for is at hand in {adbench_folder() or 'any folder'}. Set "
+            f"{VARIABLE} to the folder that has them; `altbi bench datasets --files` names them."
         )
     with mended(path):
         left = todo(jobs, current(read(path)), retry=retry)

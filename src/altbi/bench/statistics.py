@@ -50,18 +50,23 @@ class Friedman:
 @final
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two systems over the data sets that both have: first minus second, wins of the first."""
+    """Two systems over the data sets that both have: first minus second, wins of the first.
+
+    `favours_first` is what Wilcoxon's ranks say, which may differ from the count of wins.
+    """
 
     first: str
     second: str
     n_datasets: int
     mean_difference: float
+    median_difference: float
     wins: int
     ties: int
     losses: int
     p_value: float
     adjusted_p_value: float
     significant: bool
+    favours_first: bool
 
 
 def shared(scores: Scores) -> tuple[list[str], NDArray[np.float64]]:
@@ -216,12 +221,14 @@ def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = 
             second,
             n_datasets=len(gap),
             mean_difference=float(gap.mean()),
+            median_difference=float(np.median(gap)),
             wins=int((gap > 0).sum()),
             ties=int((gap == 0).sum()),
             losses=int((gap < 0).sum()),
             p_value=p_value,
             adjusted_p_value=corrected,
             significant=corrected <= alpha,
+            favours_first=_signed_rank_sum(gap) > 0,
         )
         for (first, second), gap, p_value, corrected in zip(
             pairs, gaps, p_values, adjusted, strict=True
@@ -234,6 +241,12 @@ def _gaps(scores: Scores, first: str, second: str) -> NDArray[np.float64]:
     _, values = shared({first: scores[first], second: scores[second]})
     gaps: NDArray[np.float64] = (values[:, 0] - values[:, 1]).round(DECIMALS)
     return gaps
+
+
+def _signed_rank_sum(gap: NDArray[np.float64]) -> float:
+    from scipy.stats import rankdata
+
+    return float((np.sign(gap) * rankdata(np.abs(gap))).sum())
 
 
 def _wilcoxon(gap: NDArray[np.float64]) -> float:

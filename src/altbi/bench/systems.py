@@ -213,7 +213,8 @@ SYSTEMS = {
         ),
         _neighbours(
             "DTE-NP",
-            "mean distance to 32 neighbours, on inliers alone to 5, as the published numbers are",
+            "mean distance to 32 neighbours, on inliers alone to 5; no one number of neighbours "
+            "gives the published ones there",
             method="mean",
         ),
     )

@@ -25,6 +25,7 @@ __all__ = [
     "compare",
     "difference",
     "failures",
+    "is_compared",
     "paper_table",
     "shared_means",
 ]
@@ -71,12 +72,15 @@ class Line:
     paper: Mapping[str, float | None]
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all files of the data set were run: the paper's number is about all."""
+        return self.n_parts == len(self.dataset.parts)
+
+    @property
     def title(self) -> str:
         """Name of the data set, and how many of its files were run where not all were."""
-        of = len(self.dataset.parts)
-        return self.dataset.label + (
-            "" if self.n_parts == of else f", {self.n_parts} of {of} files"
-        )
+        of = f", {self.n_parts} of {len(self.dataset.parts)} files"
+        return self.dataset.label + ("" if self.is_whole else of)
 
 
 @final
@@ -215,18 +219,24 @@ def shared_means(comparison: Comparison) -> tuple[list[Line], dict[str, float]]:
     }
 
 
+def is_compared(comparison: Comparison, line: Line, system: str) -> bool:
+    """Tell whether the paper's number is about the same files and comes from this protocol."""
+    protocol = find_protocol(comparison.question.protocol)
+    is_same = protocol.is_that_of(SYSTEMS[system].scales_itself, comparison.metric)
+    return line.is_whole and is_same
+
+
 def difference(comparison: Comparison, system: str) -> Difference | None:
-    """Measure ours minus the paper's over the data sets that have both.
+    """Measure ours minus the paper's over the data sets that have both, with all their files.
 
     None where the paper's column comes from another protocol.
     """
-    protocol = find_protocol(comparison.question.protocol)
-    if not protocol.is_that_of(SYSTEMS[system].scales_itself, comparison.metric):
-        return None
     pairs = [
         (line.dataset.label, cell, paper)
         for line in comparison.lines
-        if (cell := line.ours[system]) is not None and (paper := line.paper.get(system)) is not None
+        if is_compared(comparison, line, system)
+        and (cell := line.ours[system]) is not None
+        and (paper := line.paper.get(system)) is not None
     ]
     if not pairs:
         return None
@@ -244,12 +254,17 @@ def difference(comparison: Comparison, system: str) -> Difference | None:
     )
 
 
-def failures(runs: Iterable[Run], question: Question, systems: Sequence[System]) -> list[Run]:
+def failures(
+    runs: Iterable[Run],
+    question: Question,
+    systems: Sequence[System],
+    datasets: Sequence[Dataset],
+) -> list[Run]:
     """Give the runs of a question whose last try failed."""
     last = latest(current(runs))
     return [
         last[job]
-        for dataset in catalogue()
+        for dataset in datasets
         for part in dataset.parts
         for system in systems
         for job in question.jobs(part, system)

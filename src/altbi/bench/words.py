@@ -13,14 +13,22 @@ ABOUT = {
         "changes nothing; data sets of several files are averaged over the files at hand. "
         "PyOD's scores of the rows of the fit are those it keeps (`decision_scores_`): a row is "
         "not its own neighbour. Differences from the paper are given for its own systems; its "
-        "baselines come from another protocol (below). Seconds come from a machine that did "
-        "other work too, and ALTBI and ODIM score the rows of the fit twice; the reference flow "
-        "is in docs/systems.md."
+        "baselines come from another protocol (below). Precision at n is the share of outliers "
+        "among as many of the highest scores as there are outliers; kNN is the distance to the "
+        "32nd neighbour, DTE-NP the mean distance to 32. `altbi bench systems` has the "
+        "parameters of all. Seconds come from a machine that did other work too, and ALTBI and "
+        "ODIM score the rows of the fit twice; the reference flow is in docs/systems.md. Lines "
+        "of ODIM and the flows on tables of up to 8,000 rows are from before precision at n, "
+        "memory and the version of numpy were written down; newer ones also name the state of "
+        "the code between versions (`altbi code`). A limit of time is that of its run "
+        "(`--limit`)."
     ),
     "embeddings": (
         "The same for images and texts, as numbers that a trained network gives for them. The "
         "paper's own systems saw those of ViT and RoBERTa, its baselines those of ResNet18 and "
-        "BERT; here all systems see both. Only the files at hand were run."
+        "BERT; here all systems see both. A row is the mean over the files that are named with "
+        "it; the paper's number is about all of them, so that no difference is given where some "
+        "lack. The first table is about the systems that ran on all of these files."
     ),
     "whole": (
         "`altbi bench run --rows all`: systems whose cost grows with the rows alone, on all "
@@ -31,16 +39,16 @@ ABOUT = {
         "`altbi bench run --protocol dte`: the paper takes its 22 baselines from DTE's tables. "
         "Here 13 of them are replayed on some tables, with PyOD as it is now: files resampled "
         "to 1,000 to 50,000 rows, fitted on a bootstrap, five seeds (0 to 4 for the neighbours, "
-        "0, 1, 2, 3 and 6 for the others). CBLOF is not reproduced, and we do not know why: ten "
-        "starts of its clustering, the default of then, do not explain it. IForest, MCD and PCA "
-        "depend on libraries that have changed since."
+        "0, 1, 2, 3 and 6 for the others). CBLOF is not reproduced, on wine least of all, and we "
+        "do not know why: ten starts of its clustering, the default of then, do not explain it. "
+        "IForest, MCD and PCA depend on libraries that have changed since."
     ),
     "semi": (
         "`altbi bench run --protocol semi`: fitted on 70 % of the inliers, drawn anew for each "
-        "seed; the other 30 % and all outliers are scored. The paper's column of ALTBI is the "
-        "one of its semi-supervised tables; its baselines saw another split (DTE's first half "
-        "of the inliers in file order), so their columns are not compared, and average "
+        "seed; the other 30 % and all outliers are scored. The differences are from the column "
+        "of ALTBI in the paper's semi-supervised tables; its baselines saw another split (DTE's "
+        "first half of the inliers in file order), so theirs are not compared, and average "
         "precision is not, because it depends on the share of outliers in the test "
-        "(docs/systems.md has the authors' split)."
+        "(docs/systems.md has the paper's columns and the authors' split)."
     ),
 }

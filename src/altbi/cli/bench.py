@@ -18,14 +18,13 @@ from altbi.bench.datasets import (
 )
 from altbi.bench.grid import plain_grid
 from altbi.bench.lines import Job, Run, latest, read
-from altbi.bench.look import printed
+from altbi.bench.look import nothing_found, printed
 from altbi.bench.measure import version_of
 from altbi.bench.page import write_page
-from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, plan, run_all
+from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
 from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.cli.bench_parser import AUTO, FOLDER, ROWS
 from altbi.cli.meter import terminal_meter
-from altbi.errors import TableError
 from altbi.terminal import printable
 
 __all__ = ["datasets", "lines", "quick", "run", "systems", "tables"]
@@ -170,11 +169,13 @@ def lines(args: argparse.Namespace) -> None:
         for system in find_systems(args.systems)
         for job in question.jobs(part, system)
     }
-    found = [(number, run) for number, run in enumerate(read(path), 1) if run.job in wanted]
+    runs = read(path)
+    found = [(number, run) for number, run in enumerate(runs, 1) if run.job in wanted]
     if not found:
-        raise TableError(f"{path}: no line is about what was asked. `altbi bench run` writes them.")
+        raise nothing_found(path, runs)
     for number, each in found:
-        sys.stdout.write(f"{path}, line {number}: {each.job.title}\n{_told(each)}\n")
+        stale = "" if current([each]) else " (the system is built otherwise by now: not counted)"
+        sys.stdout.write(f"{path}, line {number}: {each.job.title}{stale}\n{_told(each)}\n")
 
 
 def _told(run: Run) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 __all__ = ["add_bench"]
 
 FOLDER = Path("results")
-AUTO, ROWS = 0, 20_000
+AUTO, FEWEST_ROWS, ROWS = 0, 10, 20_000
 MOST, MOST_SEEDS = 10**9, 1000
 PROTOCOLS = ("transductive", "official", "dte", "semi", "semi-code", "semi-dte", "split")
 SUITES = ("smoke", "small", "tables", "embeddings", "all")
@@ -96,7 +96,8 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         "--lines",
         type=Path,
         metavar="FILE",
-        help=f"the runs, one a line (default: {FOLDER}/PROTOCOL.jsonl)",
+        help=f"the runs, one a line (default: {FOLDER}/PROTOCOL.jsonl); a folder of them for "
+        "--page",
     )
     parser.add_argument(
         "--datasets", type=_names, metavar="A,B", help="names as in the paper, in place of a suite"
@@ -105,7 +106,8 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         "--seeds",
         type=_seeds,
         metavar="N",
-        help="how many, or a list such as 0,1,6 (default: 3; under dte those of the paper's table)",
+        help="how many, or a list such as 0,1,6 or 4, with a comma (default: 3; under dte those "
+        "of the paper's table)",
     )
     parser.add_argument(
         "--rows",
@@ -170,10 +172,16 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def _rows(text: str) -> int | None:
-    return None if text == "all" else _positive(text)
+    return None if text == "all" else _whole(text, FEWEST_ROWS)
 
 
 def _positive(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MOST):
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected a whole number from 1 to {MOST}")
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= MOST):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}, but expected a whole number from {least} to {MOST}"
+        )
     return int(text)
