@@ -284,7 +284,14 @@ class TestPool:
         assert [each.file for each in runs[:-1]] == others
         assert runs[-1].error == "over the limit of 60 seconds"
 
-    def test_an_interrupt_while_a_process_starts_comes_when_it_has_started(self):
+    @pytest.fixture
+    def interruptible(self):
+        """As in a terminal; started in the background, Python leaves interrupts ignored."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
+
+    def test_an_interrupt_while_a_process_starts_comes_when_it_has_started(self, interruptible):
         started = []
 
         def start():
