@@ -524,7 +524,11 @@ class TestPage:
 
         write_page(folder.parent / "page.md", folder)
 
-        assert "IForest has the highest mean AUC (0.800)" in (folder.parent / "page.md").read_text()
+        text = (folder.parent / "page.md").read_text()
+        assert "IForest has the highest mean AUC (0.800)" in text
+        linked = [int(number) for number in re.findall(r"transductive\.jsonl#L(\d+)", text)]
+        assert linked
+        assert max(linked) <= len(runs)
 
     def test_only_the_files_of_protocols_count(self, folder):
         runs = [json.loads(line) for line in (folder / "transductive.jsonl").open()]
