@@ -65,7 +65,7 @@ def run(job: Job) -> dict[str, float]:
     X, y = load_table(dataset)
     marks = labelled(y, PROTOCOLS[protocol], seed)
     known = None if system == "labels ignored" else marks
-    detector = ALTBI(random_state=seed, **SYSTEMS[system]).fit(X, known_outlier=known)
+    detector = ALTBI.reference(random_state=seed, **SYSTEMS[system]).fit(X, known_outlier=known)
     scores = detector.anomaly_score(X[~marks])
     return {
         "auc": float(roc_auc_score(y[~marks], scores)),

@@ -7,6 +7,7 @@ from altbi.report import Clue, ColumnFact, Metrics, Step, Summary, TopRow
 
 ROWS = 400
 THRESHOLD = 3.0
+RANKS = (1, 2, 3)
 
 
 def example(*, rows=ROWS, top=40, columns=("age", "income", "city"), **changes):
@@ -16,6 +17,7 @@ def example(*, rows=ROWS, top=40, columns=("age", "income", "city"), **changes):
     above += [(score, place) for place, score in enumerate(scores) if place]
     summary = Summary(
         table="people.csv",
+        score_by="distance",
         rows=rows,
         sample=rows,
         threshold=THRESHOLD,
@@ -67,13 +69,31 @@ def top_row(place, score, columns, **changes):
         label=place < 2,
         clues=tuple(clue(name, place) for name in suspects),
         cells=tuple(f"cell {place}.{number}" for number in range(len(columns))),
+        nearest=tuple(
+            tuple(f"normal {rank}.{number}" for number in range(len(columns))) for rank in RANKS
+        ),
     )
     return replace(row, **changes)
 
 
 def clue(name, place, **changes):
-    made = Clue(column=name, value=f"{place}.5", expected="1.25", deviations=12.0 / (place + 1))
+    made = Clue(
+        column=name,
+        value=f"{place}.5",
+        expected="1.25",
+        deviations=12.0 / (place + 1),
+        nearest=tuple(f"{rank}.75" for rank in RANKS),
+    )
     return replace(made, **changes)
+
+
+def by_loss(summary):
+    """The same facts of a model that scores by loss, and remembers no rows."""
+    top = tuple(
+        replace(row, nearest=(), clues=tuple(replace(clue, nearest=()) for clue in row.clues))
+        for row in summary.top
+    )
+    return replace(summary, score_by="loss", top=top)
 
 
 def step(place):

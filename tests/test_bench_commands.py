@@ -134,7 +134,8 @@ class TestSystems:
         assert facts["kNN"]["parameters"] == {"n_neighbors": 32}
         assert facts["kNN"]["on inliers alone"]["parameters"] == {"n_neighbors": 5}
         assert facts["ALTBI-I (paper)"]["scaling"] == "its own"
-        assert facts["ALTBI-I (plain)"]["note"].startswith("the same as ALTBI-I (reference)")
+        assert facts["ALTBI"]["note"].startswith("distance to remembered rows")
+        assert facts["ALTBI-G (light)"]["parameters"]["score_by"] == "loss"
 
     def test_what_is_not_installed_is_said_to_be_so(self, capsys, monkeypatch):
         def lacking(package):
@@ -378,7 +379,7 @@ def test_quick_runs_altbi_and_two_classics_and_prints_tables(place, at_once, cap
     out, _ = said(capsys)
     assert out[0] == "7 jobs done, 0 were there, 0 failed: results/transductive.jsonl"
     (head,) = [line for line in out if line.startswith("| data set | ALTBI")][:1]
-    assert head.split(" | ")[1:5] == ["ALTBI-I (paper)", "ALTBI-I (reference)", "IForest", "kNN"]
+    assert head.split(" | ")[1:5] == ["ALTBI", "ALTBI-I (reference)", "IForest", "kNN"]
     assert any(line.startswith("| wine | 0.250 ± 0.000 |") for line in out)
 
 

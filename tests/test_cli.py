@@ -13,22 +13,24 @@ import altbi.demo
 from altbi import ALTBI, __version__
 from altbi.cli import main
 from altbi.cli.parser import build_parser
-from altbi.errors import TrainingError
-from altbi.storage import write_model
+from altbi.errors import ModelFileError, TrainingError
+from altbi.storage import FORMAT_VERSION, read_model, write_model
 
 NUMBER = {"kind": "number", "present": 9, "missing": 1, "low": -0.5, "high": 4.0, "fill": 0.5}
-COLUMN = {"name": "size", **NUMBER, "levels": [], "distinct": 0}
+SCALES = {"centre": 1.0, "scales": [1.5, 0.5]}
+COLUMN = {"name": "size", **NUMBER, **SCALES, "levels": [], "distinct": 0}
 COLOUR = {
     **COLUMN,
     "name": "colour",
     "kind": "category",
     **{"low": 0.0, "high": 0.0, "fill": 0.0, "levels": ["red", "blue"], "distinct": 5},
+    **{"centre": 0.0, "scales": [0.5, 0.5, 0.5, 0.5]},
 }
 HEADER = {
     "altbi_version": "0.1.0",
     "detector": "ALTBI",
     "parameters": {"rho": 0.92, "hidden": [8, 4]},
-    "table": {"rows": 1000, "sample": 10, "columns": 2, "named": True},
+    "table": {"rows": 1000, "sample": 10, "remembered": 8, "columns": 2, "named": True},
     "offset": -0.25,
     "encoder": {"max_levels": 32, "min_count": 2, "columns": [COLUMN, COLOUR]},
     "history": [{"step": 0, "batch_size": 10, "kept": 1.0, "loss": 3.5}],
@@ -99,6 +101,7 @@ def test_help_has_a_description_and_an_example_that_parses(capsys, name):
         "detect -",
         "fit data.csv --output -",
         "score data.csv --model m.altbi --output - --json",
+        "fit data.csv --score-by luck",
     ],
 )
 def test_wrong_usage_exits_with_2(capsys, arguments):
@@ -132,14 +135,48 @@ def test_inspect_shows_the_header_as_text(capsys, model):
     assert main(["inspect", path]) == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"{path}: ALTBI, written by altbi 0.1.0, model format 1"
+    assert lines[0] == f"{path}: ALTBI, written by altbi 0.1.0, model format {FORMAT_VERSION}"
     facts = [" ".join(line.split()) for line in lines]
     assert "training table 1000 rows, 2 columns; trained on 10 of the rows" in facts
+    held = "8 of the training table, in deviations: treat the file as you treat the table"
+    assert f"rows held {held}" in facts
     assert "threshold rows with an anomaly score above 0.25 are outliers" in facts
     assert "last loss 3.5" in facts
     assert "rho=0.92, hidden=[8, 4]" in facts or "hidden=[8, 4], rho=0.92" in facts
     assert "size number 1 -0.5 to 4" in facts
     assert "colour category 1 'red', 'blue', 3 more" in facts
+
+
+@pytest.mark.parametrize(
+    ("score_by", "words"), [("distance", "48 of the training table, in"), ("loss", "none of the")]
+)
+def test_inspect_says_how_many_rows_of_the_table_a_file_holds(capsys, tmp_path, score_by, words):
+    table = np.random.default_rng(0).normal(size=(60, 2))
+    detector = ALTBI(n0=16, T0=1, T1=2, T2=3, hidden=(4,), latent=2, score_by=score_by).fit(table)
+    detector.save(tmp_path / "fitted.model")
+
+    assert main(["inspect", str(tmp_path / "fitted.model")]) == 0
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("rows held")]
+    assert words in line
+
+    assert main(["inspect", str(tmp_path / "fitted.model"), "--json"]) == 0
+    held = 0 if score_by == "loss" else len(detector.memory_.rows)
+    assert json.loads(capsys.readouterr().out)["remembered"] == held
+
+
+@pytest.mark.parametrize("score_by", ["distance", "loss"])
+@pytest.mark.parametrize("count", [7, 0.0, False, "48", None])
+def test_a_file_that_miscounts_the_rows_it_holds_is_refused(tmp_path, score_by, count):
+    table = np.random.default_rng(0).normal(size=(60, 2))
+    detector = ALTBI(n0=16, T0=1, T1=2, T2=3, hidden=(4,), latent=2, score_by=score_by).fit(table)
+    detector.save(tmp_path / "m")
+    tensors, header = read_model(tmp_path / "m")
+    write_model(
+        tmp_path / "m", tensors, header | {"table": header["table"] | {"remembered": count}}
+    )
+
+    with pytest.raises(ModelFileError, match="does not count the rows it holds"):
+        ALTBI.load(tmp_path / "m")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +218,13 @@ def test_inspect_lets_no_file_speak_to_the_terminal(capsys, model, flags):
     [
         {"table": None},
         {"table": {}},
-        {"table": {"rows": "many", "sample": 1}},
+        {"table": HEADER["table"] | {"rows": "many"}},
+        {"table": {"rows": 1000, "sample": 10}},
+        {"table": HEADER["table"] | {"remembered": "\x1b[2J"}},
+        {"table": HEADER["table"] | {"remembered": True}},
+        {"table": HEADER["table"] | {"remembered": 8.0}},
+        {"table": HEADER["table"] | {"remembered": -1}},
+        {"table": HEADER["table"] | {"remembered": 11}},
         {"history": []},
         {"history": [{"loss": "low"}]},
         {"offset": "0"},

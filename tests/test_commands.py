@@ -23,6 +23,7 @@ import torch
 from altbi import ALTBI
 from altbi.cli import main
 from altbi.cli.meter import Meter, line_of
+from altbi.cli.words import told_reasons
 from altbi.detectors import load
 from altbi.files import open_sink
 
@@ -102,7 +103,10 @@ def test_detect_says_the_same_as_json(inside, capsys):
     assert (facts["rows"], facts["sample"]) == (300, 300)
     assert {column["name"] for column in facts["columns"]} == {"size", "weight"}
     assert facts["top"][0]["number"] == 17
+    assert facts["score_by"] == "distance"
     assert facts["top"][0]["clues"][0]["column"] == "size"
+    assert len(facts["top"][0]["clues"][0]["nearest"]) == 3
+    assert not {"cells", "nearest"} & facts["top"][0].keys()
     assert facts["command"] == "altbi detect sizes.csv --exclude key,bad --json -o a/b"
     assert [Path(file).is_file() for file in facts["files"]] == [True] * 4
 
@@ -193,6 +197,98 @@ def test_a_preset_that_a_method_lacks_is_wrong_usage(inside, capsys):
 
     assert stop.value.code == 2
     assert "no preset paper of odim" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "score_by"),
+    [
+        (["--score-by", "loss"], "loss"),
+        (["--score-by", "loss", "--method", "altbi-glow"], "loss"),
+        (["--preset", "reference"], "loss"),
+        (["--preset", "reference", "--score-by", "distance"], "distance"),
+        ([], "distance"),
+    ],
+)
+def test_how_rows_are_scored_can_be_chosen(inside, options, score_by):
+    assert main(["fit", "sizes.csv", "--columns", "size", "-q", "-o", "m", *options]) == 0
+
+    assert load(inside / "m").score_by == score_by
+
+
+def test_odim_cannot_be_told_how_to_score(inside, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["detect", "sizes.csv", "--method", "odim", "--score-by", "distance"])
+
+    assert stop.value.code == 2
+    assert "odim scores by loss alone: leave --score-by out" in capsys.readouterr().err
+
+
+@pytest.fixture
+def by_loss(inside):
+    """A model of the same table that scores by loss."""
+    options = ["--columns", "size,weight", "--score-by", "loss", "-o", "loss.altbi", "--quiet"]
+    assert main(["fit", "sizes.csv", *options]) == 0
+    return "loss.altbi"
+
+
+def nearest_of(table, place, row):
+    """The cells of the remembered rows nearest to a row, by column."""
+    detector = ALTBI.load(place / "sizes.altbi")
+    return detector.explain(table.select(["size", "weight"])).nearest(row).to_pydict()
+
+
+def test_explain_quotes_the_nearest_normal_rows_for_machines(inside, capsys, table, place):
+    assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--rows", "3,17", "--json"]) == 0
+    lines = json.loads(capsys.readouterr().out)
+    assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--rows", "3,17", "-o", "w.csv"]) == 0
+    with (inside / "w.csv").open() as file:
+        written = list(csv.DictReader(file))
+
+    names = ["nearest_1", "nearest_2", "nearest_3"]
+    assert list(lines[0]) == [
+        "row", "score", "outlier", "reason", "column", "value", "expected", "deviations", "part",
+        *names,
+    ]  # fmt: skip
+    for line in lines:
+        cells = nearest_of(table, place, line["row"])[line["column"]]
+        assert [float(line[name]) for name in names] == pytest.approx(cells, rel=1e-5)
+    assert [[line[name] for name in names] for line in written] == [
+        [line[name] for name in names] for line in lines
+    ]
+
+
+def test_explain_sets_rows_beside_the_nearest_normal_ones(inside, capsys):
+    assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--rows", "17", "--json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert main(["explain", "sizes.csv", "-m", "sizes.altbi", "--rows", "17"]) == 0
+
+    out = capsys.readouterr().out
+    head, cells = out.splitlines()[2:4]
+    assert head.split() == ["beside", "normal", "rows:", "this", "row", "nearest", "2nd", "3rd"]
+    assert cells.split() == ["size", "40", *(line[f"nearest_{rank}"] for rank in (1, 2, 3))]
+    assert len(head) == len(cells) == 100
+
+
+def test_a_missing_cell_is_named_beside_others():
+    line = {"row": 1, "score": 2.0, "outlier": True, "column": "size", "value": ""}
+    reasons = [line | {"expected": "1", "deviations": 3.0, "nearest_1": "1", "nearest_2": ""}]
+
+    head, cells = told_reasons(pa.Table.from_pylist(reasons)).splitlines()[2:]
+
+    assert head.split()[-2:] == ["nearest", "2nd"]
+    assert cells.split() == ["size", "missing", "1", "missing"]
+
+
+def test_no_normal_rows_are_named_where_the_loss_is_the_score(inside, capsys, by_loss):
+    assert main(["explain", "sizes.csv", "-m", by_loss, "--rows", "17", "--json"]) == 0
+    assert not [name for name in json.loads(capsys.readouterr().out)[0] if "nearest" in name]
+
+    assert main(["explain", "sizes.csv", "-m", by_loss, "--rows", "17"]) == 0
+    assert main(["report", "sizes.csv", "-m", by_loss, "-o", "page.html"]) == 0
+    assert "normal" not in capsys.readouterr().out
+    page = (inside / "page.html").read_text()
+    assert "own uncertainty about that cell" in page
+    assert '"beside":[[],[]' in page
 
 
 def test_explain_tells_rows_by_number_or_the_top(inside, capsys, scores):

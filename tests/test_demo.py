@@ -82,6 +82,16 @@ def test_clues_quote_the_table(demo):
             assert float(clue.value) == pytest.approx(value, rel=1e-5)
 
 
+def test_rows_stand_beside_benign_or_malignant_rows_of_the_table(demo):
+    table = biopsies(seed=0)
+    place = demo.summary.shown_columns.index("mean radius")
+    radii = {f"{radius:.5g}" for radius in table["mean radius"].to_pylist()}
+
+    for row in demo.summary.top[:10]:
+        assert len(row.nearest) == 3
+        assert {f"{float(cells[place]):.5g}" for cells in row.nearest} <= radii
+
+
 def test_it_writes_table_scores_reasons_model_and_page(demo):
     assert [Path(file).name for file in demo.files] == [
         "biopsies.csv", "scores.csv", "reasons.csv", "model.altbi", "report.html",

@@ -26,10 +26,12 @@ from altbi.errors import ParameterError, TableError
 from altbi.table import as_table
 
 PRESETS = [ALTBI.paper, ALTBI.reference]
+BRIEF_FLOW = {"backbone": "glow", "flow_steps": 2, "hidden": (8, 8), "updates": 2}
 SYSTEMS = {
+    "plain": ALTBI(),
     "paper": ALTBI.paper(),
     "reference": ALTBI.reference(),
-    "glow": ALTBI(backbone="glow", flow_steps=2, hidden=(8, 8), updates=2, T1=35, T2=40),
+    "glow": ALTBI(**BRIEF_FLOW, T1=35, T2=40, score_by="loss"),
     "odim": ODIM(n_models=2, draws=5),
 }
 
@@ -64,6 +66,11 @@ def test_presets_hold_the_documented_parameters(preset):
         "draws": 2,
         "flow_steps": "auto",
         "learning_rate": 1e-3,
+        "max_batch": None,
+        "score_by": "loss",
+        "keep": 0.8,
+        "n_remembered": 1000,
+        "n_neighbors": 10,
         "push": 1.0,
         "trust": 0.75,
         "contamination": "auto",
@@ -97,8 +104,55 @@ def test_presets_hold_the_documented_parameters(preset):
     assert preset(rho=0.9, random_state=4).get_params()["rho"] == 0.9
 
 
-def test_the_plain_constructor_equals_the_reference():
-    assert ALTBI().get_params() == ALTBI.reference().get_params()
+def test_the_plain_constructor_trains_as_the_reference_does():
+    assert ALTBI(score_by="loss").get_params() == ALTBI.reference().get_params()
+    assert ALTBI().get_params() == ALTBI.reference(score_by="distance").get_params()
+
+
+def test_the_plain_detector_keeps_rows_and_no_network_and_the_others_the_reverse(fitted):
+    remembers = getattr(fitted, "score_by", "loss") == "distance"
+
+    assert hasattr(fitted, "snapshots_") == hasattr(fitted, "ensemble_") == (not remembers)
+    assert (fitted.memory_ is not None) == remembers
+
+
+def test_what_one_way_of_scoring_left_does_not_stay_for_the_other():
+    detector = ALTBI(T1=2, T2=4).fit(X)
+    by_distance = detector.anomaly_score(X)
+
+    by_loss = detector.set_params(score_by="loss").fit(X).anomaly_score(X)
+
+    assert detector.memory_ is None
+    assert np.array_equal(by_loss, ALTBI(T1=2, T2=4, score_by="loss").fit(X).anomaly_score(X))
+    again = detector.set_params(score_by="distance").fit(X)
+    assert np.array_equal(again.anomaly_score(X), by_distance)
+    assert not hasattr(again, "typical_")
+
+
+def test_the_model_decides_what_is_remembered():
+    """A dense cluster is near to itself; only rows that the model learns late are left out."""
+    rng = np.random.default_rng(0)
+    X = np.vstack([rng.normal(size=(900, 4)), rng.normal(size=(60, 4)) * 0.1 + 3])
+    odd = np.arange(960) >= 900
+
+    def separation(detector):
+        scores = detector.fit(X).anomaly_score(X)
+        return (scores[odd][:, None] > scores[~odd]).mean()
+
+    assert separation(ALTBI()) > 0.97
+    assert separation(ALTBI(keep=1.0)) < 0.6
+
+
+def test_the_rows_to_remember_are_sought_in_a_bounded_part_of_the_sample(monkeypatch):
+    monkeypatch.setattr("altbi.detectors.altbi.POOL_ROWS", 50)
+
+    detector = ALTBI(T1=2, T2=4, keep=0.5).fit(X)
+
+    assert len(detector.memory_.rows) == 25
+    rows = detector.encoder_.standardize(as_table(X))
+    texts = {row.tobytes() for row in rows}
+    assert all(row.tobytes() in texts for row in detector.memory_.rows)
+    assert _separation(detector.anomaly_score(X)) > 0.85
 
 
 def test_the_reference_flow_is_larger_and_the_paper_has_none():
@@ -154,6 +208,8 @@ def test_the_loss_falls(fitted):
 
 
 def test_snapshots_are_as_many_as_planned_and_differ(fitted):
+    if getattr(fitted, "score_by", "loss") == "distance":
+        pytest.skip("it keeps rows, no snapshots")
     planned = fitted.T2 - fitted.T1 if isinstance(fitted, ALTBI) else fitted.n_models
     flow = getattr(fitted, "backbone", None) == "glow"
     weights = fitted.snapshots_["levels.0.steps.1.coupling.first" if flow else "mean.weight"]
@@ -393,6 +449,13 @@ def test_contamination_sets_the_share_of_outliers():
         {"learning_rate": "fast"},
         {"weight_decay": -1},
         {"max_rows": 1},
+        {"score_by": "likelihood"},
+        {"keep": 0},
+        {"keep": 1.5},
+        {"n_neighbors": 0},
+        {"n_remembered": 10},
+        {"n_remembered": 0.5},
+        {"max_batch": 100},
         {"rho": 2},
         {"n0": "128"},
         {"random_state": -1},
@@ -468,7 +531,7 @@ def test_another_default_type_of_torch_changes_nothing(fitted):
 
 
 def test_a_snapshot_s_losses_are_scaled_to_the_training_sample_s_range():
-    detector = ALTBI().fit(X)
+    detector = ALTBI.reference().fit(X)
     ensemble = detector.ensemble_
     rows = detector.encoder_.transform(as_table(X))
 
@@ -491,13 +554,13 @@ def test_large_tables_are_scored_in_chunks_of_bounded_size(fitted, monkeypatch):
     sizes = []
     whole = fitted.anomaly_score(X)
     monkeypatch.setattr("altbi.detectors.generative._CHUNK_CELLS", 400)
-    transform = TableEncoder.transform
+    scaled = TableEncoder._scaled
 
-    def counted(encoder, table):
+    def counted(encoder, table, scale):
         sizes.append(len(table))
-        return transform(encoder, table)
+        return scaled(encoder, table, scale)
 
-    monkeypatch.setattr(TableEncoder, "transform", counted)
+    monkeypatch.setattr(TableEncoder, "_scaled", counted)
 
     scores = fitted.anomaly_score(X)
 

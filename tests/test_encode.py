@@ -64,6 +64,9 @@ MIXED = table(
 )
 
 
+MIXED_DAYS = [dt.datetime(2020, 1, 1), dt.datetime(2022, 1, 1), None, None]
+
+
 # What a table becomes
 
 
@@ -443,7 +446,22 @@ def test_a_changed_field_gives_an_encoder_that_works_or_a_model_file_error(data,
         (3, {"levels": "ab"}, "a list of texts"),
         (3, {"levels": ["a", "b", "c"]}, "not more levels"),
         (3, {"low": -1.0}, "no range"),
-        (3, {"levels": [str(i) for i in range(40)], "distinct": 40, "present": 99}, "max_levels"),
+        (
+            3,
+            {
+                "levels": [str(i) for i in range(40)],
+                "distinct": 40,
+                "present": 99,
+                "scales": [0.3] * 42,
+            },
+            "max_levels",
+        ),
+        (0, {"centre": 1e9}, "a centre within the range"),
+        (0, {"scales": [1.0, 1.0, 1.0]}, "a scale above 0 for each unit"),
+        (0, {"scales": [0.0]}, "scale"),
+        (0, {"scales": [-1.0, 0.5]}, "scale"),
+        (0, {"scales": ["a"]}, "scales"),
+        (0, {"scales": 3.0}, "a list of numbers"),
     ],
 )
 def test_each_rule_of_the_state(number, change, part):
@@ -483,3 +501,95 @@ def test_a_column_that_left_its_range_is_said_and_a_few_cells_are_not():
         "Many cells lie outside the range that was learned: in 'a' (6 cells) of 100 rows. If the "
         "table has changed since the fit, fit again."
     ]
+
+
+# Deviations
+
+
+def test_numbers_become_deviations_from_the_median_that_wild_values_do_not_change():
+    sample = table(x=[*range(1, 100), 1e6], half=[0.0] * 90 + [1.0] * 10)
+    rows = TableEncoder().fit(sample).standardize(sample)
+
+    # The lower median is 50, the quartiles are 25.75 and 75.25.
+    scale = (75.25 - 25.75) / 1.349
+    np.testing.assert_allclose(rows[:99, 0], (np.arange(1, 100) - 50) / scale, rtol=1e-6)
+    assert rows[99, 0] == 20
+    # Its quartiles are equal: the standard deviation, 0.3, is one deviation.
+    np.testing.assert_allclose(rows[[0, 99], 1], [0, 1 / 0.3], rtol=1e-6)
+
+
+def test_one_enormous_value_does_not_blur_the_others():
+    """In units of the range, the others are all 1 up to rounding."""
+    values = [-1e15, *np.linspace(0, 1, 50)]
+    encoder = TableEncoder().fit(table(x=values))
+
+    assert len(np.unique(encoder.transform(table(x=values)))) < 10
+    rows = encoder.standardize(table(x=values))
+    assert len(np.unique(rows)) == 51
+    assert rows[0] == -20
+
+
+def test_levels_gaps_and_booleans_have_bounded_weights():
+    sample = table(
+        colour=["red"] * 50 + ["blue"] * 49 + [None],
+        paid=pa.array([True] * 99 + [False]),
+        gaps=[1.0, 2.0] * 49 + [None, None],
+    )
+    encoder = TableEncoder().fit(sample)
+    red, blue, gone = encoder.standardize(sample)[[0, 50, 99]]
+
+    # Exchanging one of two even levels is as far as two deviations of a number.
+    assert np.square(red[:4] - blue[:4]).sum() == pytest.approx(4, rel=0.01)
+    assert gone[:4].tolist() == [0, 0, 0, 0.5]  # a gap: half a deviation, and no level
+    assert abs(red[4] - gone[4]) == pytest.approx(5)  # the rarest choice: five
+    assert red[6] == 0
+    assert gone[6] == 0.5
+    new = table(colour=["green"], paid=[True], gaps=[1.0])
+    unseen = encoder.standardize(new)[0]
+    assert unseen[2] == pytest.approx(1 / (0.2 * math.sqrt(2)))
+    assert np.square(red[:4] - unseen[:4]).sum() < 25
+
+
+@UNTIMED
+@given(tables())
+def test_deviations_are_finite_and_held(sample):
+    encoder = TableEncoder().fit(sample)
+    rows = encoder.standardize(sample)
+
+    assert rows.shape == (len(sample), encoder.width)
+    assert np.isfinite(rows).all()
+    assert np.abs(rows).max() <= 20
+    assert np.array_equal(restored(encoder).standardize(sample), rows)
+
+
+def test_rows_in_deviations_turn_back_into_cells():
+    encoder = TableEncoder().fit(MIXED)
+    size, flag, day, colour, still, void = encoder.recover(encoder.standardize(MIXED))
+
+    assert size.to_pylist() == [1, None, 3, 2]
+    assert flag.to_pylist() == [True, False, None, True]
+    assert day.to_pylist() == MIXED_DAYS
+    assert colour.to_pylist() == ["red", "red", None, OTHER]
+    assert still.to_pylist() == [7] * 4
+    assert void.to_pylist() == [None] * 4
+
+
+def test_numbers_come_back_without_the_noise_of_float32():
+    values = [round(0.1 * k, 1) for k in range(100)] + [1e9]
+    encoder = TableEncoder().fit(table(x=values))
+
+    (x,) = encoder.recover(encoder.standardize(table(x=values)))
+
+    assert x.to_pylist()[:100] == values[:100]
+
+
+def test_the_middle_of_some_rows_is_a_value_of_theirs_or_the_strongest_level():
+    sample = table(x=[1.0, 2.0, 9.0, 3.0], colour=["red", "red", "blue", "blue"])
+    encoder = TableEncoder().fit(sample)
+    rows = encoder.standardize(sample)
+
+    x, colour = encoder.recover(encoder.middle(np.stack([rows[[0, 1, 2]], rows[[3, 2, 1]]])))
+
+    assert x.to_pylist() == [2, 3]
+    assert colour.to_pylist() == ["red", "blue"]
+    assert encoder.recover(encoder.middle(rows[None]))[0].to_pylist() == [2]

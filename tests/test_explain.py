@@ -6,11 +6,11 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from altbi import ALTBI, Explanation
 from altbi.errors import ParameterError
 
-PRESETS = [ALTBI.paper, ALTBI.reference]
+PRESETS = [ALTBI, ALTBI.paper, ALTBI.reference]
 TABLES = {"biopsies": load_breast_cancer, "iris": load_iris, "wine": load_wine}
 
 
-@pytest.fixture(scope="module", params=PRESETS, ids=["paper", "reference"])
+@pytest.fixture(scope="module", params=PRESETS, ids=["plain", "paper", "reference"])
 def explained(request):
     X = load_breast_cancer().data
     detector = request.param().fit(X)
@@ -104,7 +104,7 @@ def test_the_expectation_for_a_corrupted_cell_is_near_what_stood_there(preset, n
 def test_a_flow_is_explained_too():
     """Integrated gradients add up; a planted cell is nearly always named first."""
     X = load_wine().data
-    detector = ALTBI(backbone="glow", hidden=(16, 16), T1=70).fit(X)
+    detector = ALTBI(backbone="glow", score_by="loss", hidden=(16, 16), T1=70).fit(X)
     rng = np.random.default_rng(0)
     rows, columns = X[rng.integers(0, len(X), 64)], rng.integers(0, X.shape[1], 64)
     rows[np.arange(64), columns] += np.ptp(X, axis=0)[columns] * rng.choice([-1, 1], 64)
@@ -135,7 +135,9 @@ def test_a_flow_knows_what_belongs_beside_the_rest_of_the_row():
     )
     odd = pd.DataFrame({"size": [1.5], "weight": [-1.5], "kind": ["big"], "noise": [0.0]})
 
-    explanation = ALTBI(backbone="glow", hidden=(32, 32), T1=75).fit(table).explain(odd)
+    explanation = (
+        ALTBI(backbone="glow", score_by="loss", hidden=(32, 32), T1=75).fit(table).explain(odd)
+    )
 
     # Each cell is usual alone; either of the two may be the wrong one.
     first = explanation.reasons(0)[0]
@@ -146,7 +148,9 @@ def test_a_flow_knows_what_belongs_beside_the_rest_of_the_row():
 def test_in_a_wide_table_a_flow_looks_closely_at_the_columns_that_count():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 40))
-    detector = ALTBI(backbone="glow", flow_steps=2, hidden=(8, 8), T0=5, T1=20, T2=22).fit(X)
+    detector = ALTBI(
+        backbone="glow", score_by="loss", flow_steps=2, hidden=(8, 8), T0=5, T1=20, T2=22
+    ).fit(X)
     odd = X[:3].copy()
     odd[[0, 1, 2], [35, 7, 20]] = 12.0
 
@@ -281,3 +285,40 @@ def test_the_arrow_table_s_rows_add_up(explained):
     numbers = np.column_stack([column.to_numpy() for column in table.columns])
     assert table.column_names[-2:] == ["(remainder)", "(score)"]
     assert np.allclose(numbers[:, :-1].sum(1), numbers[:, -1], rtol=1e-5, atol=1e-5)
+
+
+def test_distances_are_taken_apart_without_a_remainder(explained):
+    detector, _, explanation = explained
+    if detector.memory_ is None:
+        with pytest.raises(ParameterError, match="scored by loss"):
+            explanation.nearest(0)
+        return
+
+    np.testing.assert_allclose(explanation.parts.sum(axis=1), explanation.score, rtol=1e-9)
+    assert (explanation.parts >= 0).all()
+    assert not explanation.remainder.any()
+
+
+def test_the_rows_shown_are_rows_of_the_table_and_like_the_odd_one_but_for_its_odd_cell():
+    rng = np.random.default_rng(0)
+    kind = rng.integers(0, 2, 600)
+    table = pd.DataFrame(
+        {
+            "length": kind * 8 + rng.normal(size=600),
+            "width": kind * 8 + rng.normal(size=600),
+            "price": kind * 8 + rng.normal(size=600),
+            "sort": np.where(kind, "large", "small"),
+        }
+    ).round(3)
+    odd = pd.DataFrame({"length": [0.0], "width": [0.0], "price": [9.0], "sort": ["small"]})
+
+    explanation = ALTBI().fit(table).explain(odd)
+
+    nearest = explanation.nearest(0, top=5)
+    assert nearest.num_rows == 5
+    known = set(map(tuple, table.itertuples(index=False)))
+    assert all(tuple(row.values()) in known for row in nearest.to_pylist())
+    assert nearest.column("sort").to_pylist() == ["small"] * 5
+    (reason, *_) = explanation.reasons(0)
+    assert reason.column == "price"
+    assert abs(reason.expected) < 2

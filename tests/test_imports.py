@@ -39,12 +39,14 @@ def model(tmp_path):
         "altbi_version": "0.1.0",
         "detector": "ALTBI",
         "parameters": {},
-        "table": {"rows": 2, "sample": 2},
+        "table": {"rows": 2, "sample": 2, "remembered": 0},
         "offset": 0.0,
         "encoder": {
             "max_levels": 32,
             "min_count": 2,
-            "columns": [column | {"fill": 0.5, "levels": [], "distinct": 0}],
+            "columns": [
+                column | {"fill": 0.5, "centre": 0.5, "scales": [1.0], "levels": [], "distinct": 0}
+            ],
         },
         "history": [{"loss": 0.0}],
     }

@@ -2,6 +2,7 @@ import gzip
 import json
 import shutil
 import warnings
+from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from altbi import ALTBI
 from altbi.errors import ParameterError, TableError
 from altbi.files import open_source
 from altbi.jobs import Choice, Job
+from altbi.jobs.findings import expected_text
 from altbi.report import cell_text, holds_text
 
 SMALL = {"n0": 32, "T0": 1, "T1": 2, "T2": 4, "hidden": (8,), "latent": 2}
@@ -357,6 +359,84 @@ def test_the_summary_tells_columns_and_training(detected):
     assert sum(c.named for c in summary.columns) == sum(len(row.clues) for row in summary.top)
     assert [step.step for step in summary.history] == list(range(5))
     assert summary.versions["torch"]
+
+
+def remembered(folder):
+    """The rows that a model remembers, as texts by column."""
+    model = ALTBI.load(folder / "model.altbi")
+    columns = zip(model.encoder_.names, model.encoder_.recover(model.memory_.rows), strict=True)
+    return {name: [cell_text(cell) for cell in cells.to_pylist()] for name, cells in columns}
+
+
+def test_top_rows_stand_beside_the_nearest_remembered_rows(detected):
+    table, summary, folder = detected
+    rows = set(zip(*(remembered(folder)[name] for name in summary.shown_columns), strict=True))
+    model = ALTBI.load(folder / "model.altbi")
+    explanation = model.explain(table.drop(["invoice"]))
+
+    assert summary.score_by == "distance"
+    for row in summary.top[:10]:
+        nearest = explanation.nearest(row.number).select(summary.shown_columns)
+        assert row.nearest == tuple(
+            tuple(map(cell_text, cells.values())) for cells in nearest.to_pylist()
+        )
+        assert set(row.nearest) <= rows
+        for clue in row.clues:
+            place = summary.shown_columns.index(clue.column)
+            assert clue.nearest == tuple(cells[place] for cells in row.nearest)
+
+
+def test_a_model_that_scores_by_loss_has_no_nearest_rows(tmp_path):
+    write_csv(mixed(200), tmp_path / "t.csv")
+    job = Job(open_source(tmp_path / "t.csv"), small(score_by="loss"), Choice(ids=("invoice",)))
+
+    summary = job.detect(tmp_path / "out", page=False)
+
+    assert summary.score_by == "loss"
+    assert not any(row.nearest for row in summary.top)
+    assert not any(clue.nearest for row in summary.top for clue in row.clues)
+    names = pyarrow.csv.read_csv(tmp_path / "out" / "reasons.csv").column_names
+    assert names[-3:] == ["expected", "deviations", "part"]
+
+
+def test_few_neighbours_are_all_that_is_shown(tmp_path):
+    write_csv(mixed(200), tmp_path / "t.csv")
+    detector = small(n_neighbors=2)
+    job = Job(open_source(tmp_path / "t.csv"), detector, Choice(ids=("invoice",)))
+
+    summary = job.detect(tmp_path / "out", page=False)
+
+    assert {len(row.nearest) for row in summary.top} == {2}
+    names = pyarrow.csv.read_csv(tmp_path / "out" / "reasons.csv").column_names
+    assert names[-2:] == ["nearest_1", "nearest_2"]
+
+
+def test_columns_of_days_are_compared_with_days(tmp_path):
+    rng = np.random.default_rng(0)
+    days = np.datetime64("1900-01-01", "D") + rng.integers(0, 45_000, 300)
+    days[7] = np.datetime64("2400-05-06")
+    write_csv(pa.table({"day": days, "size": rng.normal(size=300)}), tmp_path / "t.csv")
+    job = Job(open_source(tmp_path / "t.csv"), small())
+
+    summary = job.detect(tmp_path / "out", page=False)
+
+    (clue,) = [clue for clue in summary.top[0].clues if clue.column == "day"]
+    assert clue.value == "2400-05-06"
+    assert {clue.expected, *clue.nearest} <= set(map(str, days))
+    line = pyarrow.csv.read_csv(tmp_path / "out" / "reasons.csv").to_pylist()[0]
+    told = [line["expected"], *(line[f"nearest_{rank}"] for rank in (1, 2, 3))]
+    assert list(map(str, told)) == [clue.expected, *clue.nearest]
+
+
+def test_what_is_expected_is_told_like_the_value():
+    day, evening = datetime(2024, 2, 28), datetime(2024, 2, 28, 23, 58)
+
+    assert expected_text(evening, day) == "2024-02-29"
+    assert expected_text(evening, evening) == "2024-02-28 23:58:00"
+    assert expected_text(datetime.max, day) == "9999-12-31"
+    assert expected_text(None, day) == ""
+    assert expected_text(evening, None) == "2024-02-28 23:58:00"
+    assert expected_text(1234.5678, 1.0, digits=4) == "1235"
 
 
 def test_rows_are_explained_by_number_in_the_order_asked_for(detected):

@@ -15,7 +15,8 @@ NORMAL = RNG.normal(size=(300, 5))
 CLUSTER = RNG.normal(size=(60, 5)) * 0.3 + 2
 X = np.vstack([NORMAL, CLUSTER])
 IS_ODD = np.arange(len(X)) >= 300
-FAST = {"T0": 5, "T1": 15, "T2": 25}
+FAST = {"T0": 5, "T1": 15, "T2": 25, "score_by": "loss"}
+LOSS = {"score_by": "loss"}
 
 
 def marked(*rows):
@@ -45,8 +46,8 @@ def test_all_known_to_be_normal_is_training_without_truncation():
 
 def test_known_inliers_become_likelier():
     some = marked(*range(300, 330))
-    plain = ALTBI(rho=0.7, average="plain").fit(X)
-    known = ALTBI(rho=0.7, average="plain").fit(X, known_inlier=some)
+    plain = ALTBI(rho=0.7, average="plain", **LOSS).fit(X)
+    known = ALTBI(rho=0.7, average="plain", **LOSS).fit(X, known_inlier=some)
 
     fell = plain.anomaly_score(X) - known.anomaly_score(X)
 
@@ -57,8 +58,10 @@ def test_a_few_labels_find_the_others_of_their_kind_even_if_some_are_wrong():
     labelled = marked(*range(300, 308), 4, 7)
     rest = ~labelled
 
-    plain = separation(ALTBI().fit(X).anomaly_score(X), rest)
-    dropped = separation(ALTBI(push=0).fit(X, known_outlier=labelled).anomaly_score(X), rest)
+    plain = separation(ALTBI(**LOSS).fit(X).anomaly_score(X), rest)
+    dropped = separation(
+        ALTBI(push=0, **LOSS).fit(X, known_outlier=labelled).anomaly_score(X), rest
+    )
     pushed = separation(ALTBI().fit(X, known_outlier=labelled).anomaly_score(X), rest)
 
     assert pushed > 0.95
@@ -145,8 +148,8 @@ def test_novelty_scores_new_rows_by_a_table_of_normal_ones(backbone):
 
 
 def test_novelty_has_ten_more_steps():
-    assert ALTBI.novelty().get_params() == ALTBI(T2=90).get_params()
-    assert ALTBI.novelty(rho=1, T2=70).get_params() == ALTBI(rho=1, T2=70).get_params()
+    assert ALTBI.novelty().get_params() == ALTBI(T2=90, **LOSS).get_params()
+    assert ALTBI.novelty(rho=1, T2=70).get_params() == ALTBI(rho=1, T2=70, **LOSS).get_params()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,8 @@ from altbi.errors import ModelFileError, ParameterError
 from altbi.storage import _digest, read_header, read_model, write_model
 from altbi.whole import whole_files
 
-FAST = {"T1": 5, "T2": 8}
+FAST = {"T1": 5, "T2": 8, "score_by": "loss"}
+REMEMBERING = FAST | {"score_by": "distance", "n_remembered": 50}
 
 
 def frame(n_rows=120):
@@ -53,8 +54,9 @@ def path(tmp_path):
         partial(ALTBI.reference, **FAST),
         partial(ALTBI, backbone="glow", flow_steps=2, hidden=(8, 8), **FAST),
         partial(ODIM, n_models=2, draws=3, patience=5),
+        partial(ALTBI, **REMEMBERING),
     ],
-    ids=["paper", "reference", "glow", "odim"],
+    ids=["paper", "reference", "glow", "odim", "plain"],
 )
 def test_a_loaded_detector_is_the_saved_one(build, tmp_path):
     saved = build(random_state=3).fit(TABLE)
@@ -120,13 +122,14 @@ def test_a_generator_as_seed_can_be_saved(tmp_path):
 def test_the_header_says_what_the_file_is(path):
     header = read_header(path)
 
-    assert header["format_version"] == 1
+    assert header["format_version"] == 2
     assert header["table"] == {
         "rows": 120,
         "sample": 120,
         "columns": 4,
         "frame": True,
         "named": True,
+        "remembered": 0,
     }
     assert header["parameters"]["contamination"] == 0.05
     assert [column["name"] for column in header["encoder"]["columns"]] == list(TABLE.columns)
@@ -162,7 +165,7 @@ def test_another_format_version_is_refused_with_the_version_to_use(path):
     tensors, header = read_model(path)
     write_model(path, tensors, header | {"format_version": 99})
 
-    with pytest.raises(ModelFileError, match="format version 99, but this altbi reads version 1"):
+    with pytest.raises(ModelFileError, match="format version 99, but this altbi reads version 2"):
         ALTBI.load(path)
 
 
@@ -474,3 +477,67 @@ def test_a_history_that_makes_no_sense_is_refused(path, entry):
 
     with pytest.raises(ModelFileError, match="history makes no sense"):
         ALTBI.load(path)
+
+
+# Files that hold rows
+
+
+@pytest.fixture
+def remembering(tmp_path):
+    file = tmp_path / "remembering.altbi"
+    ALTBI(**REMEMBERING).fit(TABLE).save(file)
+    return file
+
+
+def test_a_file_of_the_plain_detector_holds_rows_and_no_network(remembering):
+    tensors, header = read_model(remembering)
+
+    assert tensors.keys() == {"memory"}
+    assert tensors["memory"].shape == (50, ALTBI.load(remembering).encoder_.width)
+    assert header["table"]["remembered"] == 50
+
+
+def test_a_file_of_losses_holds_no_rows(path):
+    tensors, header = read_model(path)
+
+    assert "memory" not in tensors
+    assert header["table"]["remembered"] == 0
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows[:1],
+        lambda rows: rows[:, :-1],
+        lambda rows: np.vstack([rows, rows[:1]]),
+        lambda rows: rows.astype(np.float64),
+        lambda rows: np.where(rows == rows[0, 0], np.nan, rows),
+        lambda rows: rows[0],
+        lambda rows: rows[None],
+    ],
+    ids=["one row", "narrow", "more than it may hold", "double", "nan", "flat", "deep"],
+)
+def test_a_memory_that_does_not_fit_is_refused(remembering, change):
+    tensors, header = read_model(remembering)
+    memory = np.ascontiguousarray(change(tensors["memory"]), dtype=None)
+    header["table"]["remembered"] = len(memory)
+    write_model(remembering, {"memory": memory}, header)
+
+    with pytest.raises(ModelFileError):
+        ALTBI.load(remembering)
+
+
+def test_a_memory_beside_snapshots_is_refused(path, remembering):
+    rows, _ = read_model(remembering)
+    tensors, header = read_model(path)
+    write_model(path, tensors | rows, header)
+
+    with pytest.raises(ModelFileError, match="do not fit its parameters"):
+        ALTBI.load(path)
+
+
+def test_other_neighbours_than_at_fit_are_not_saved(tmp_path):
+    detector = ALTBI(**REMEMBERING).fit(TABLE).set_params(n_neighbors=3)
+
+    with pytest.raises(ParameterError, match="changed after fit"):
+        detector.save(tmp_path / "model")

@@ -23,7 +23,7 @@ from altbi.models import label_of
 from altbi.storage import read_model, write_model
 from altbi.table import as_table
 
-BRIEF = {"T0": 1, "T1": 2, "T2": 4, "updates": 1}
+BRIEF = {"T0": 1, "T1": 2, "T2": 4, "updates": 1, "score_by": "loss"}
 
 
 def mixed_table(n_rows=300):
@@ -152,6 +152,7 @@ def gaussian():
         learning_rate=0.03,
         weight_decay=0.0,
         average="plain",
+        score_by="loss",
     ).fit(NUMBERS)
 
 
@@ -267,7 +268,7 @@ def test_the_worst_losses_are_left_out():
     rows = np.concatenate([np.linspace(0, 1, 80), np.full(20, 9.0)])[:, None]
     settings = {"T0": 0, "T1": 0, "T2": 1, "updates": 300, "first_truncated": 1, "n0": 100}
 
-    kept = ALTBI(backbone=Gaussian, rho=0.8, learning_rate=0.03, **settings).fit(rows)
+    kept = ALTBI.reference(backbone=Gaussian, rho=0.8, learning_rate=0.03, **settings).fit(rows)
 
     assert kept.snapshots_["module.mean"][0] * 9 == pytest.approx(0.5, abs=0.05)
 

@@ -11,7 +11,7 @@ import pytest
 from altbi.errors import MissingExtraError
 from altbi.report import charts, render
 from altbi.report.page import MOST_BYTES
-from reporting import THRESHOLD, clue, column, example, top_row
+from reporting import THRESHOLD, by_loss, clue, column, example, top_row
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -245,10 +245,79 @@ def test_a_row_opens_by_keyboard_to_its_clues_and_cells(show):
         page.keyboard.press("Enter")
         assert button.get_attribute("aria-expanded") == "true"
         text = page.inner_text("#d1")
-        for expected in ("income", "1.5", "1.25", "6.0", "cell 1.2"):
+        for expected in ("income", "1.5", "1.25", "6.0", "cell 1.0"):
             assert expected in text
         page.keyboard.press("Enter")
         assert not page.locator("#d1").is_visible()
+
+
+def beside(page, place=1):
+    """Open a row, and read the table that sets it beside normal ones."""
+    page.locator("tbody.case button").nth(place).click()
+    lines = page.locator(f"#d{place} .beside tr").all()
+    return [line.locator("th, td").all_inner_texts() for line in lines]
+
+
+def test_a_row_opens_beside_the_nearest_normal_rows_clues_first(show):
+    with show(example()) as page:
+        assert beside(page) == [
+            ["Column", "This row", "Nearest", "2nd nearest", "3rd nearest"],
+            ["income", "1.5", "1.75", "2.75", "3.75"],
+            ["city", "1.5", "1.75", "2.75", "3.75"],
+            ["name", "person 1", "", "", ""],
+            ["age", "cell 1.0", "normal 1.0", "normal 2.0", "normal 3.0"],
+        ]
+        assert page.inner_text("#d1 .beside caption") == "The normal rows nearest to row 1001"
+        assert page.locator("#d1 .beside .suspicious").count() == 2
+        assert page.locator("#d1 .cells").count() == 0
+        page.locator("tbody.case button").nth(1).dblclick()
+        assert page.locator("#d1 .beside").count() == 1
+
+
+def test_a_clue_outside_the_shown_columns_is_compared_too(show):
+    summary = example()
+    row = top_row(0, 10.0, ("salary",), cells=("a", "b", ""), nearest=(("d", "", "f"),))
+    row = replace(row, clues=tuple(replace(clue, nearest=("",)) for clue in row.clues))
+    with show(replace(summary, top=(row,))) as page:
+        assert beside(page, 0) == [
+            ["Column", "This row", "Nearest"],
+            ["salary", "0.5", "missing"],
+            ["name", "person 0", ""],
+            ["age", "a", "d"],
+            ["income", "b", "missing"],
+            ["city", "missing", "f"],
+        ]
+
+
+def test_the_words_fit_how_rows_are_scored(show):
+    ours = ("furthest from those of the nearest normal rows", "in deviations of its column")
+    theirs = ("surprised the model most", "own uncertainty about that cell")
+    with show(example()) as page:
+        text = page.inner_text("body")
+        assert all(words in text for words in ours)
+        assert not any(words in text for words in theirs)
+        assert "how far it is from the nearest rows that the model remembers as normal" in text
+
+    with show(by_loss(example())) as page:
+        assert beside(page) == []
+        assert "cell 1.2" in page.inner_text("#d1 .cells")
+        text = page.inner_text("body")
+        assert all(words in text for words in theirs)
+        assert not any(words in text for words in (*ours, "normal rows", "remembered"))
+
+
+def test_on_a_phone_every_compared_cell_says_whose_it_is(show):
+    with show(example(), width=390) as page:
+        beside(page)
+        labels = page.eval_on_selector_all(
+            "#d1 .beside tbody tr:first-child td",
+            "all => all.map(e => getComputedStyle(e, '::before').content)",
+        )
+        assert [label.split('"')[1].strip() for label in labels] == [
+            "this row", "nearest", "2nd nearest", "3rd nearest",
+        ]  # fmt: skip
+        assert page.locator("#d1 .beside thead").bounding_box()["width"] <= 1
+        assert page.locator("#d1 .beside tbody tr:nth-child(3) td:visible").count() == 1
 
 
 def test_tab_reaches_every_control(show):
@@ -282,8 +351,9 @@ def hostile_summary():
             10 / (place + 1),
             cells,
             ids=(name,),
-            clues=(clue(name, place, value=name, expected=name),),
+            clues=(clue(name, place, value=name, expected=name, nearest=(name,) * 3),),
             cells=cells,
+            nearest=(cells[::-1],) * 3,
         )
         for place, name in enumerate(HOSTILE)
     )
@@ -318,7 +388,7 @@ def test_names_and_values_are_shown_and_never_run(show, width):
         assert page.evaluate("window.hacked") is None
         assert page.locator("img, main svg [onload]").count() == 0
         for name in HOSTILE[:8]:
-            assert page.inner_text("#d0").count(name) >= 2
+            assert page.inner_text("#d0").count(name) >= 5
             assert name in page.inner_text(".notes")
         assert "right\\u202eto left" in text
         assert "two\\nlines\\u2028and a bell\\x07" in text
@@ -349,10 +419,11 @@ def fits(page):
     return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
+@pytest.mark.parametrize("scored_by", [replace, by_loss])
 @pytest.mark.parametrize("width", [1280, 800, 390, 320])
-def test_nothing_scrolls_sideways(show, width):
+def test_nothing_scrolls_sideways(show, width, scored_by):
     wide = example(columns=tuple(f"measurement_of_something_{place}" for place in range(60)))
-    with show(wide, width=width) as page:
+    with show(scored_by(wide), width=width) as page:
         page.locator("tbody.case button").first.click()
         page.click("summary")
         assert fits(page)
@@ -389,6 +460,10 @@ READ = [
     ".rank",
     "pre code",
     "#histogram .role-axis-label text",
+    ".beside caption",
+    ".beside thead th",
+    ".beside .suspicious td",
+    ".beside td:nth-child(3)",
 ]
 
 
@@ -397,6 +472,7 @@ def test_text_stands_out_from_its_ground(show, scheme):
     with show(example(), color_scheme=scheme) as page:
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
+        beside(page, 0)
         contrasts = {selector: page.evaluate(LUMINANCE, selector) for selector in READ}
         assert {key: value for key, value in contrasts.items() if value < 4.5} == {}
 
@@ -480,8 +556,12 @@ def test_no_table_makes_the_page_larger_than_3_mb(letter):
             10 / (place + 1),
             columns,
             ids=(long,) * 5,
-            clues=tuple(clue(name, place, value=long, expected=long) for name in columns[:20]),
+            clues=tuple(
+                clue(name, place, value=long, expected=long, nearest=(long,) * 3)
+                for name in columns[:20]
+            ),
             cells=(long,) * 60,
+            nearest=((long,) * 60,) * 3,
         )
         for place in range(300)
     )
@@ -498,5 +578,8 @@ def test_three_hundred_rows_of_sixty_usual_columns_are_shown_whole():
     page = render(example(top=300, columns=tuple(f"measurement {place}" for place in range(60))))
 
     assert len(page.encode()) < MOST_BYTES
-    assert "cell 299.59" in page
+    assert "cell 297.59" in page
+    assert "cell 299.58" in page
+    assert "normal 3.59" in page
+    assert page.count("cell 299.58") == 1
     assert "To stay small" not in page

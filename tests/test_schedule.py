@@ -33,6 +33,16 @@ def test_the_paper_has_20_snapshots_and_the_reference_19():
     assert taken(REFERENCE) == list(range(71, 90))
 
 
+def test_a_limited_batch_stops_growing():
+    plan = Schedule(max_batch=500)
+    sizes = [plan.batch_size_at(step, 10**6) for step in range(plan.steps)]
+
+    assert sizes[:57] == [PAPER.batch_size_at(step, 10**6) for step in range(57)]
+    assert sizes[57:] == [500] * 33
+    assert Schedule(max_batch=500, gamma=1e6).batch_size_at(89, 10**6) == 500
+    assert plan.batch_size_at(89, 300) == 300
+
+
 @given(n_rows=st.integers(2, 10**9), step=st.integers(0, 89), gamma=st.floats(1, 1e6))
 def test_a_batch_is_never_larger_than_the_table(n_rows, step, gamma):
     size = Schedule(gamma=gamma).batch_size_at(step, n_rows)
@@ -56,6 +66,8 @@ def test_a_batch_is_never_larger_than_the_table(n_rows, step, gamma):
         {"T2": True},
         {"updates": 0},
         {"first_truncated": 0},
+        {"max_batch": 127},
+        {"max_batch": 500.0},
     ],
 )
 def test_a_plan_that_makes_no_sense_is_refused_by_name(wrong):

@@ -3,7 +3,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from altbi.threshold import estimated_share, is_contamination, outlier_threshold
+from altbi.threshold import (
+    estimated_share,
+    is_contamination,
+    outlier_threshold,
+    share_above_elbow,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -27,6 +32,30 @@ def test_one_enormous_score_does_not_hide_the_others():
     enormous = np.r_[scores, 1e17]
 
     assert estimated_share(enormous) == pytest.approx(estimated_share(scores), abs=0.02)
+
+
+def test_a_few_enormous_scores_do_not_hide_a_group():
+    scores = mixture(4000, 1000)
+    enormous = np.r_[scores, np.full(5, 1e17)]
+
+    assert estimated_share(enormous) == pytest.approx(0.2, abs=0.01)
+
+
+def test_a_wide_second_group_is_cut_where_it_begins():
+    scores = np.r_[RNG.chisquare(10, 3500), 60 + RNG.exponential(100, 1500)]
+
+    assert share_above_elbow(np.sort(scores)[::-1]) < 0.1
+    assert estimated_share(scores) == pytest.approx(0.3, abs=0.02)
+
+
+@pytest.mark.parametrize("draw", [RNG.normal, RNG.exponential, RNG.gumbel, RNG.lognormal])
+def test_one_group_is_not_split_in_the_middle(draw):
+    assert estimated_share(draw(size=3000)) < 0.15
+
+
+def test_equal_scores_and_a_single_one_have_an_estimate():
+    assert estimated_share(np.full(10, 3.0)) == 0.1
+    assert estimated_share(np.array([3.0])) == 1
 
 
 def test_many_equal_scores_do_not_hide_the_others():

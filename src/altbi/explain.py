@@ -10,13 +10,24 @@ from numpy.typing import NDArray
 from altbi.encode import TableEncoder
 from altbi.ensemble import Ensemble
 from altbi.errors import ParameterError
+from altbi.memory import Memory
 from altbi.table import Table
 
-__all__ = ["Explanation", "Reason", "Typical", "explain_rows", "typical_of"]
+__all__ = [
+    "Explanation",
+    "Reason",
+    "Typical",
+    "explain_by_memory",
+    "explain_rows",
+    "typical_of",
+]
 
 REMAINDER = "(remainder)"
 SCORE = "(score)"
 _USUAL = 0.9
+_CELLS_AT_ONCE = 1 << 22
+# From so many deviations on, a cell is odd beside the nearest remembered rows.
+_STANDS_OUT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +63,9 @@ class Reason:
     value : object
         What stands in the cell; None where it is missing.
     expected : object
-        What the model expected there.
+        What was expected there.
     deviations : float
-        How many of the model's own deviations lie between the two.
+        How many deviations lie between the two.
     part : float
         What the column adds to the score.
     """
@@ -70,10 +81,12 @@ class Reason:
 class Explanation:
     """The scores of some rows, taken apart by columns.
 
-    For every row, ``parts.sum() + remainder == score`` up to rounding. A part is what a column's
-    cell adds to the loss: the further it is from what the model expected, and the surer the model
-    was, the more; it is measured against what cells add to an average training row's. The remainder
-    is what belongs to no single column.
+    For every row, ``parts.sum() + remainder == score`` up to rounding. Where rows are scored by
+    their distance, a part is the column's share of it: the squared difference from the nearest
+    remembered rows; nothing remains. Where they are scored by loss, a part is what a column's cell
+    adds to it: the further it is from what the model expected, and the surer the model was, the
+    more; it is measured against what cells add to an average training row's. The remainder is what
+    belongs to no single column.
 
     Attributes
     ----------
@@ -88,11 +101,18 @@ class Explanation:
     values : tuple of pyarrow.Array
         The rows' own cells, as the model was given them.
     deviations : ndarray of shape (n_rows, n_columns)
-        How many of the model's own deviations a cell is away from what was expected in it.
+        How many deviations a cell is away from what was expected in it: deviations of the column,
+        or, where rows are scored by loss, the model's own.
     expected : tuple of pyarrow.Array
-        For each column what the model expected in its cells, after the cells of the row that stand
-        out were made neutral: numbers as float64, dates as timestamps (in UTC, without a zone),
-        durations in seconds, booleans, and the text of categories.
+        For each column what was expected in its cells: the middle of the remembered rows that are
+        most like the row in all cells that do not stand out; or what the model expected, after the
+        cells that stand out were made neutral.
+        Numbers as float64, dates as timestamps (in UTC, without a zone), durations in seconds,
+        booleans, and the text of categories.
+    neighbours : ndarray of shape (n_rows, n_neighbors) or None
+        Numbers of these remembered rows, the most alike first; None where rows are scored by loss.
+    remembered : tuple of pyarrow.Array
+        For each column the cells of all remembered rows.
 
     Examples
     --------
@@ -105,6 +125,8 @@ class Explanation:
     >>> reason = explanation.reasons(17)[0]
     >>> reason.column, reason.value
     ('x1', 9.0)
+    >>> explanation.nearest(17, top=2).shape
+    (2, 3)
     """
 
     columns: tuple[str, ...]
@@ -114,6 +136,8 @@ class Explanation:
     values: tuple[pa.Array, ...]
     deviations: NDArray[np.float64]
     expected: tuple[pa.Array, ...]
+    neighbours: NDArray[np.intp] | None = None
+    remembered: tuple[pa.Array, ...] = ()
 
     def __len__(self) -> int:
         return len(self.score)
@@ -126,12 +150,28 @@ class Explanation:
 
         At most `top`, and only cells that are at least one deviation off; but always one.
         """
-        if not -len(self) <= row < len(self):
-            raise ParameterError(f"row={row}, but the explanation has {len(self)} rows.")
+        self._check_row(row)
         ranked = np.argsort(-self.deviations[row])
         far = (self._reason(row, column) for column in ranked if self.deviations[row, column] >= 1)
         other = (reason for reason in far if reason.value != reason.expected)
         return list(itertools.islice(other, top)) or [self._reason(row, ranked[0])]
+
+    def nearest(self, row: int, top: int = 3) -> pa.Table:
+        """Show the remembered rows that are most like a row, but for the cells that stand out."""
+        self._check_row(row)
+        if self.neighbours is None:
+            raise ParameterError(
+                "The rows were scored by loss, and no others are remembered. "
+                "Fit with score_by='distance'."
+            )
+        numbers = pa.array(self.neighbours[row, :top])
+        return pa.Table.from_arrays(
+            [column.take(numbers) for column in self.remembered], names=list(self.columns)
+        )
+
+    def _check_row(self, row: int) -> None:
+        if not -len(self) <= row < len(self):
+            raise ParameterError(f"row={row}, but the explanation has {len(self)} rows.")
 
     def _reason(self, row: int, column: int) -> Reason:
         return Reason(
@@ -191,3 +231,40 @@ def explain_rows(
         deviations=np.sqrt(2 * encoder.fold(distance)),
         expected=tuple(encoder.expected(expected)),
     )
+
+
+def explain_by_memory(table: Table, memory: Memory, encoder: TableEncoder) -> Explanation:
+    """Take the distances of a table's rows to the nearest remembered ones apart."""
+    rows = encoder.standardize(table)
+    nearest = memory.nearest(rows)
+    parts = encoder.fold(nearest.squares)
+    # The rows nearest to an odd one share its oddity as far as they can. Those that are like it in
+    # all other columns show what belongs into the odd ones.
+    alike = memory.nearest(rows, _ordinary(parts)[:, encoder.unit_columns].astype(np.float32))
+    middles = _middles(memory, encoder, alike.numbers)
+    return Explanation(
+        columns=encoder.names,
+        score=memory.score(rows),
+        parts=parts,
+        remainder=np.zeros(len(rows)),
+        values=tuple(encoder.cells(table)),
+        deviations=np.sqrt(encoder.fold((middles.astype(np.float64) - rows) ** 2)),
+        expected=tuple(encoder.recover(middles)),
+        neighbours=alike.numbers,
+        remembered=tuple(encoder.recover(memory.rows)),
+    )
+
+
+def _ordinary(parts: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Tell the columns that do not stand out in a row; at least half of them do not."""
+    ranked = np.argsort(np.argsort(-parts, axis=1), axis=1)
+    return (parts < _STANDS_OUT**2) | (ranked >= parts.shape[1] // 2)
+
+
+def _middles(
+    memory: Memory, encoder: TableEncoder, numbers: NDArray[np.intp]
+) -> NDArray[np.floating]:
+    """Give the middle of each row's neighbours, some rows at a time."""
+    at_once = max(_CELLS_AT_ONCE // (numbers.shape[1] * encoder.width), 1)
+    parts = np.split(numbers, range(at_once, len(numbers), at_once))
+    return np.concatenate([encoder.middle(memory.rows[part]) for part in parts])

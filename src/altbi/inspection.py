@@ -39,6 +39,8 @@ class ModelFacts:
         Its parameters.
     rows, sample : int
         Rows of the training table, and of the sample that training saw.
+    remembered : int
+        Rows of that sample that the file holds.
     threshold : float
         Rows with an anomaly score above it are outliers.
     last_loss : float
@@ -54,6 +56,7 @@ class ModelFacts:
     parameters: dict[str, Any]
     rows: int
     sample: int
+    remembered: int
     threshold: float
     last_loss: float
     columns: tuple[Column, ...]
@@ -82,6 +85,7 @@ def _facts(path: str | PathLike[str], header: dict[str, Any]) -> ModelFacts:
         parameters=header["parameters"],
         rows=table["rows"],
         sample=table["sample"],
+        remembered=table["remembered"],
         threshold=-header["offset"],
         last_loss=header["history"][-1]["loss"],
         columns=TableEncoder.from_json(header["encoder"]).columns,
@@ -90,10 +94,13 @@ def _facts(path: str | PathLike[str], header: dict[str, Any]) -> ModelFacts:
 
 def _check(path: str | PathLike[str], facts: ModelFacts) -> None:
     """Refuse values of a wrong kind; the columns were checked by the encoder."""
-    names, counts = (facts.altbi_version, facts.detector), (facts.rows, facts.sample)
+    names = (facts.altbi_version, facts.detector)
+    counts = (facts.rows, facts.sample, facts.remembered)
     numbers = (facts.threshold, facts.last_loss)
     require(path, all(isinstance(name, str) for name in names), "it does not name its detector")
     require(path, all(type(count) is int for count in counts), "it counts no rows")
+    held = 0 <= facts.remembered <= facts.sample
+    require(path, held, "it holds more rows than its sample")
     require(path, all(map(_is_float, numbers)), "its threshold or its loss is no number")
     parameters = facts.parameters
     require(
@@ -125,6 +132,7 @@ def render(facts: ModelFacts) -> str:
         "",
         f"training table  {facts.rows} rows, {len(facts.columns)} columns; "
         f"trained on {facts.sample} of the rows",
+        f"rows held       {_held(facts)}",
         f"threshold       rows with an anomaly score above {facts.threshold:.6g} are outliers",
         f"last loss       {facts.last_loss:.6g}",
         "",
@@ -136,6 +144,16 @@ def render(facts: ModelFacts) -> str:
         *_column_lines(facts.columns),
     ]
     return "".join(printable(line) + "\n" for line in lines)
+
+
+def _held(facts: ModelFacts) -> str:
+    """Say how much of the training table can be read from the file."""
+    if not facts.remembered:
+        return "none of the training table: the model scores by loss"
+    return (
+        f"{facts.remembered} of the training table, in deviations: treat the file as you treat "
+        "the table"
+    )
 
 
 def _column_lines(columns: tuple[Column, ...]) -> Iterator[str]:

@@ -49,7 +49,7 @@ class ALTBI(BaseDetector):
     array([17])
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a statement for each parameter
         self,
         contamination: Any = 0.1,  # noqa: ANN401 - PyThresh objects have no common type
         *,
@@ -62,6 +62,7 @@ class ALTBI(BaseDetector):
         T2: int = 80,
         updates: int = 5,
         first_truncated: int = 2,
+        max_batch: int | None = None,
         draws: int = 2,
         hidden: tuple[int, ...] | Literal["auto"] = "auto",
         latent: int | Literal["auto"] = "auto",
@@ -70,6 +71,10 @@ class ALTBI(BaseDetector):
         average: Literal["scaled", "plain"] = "scaled",
         learning_rate: float = 1e-3,
         weight_decay: float = 5e-7,
+        score_by: Literal["distance", "loss"] = "distance",
+        keep: float = 0.8,
+        n_remembered: int = 1000,
+        n_neighbors: int = 10,
         push: float = 1.0,
         trust: float = 0.75,
         max_rows: int = 200_000,
@@ -85,6 +90,7 @@ class ALTBI(BaseDetector):
         self.T2 = T2
         self.updates = updates
         self.first_truncated = first_truncated
+        self.max_batch = max_batch
         self.draws = draws
         self.hidden = hidden
         self.latent = latent
@@ -93,6 +99,10 @@ class ALTBI(BaseDetector):
         self.average = average
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.score_by = score_by
+        self.keep = keep
+        self.n_remembered = n_remembered
+        self.n_neighbors = n_neighbors
         self.push = push
         self.trust = trust
         self.max_rows = max_rows

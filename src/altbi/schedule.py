@@ -36,6 +36,8 @@ class Schedule:
         until all rows were used.
     first_truncated : int, default=1
         The step ``t`` from which losses are left out.
+    max_batch : int or None, default=None
+        Rows beyond which the batch does not grow; None sets no limit.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class Schedule:
     T2: int = 80
     updates: int = 1
     first_truncated: int = 1
+    max_batch: int | None = None
 
     def __post_init__(self) -> None:
         check_parameters(
@@ -70,6 +73,10 @@ class Schedule:
                 ),
                 "updates": (is_count(self.updates), "a whole number of at least 1"),
                 "first_truncated": (is_count(self.first_truncated), "a step, 1 or later"),
+                "max_batch": (
+                    self.max_batch is None or is_count(self.max_batch, self.n0),
+                    f"a whole number of at least n0={self.n0} rows, or None",
+                ),
             },
         )
 
@@ -81,10 +88,11 @@ class Schedule:
     def batch_size_at(self, step: int, n_rows: int) -> int:
         """Rows in a batch of step 0, 1, …; never more than the table has."""
         growing = max(step - self.T0, 0)
+        most = n_rows if self.max_batch is None else min(self.max_batch, n_rows)
         # The logarithm first: a long run with a large gamma must not overflow.
-        if growing * math.log(self.gamma) > math.log(max(n_rows, 1)):
-            return n_rows
-        return min(int(self.n0 * self.gamma**growing), n_rows)
+        if growing * math.log(self.gamma) > math.log(max(most, 1)):
+            return most
+        return min(int(self.n0 * self.gamma**growing), most)
 
     def kept_share_at(self, step: int) -> float:
         """Share of a batch whose losses count."""

@@ -15,7 +15,7 @@ from altbi.bench.tables import Comparison, shared_means
 
 __all__ = ["OURS", "findings", "is_enough", "tests"]
 
-OURS = "ALTBI-I (reference)"
+OURS = "ALTBI"
 # With fewer, one row more or less at the top moves a table's result.
 FEW_OUTLIERS = 10
 

@@ -8,7 +8,7 @@ ABOUT = {
         f"`altbi bench run --suite all --rows {SAMPLE}`: every system is fitted on the same rows "
         f"without labels and scores them; of tables with more than {SAMPLE:,} rows one seeded "
         "sample, the share of outliers kept, stands for the table. Columns are standardised for "
-        "all systems but ALTBI and ODIM, which scale by the range themselves. A cell is the "
+        "all systems but ALTBI and ODIM, which scale columns themselves. A cell is the "
         "mean over three seeds ± their sample standard deviation, without ± where the seed "
         "changes nothing; data sets of several files are averaged over the files at hand. "
         "PyOD's scores of the rows of the fit are those it keeps (`decision_scores_`): a row is "

@@ -29,7 +29,7 @@ from altbi.terminal import printable
 
 __all__ = ["datasets", "lines", "quick", "run", "systems", "tables"]
 
-QUICK = ("ALTBI-I (paper)", "ALTBI-I (reference)", "IForest", "kNN")
+QUICK = ("ALTBI", "ALTBI-I (reference)", "IForest", "kNN")
 
 
 def datasets(args: argparse.Namespace) -> None:
@@ -88,7 +88,7 @@ def systems(args: argparse.Namespace) -> None:
             "column": system.column,
             "source": system.recipe.source,
             "version": version_of(system.recipe.package) or "not installed",
-            "parameters": dict(system.recipe.parameters),
+            "parameters": {**system.recipe.parameters, **system.recipe.since},
             "on inliers alone": asdict(system.novelty) if system.novelty else None,
             "seeded": system.seeded,
             "scaling": "its own" if system.scales_itself else "standardised on the rows of the fit",

@@ -72,7 +72,7 @@ def _lines(experiments: Any, add: Add) -> None:  # noqa: ANN401
 
 
 def _quick(experiments: Any, add: Add) -> None:  # noqa: ANN401
-    about = "compare ALTBI-I with two classics on the tables at hand: run, then tables"
+    about = "compare ALTBI with two classics on the tables at hand: run, then tables"
     added = _added(experiments, add, "quick", about, "bench quick --processes 2")
     _add_where(added)
     _add_machine(added)

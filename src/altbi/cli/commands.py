@@ -157,6 +157,10 @@ def _detector(args: argparse.Namespace) -> GenerativeDetector:
     detector, changes = methods[args.method]
     if args.preset == "paper" and args.method != "altbi":
         args.wrong(f"there is no preset paper of {args.method}: use reference, or leave it out")
+    if args.score_by:
+        if args.method == "odim":
+            args.wrong("odim scores by loss alone: leave --score-by out")
+        changes["score_by"] = args.score_by
     build = getattr(detector, args.preset) if args.preset else detector
     return build(
         contamination=args.contamination, max_rows=args.max_rows, random_state=args.seed, **changes

@@ -240,6 +240,12 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         help="what the authors' code does, or the printed algorithm (default: our own settings)",
     )
     group.add_argument(
+        "--score-by",
+        choices=("distance", "loss"),
+        help="distance to the nearest normal rows, which the model then holds, or the model's loss "
+        "(default: distance; with a preset, loss); not for odim",
+    )
+    group.add_argument(
         "--max-rows",
         type=_count,
         default=200_000,

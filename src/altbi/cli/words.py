@@ -26,6 +26,8 @@ SHOWN_ROWS = 10
 SHOWN_CLUES = 3
 SHOWN_NOTES = 8
 _COLUMN, _CELL = 26, 18
+_NEAREST_INDENT, _NEAREST_CELL = 10, 15
+_NEAREST_HEADS = ("this row", "nearest", "2nd", "3rd")
 
 
 def told_summary(summary: Summary, files: Sequence[str], hint: str = "") -> str:
@@ -80,18 +82,35 @@ def told_fit(job: Job, ready: Ready, path: Path) -> str:
 def told_reasons(reasons: pa.Table) -> str:
     """Tell why rows have their scores."""
     lines = [f"{'row':>9} {'score':>10}    {_HEAD}"]
-    for (row, score), group in itertools.groupby(
+    for (row, score), found in itertools.groupby(
         reasons.to_pylist(), key=lambda line: (line["row"], line["score"])
     ):
-        start = f"{row:>9} {number_text(score):>10} "
+        group = list(found)
+        mark = "*" if group[0]["outlier"] else " "
+        start = f"{row:>9} {number_text(score):>10} {mark}  "
         for line in group:
-            mark = "*  " if line["outlier"] and not start.isspace() else "   "
             clue = (line["column"], line["value"], line["expected"], line["deviations"])
-            lines.append(start + mark + _clue(*clue))
+            lines.append(start + _clue(*clue))
             start = " " * len(start)
-        ids = {name[3:]: cell for name, cell in line.items() if name.startswith("id_")}
-        lines += _told_ids(ids, len(start) + 3)
+        ids = {name[3:]: cell for name, cell in group[0].items() if name.startswith("id_")}
+        lines += [*_told_ids(ids, len(start)), *_told_nearest(group)]
     return "\n".join(lines) + "\n"
+
+
+def _told_nearest(group: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Set a row's cells beside those of the nearest normal rows, in the columns that are named."""
+    nearest = [name for name in group[0] if name.startswith("nearest_")]
+    if not nearest:
+        return
+    yield _beside("beside normal rows:", _NEAREST_HEADS[: 1 + len(nearest)])
+    for line in group:
+        yield _beside(line["column"], [line[name] or "missing" for name in ("value", *nearest)])
+
+
+def _beside(column: str, cells: Sequence[str]) -> str:
+    texts = (shortened(printable(cell), _NEAREST_CELL) for cell in cells)
+    name = f"{shortened(printable(column), _COLUMN):{_COLUMN}}"
+    return " " * _NEAREST_INDENT + name + "".join(f" {text:>{_NEAREST_CELL}}" for text in texts)
 
 
 def totals(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
@@ -100,7 +119,7 @@ def totals(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
     for name in ("levels", "bins", "history", "shown_columns"):
         del facts[name]
     for row in facts["top"]:
-        del row["cells"]
+        del row["cells"], row["nearest"]
     facts["top"] = facts["top"][:SHOWN_ROWS]
     return {**facts, "files": list(files)}
 

@@ -10,14 +10,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from altbi.detectors import model_files
+from altbi.detectors.base import Scores
 from altbi.detectors.generative import GenerativeDetector, Ranges, stacked_states
-from altbi.detectors.roles import INLIER, OUTLIER, Roles
+from altbi.detectors.roles import INLIER, OUTLIER, UNKNOWN, Roles
 from altbi.detectors.rules import altbi_rules
 from altbi.ensemble import loss_ranges
 from altbi.errors import ParameterError
+from altbi.memory import remember
 from altbi.models import Backbone, GenerativeModel, Glow, OwnModel, sized_iwae
 from altbi.parameters import check_parameters
 from altbi.schedule import Schedule
+from altbi.table import Table, sample_rows
 from altbi.threshold import Contamination
 from altbi.train import Known, Progress, train
 
@@ -26,6 +29,8 @@ __all__ = ["ALTBI"]
 # GLOW as in the authors' code, and a lighter one for two cores.
 REFERENCE_STEPS, REFERENCE_WIDTHS = 16, (256, 256)
 LIGHT_STEPS, LIGHT_WIDTHS = 4, (64, 64)
+# Rows of the sample among which those to remember are sought.
+POOL_ROWS = 20_000
 
 
 @final
@@ -34,14 +39,17 @@ class ALTBI(GenerativeDetector):
 
     A generative model learns the common rows of a table before the odd ones. ALTBI, Adaptive Loss
     Truncation with Batch Increment, makes this effect stronger: after a short warm-up the batch
-    grows from step to step and the largest losses of each batch are left out. A row's score is its
-    loss, averaged over snapshots of the model from the last steps.
+    grows from step to step and the largest losses of each batch are left out. What is common then
+    has a small loss, averaged over snapshots of the model from the last steps.
+
+    Rows with small losses are remembered, and a row's score is its mean squared distance to the
+    nearest of those, in deviations of the columns: an odd row is far from all that is common. With
+    ``score_by="loss"`` the score is the loss itself, as in the paper, and no rows are stored.
 
     The model is an importance weighted autoencoder (`altbi.models.IWAE`), a normalizing flow
-    (`altbi.models.Glow`) or one of your own. The plain constructor equals `ALTBI.reference`, what
-    the authors' code does, but for a lighter flow; `ALTBI.paper` is the algorithm as printed,
-    `ALTBI.novelty` is for tables of normal rows only. Tables may hold numbers, booleans, text
-    categories, dates and missing cells.
+    (`altbi.models.Glow`) or one of your own. `ALTBI.reference` is what the authors' code does,
+    `ALTBI.paper` the algorithm as printed, `ALTBI.novelty` for tables of normal rows only; these
+    score by loss. Tables may hold numbers, booleans, text categories, dates and missing cells.
 
     Parameters
     ----------
@@ -65,6 +73,9 @@ class ALTBI(GenerativeDetector):
         Updates of the model in each step.
     first_truncated : int, default=2
         Step, counted after the warm-up, from which losses are left out.
+    max_batch : int or None, default=None
+        Rows beyond which the batch does not grow: the memory of the training grows with the batch,
+        which counts for wide tables and flows.
     draws : int, default=2
         K, the draws of the importance weighted bound; 1 makes the model a plain VAE. For "iwae".
     hidden : tuple of int or "auto", default='auto'
@@ -85,6 +96,16 @@ class ALTBI(GenerativeDetector):
         Learning rate of Adam.
     weight_decay : float, default=5e-07
         Weight decay of Adam.
+    score_by : {"distance", "loss"}, default='distance'
+        "distance": to the nearest remembered rows, which the detector and its file then hold.
+        "loss": the model's own; no rows are held.
+    keep : float in (0, 1], default=0.8
+        Share of the rows, those with the smallest losses, from which the remembered ones are drawn;
+        then again by their distances to the rows drawn first. For "distance".
+    n_remembered : int, default=1000
+        Rows to remember. For "distance".
+    n_neighbors : int, default=10
+        Nearest remembered rows that count. For "distance".
     push : float, default=1.0
         Weight with which the losses of labelled outliers are pushed up, if `fit` is given any; 0
         only leaves these rows out of the training.
@@ -115,12 +136,14 @@ class ALTBI(GenerativeDetector):
         Rows of the training sample.
     encoder_ : TableEncoder
         How columns became numbers; ``encoder_.notes()`` says what is worth knowing about them.
+    memory_ : Memory or None
+        The remembered rows, in deviations; None where rows are scored by loss.
     snapshots_ : dict of str to ndarray
-        The snapshots' weights, each with the snapshots as its first axis.
+        The snapshots' weights, each with the snapshots as its first axis. For "loss".
     ensemble_ : Ensemble
-        The snapshots as one scorer.
+        The snapshots as one scorer. For "loss".
     typical_ : Typical
-        What is usual in the training sample; explanations are measured against it.
+        What is usual in the training sample; explanations are measured against it. For "loss".
     history_ : list of Progress
         Batch size, kept share and loss of each step.
 
@@ -141,7 +164,7 @@ class ALTBI(GenerativeDetector):
     np.int64(-1)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0915 - a statement for each parameter
         self,
         *,
         backbone: Literal["iwae", "glow"] | Backbone = "iwae",
@@ -153,6 +176,7 @@ class ALTBI(GenerativeDetector):
         T2: int = 80,
         updates: int = 5,
         first_truncated: int = 2,
+        max_batch: int | None = None,
         draws: int = 2,
         hidden: tuple[int, ...] | Literal["auto"] = "auto",
         latent: int | Literal["auto"] = "auto",
@@ -161,6 +185,10 @@ class ALTBI(GenerativeDetector):
         average: Literal["scaled", "plain"] = "scaled",
         learning_rate: float = 1e-3,
         weight_decay: float = 5e-7,
+        score_by: Literal["distance", "loss"] = "distance",
+        keep: float = 0.8,
+        n_remembered: int = 1000,
+        n_neighbors: int = 10,
         push: float = 1.0,
         trust: float = 0.75,
         contamination: Contamination = "auto",
@@ -176,6 +204,7 @@ class ALTBI(GenerativeDetector):
         self.T2 = T2
         self.updates = updates
         self.first_truncated = first_truncated
+        self.max_batch = max_batch
         self.draws = draws
         self.hidden = hidden
         self.latent = latent
@@ -184,6 +213,10 @@ class ALTBI(GenerativeDetector):
         self.average = average
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.score_by = score_by
+        self.keep = keep
+        self.n_remembered = n_remembered
+        self.n_neighbors = n_neighbors
         self.push = push
         self.trust = trust
         self.contamination = contamination
@@ -216,6 +249,7 @@ class ALTBI(GenerativeDetector):
             "network": "paper",
             "average": "plain",
             "weight_decay": 0.0,
+            "score_by": "loss",
         }
         return cls(**preset | changes)
 
@@ -232,19 +266,21 @@ class ALTBI(GenerativeDetector):
         The code's settings for single data sets are left out (batches of at most 500 or 1,000 rows
         and another flow for InternetAds, PageBlocks and shuttle).
         """
-        preset: dict[str, Any] = {}
+        preset: dict[str, Any] = {"score_by": "loss"}
         if changes.get("backbone") == "glow":
-            preset = {"flow_steps": REFERENCE_STEPS, "hidden": REFERENCE_WIDTHS}
+            preset |= {"flow_steps": REFERENCE_STEPS, "hidden": REFERENCE_WIDTHS}
         return cls(**preset | changes)
 
     @classmethod
     def novelty(cls, **changes: Any) -> Self:  # noqa: ANN401
         """Learn from normal rows only, to score new ones: the paper's semi-supervised setting.
 
-        As the plain constructor, with ten more steps: T2 = 90, which gives 29 snapshots. The
-        largest losses are left out here as well, as published; ``novelty(rho=1)`` counts them all.
+        As the plain constructor, with score_by = "loss" and ten more steps: T2 = 90, which gives 29
+        snapshots. The largest losses are left out here as well, as published; ``novelty(rho=1)``
+        counts them all.
         """
-        return cls(**{"T2": 90} | changes)
+        preset: dict[str, Any] = {"T2": 90, "score_by": "loss"}
+        return cls(**preset | changes)
 
     def fit(
         self,
@@ -345,6 +381,35 @@ class ALTBI(GenerativeDetector):
         outliers = torch.from_numpy(rows[is_outlier])
         known = Known(is_inlier, outliers, self.push, self.trust)
         return torch.from_numpy(rows[~is_outlier]), known
+
+    def _calibrate(
+        self, sample: Table, rows: NDArray[np.float32], roles: Roles | None, seed: int
+    ) -> Scores:
+        if self._memory_sizes() is None:
+            return super()._calibrate(sample, rows, roles, seed)
+        roles = np.full(len(rows), UNKNOWN, dtype=np.int8) if roles is None else roles
+        eligible = np.flatnonzero(roles != OUTLIER)
+        if len(eligible) > POOL_ROWS:
+            eligible = eligible[sample_rows(len(eligible), POOL_ROWS, seed)]
+        looked_at = np.union1d(eligible, np.flatnonzero(roles == OUTLIER))
+        standard = self.encoder_.standardize(sample.take(looked_at))
+        self.memory_ = remember(
+            standard[roles[looked_at] != OUTLIER],
+            self._judge(rows[eligible]),
+            keep=self.keep,
+            n_remembered=self.n_remembered,
+            n_neighbors=self.n_neighbors,
+            seed=seed,
+            certain=roles[eligible] == INLIER,
+        )
+        # What was learned of losses has served its purpose.
+        for learned in ("snapshots_", "landmarks_", "ensemble_"):
+            if hasattr(self, learned):
+                delattr(self, learned)
+        return self.memory_.score(standard)
+
+    def _memory_sizes(self) -> tuple[int, int] | None:
+        return (self.n_remembered, self.n_neighbors) if self.score_by == "distance" else None
 
     def _snapshot_count(self) -> int:
         schedule = self._schedule()

@@ -20,7 +20,8 @@ from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outlier
 from altbi.encode import Surprises, TableEncoder
 from altbi.ensemble import Ensemble, over_blocks
 from altbi.errors import TableWarning, TrainingError
-from altbi.explain import Explanation, Typical, explain_rows, typical_of
+from altbi.explain import Explanation, Typical, explain_by_memory, explain_rows, typical_of
+from altbi.memory import Memory
 from altbi.models import (
     IWAE,
     WORST_LOSS,
@@ -65,6 +66,7 @@ class GenerativeDetector(Detector):
     landmarks_: NDArray[np.float32]
     ensemble_: Ensemble
     typical_: Typical
+    memory_: Memory | None
     history_: list[Progress]
 
     @abc.abstractmethod
@@ -94,6 +96,10 @@ class GenerativeDetector(Detector):
     def _is_whole(self, history: list[Progress]) -> bool:
         """Tell whether a history can be that of a whole training."""
 
+    def _memory_sizes(self) -> tuple[int, int] | None:
+        """Count the rows to remember and the neighbours; None where rows are scored by loss."""
+        return None
+
     @abc.abstractmethod
     def _ranges(self, losses: NDArray[np.float32]) -> Ranges:
         """Say what each snapshot's losses are shifted and divided by."""
@@ -116,6 +122,8 @@ class GenerativeDetector(Detector):
         """Say what each column adds to the rows' scores, and what was expected there."""
         check_is_fitted(self, "offset_")
         table = self._checked(X)
+        if self.memory_ is not None:
+            return explain_by_memory(table, self.memory_, self.encoder_)
         return explain_rows(table, self.ensemble_, self.encoder_, self.typical_)
 
     def examine(self, table: Table) -> tuple[Scores, Surprises]:
@@ -128,9 +136,13 @@ class GenerativeDetector(Detector):
         scores, surprises = np.empty(len(table)), Surprises()
         for first, chunk in _chunks(table, self.encoder_.width):
             surprises += self.encoder_.surprises(chunk)
-            units = self.encoder_.transform(chunk)
-            scores[first : first + len(chunk)] = self.ensemble_.score(units)
+            scores[first : first + len(chunk)] = self._score(chunk)
         return scores, surprises
+
+    def _score(self, table: Table) -> Scores:
+        if self.memory_ is not None:
+            return self.memory_.score(self.encoder_.standardize(table))
+        return self.ensemble_.score(self.encoder_.transform(table))
 
     def _outlier_score(self, table: Table) -> Scores:
         scores, surprises = self.examine(table)
@@ -149,8 +161,9 @@ class GenerativeDetector(Detector):
     ) -> Iterator[Progress]:
         """Go the whole way of a fit, one step of the training at a time."""
         self._check_parameters()
-        if hasattr(self, "offset_"):
-            del self.offset_  # not fitted again before the last step
+        for learned in ("offset_", "snapshots_", "landmarks_", "ensemble_", "typical_", "memory_"):
+            if hasattr(self, learned):
+                delattr(self, learned)  # not fitted again before the last step
         table = self._checked_for_fit(X)
         roles = roles_of(known_inlier, known_outlier, X, len(table))
         seed = self._draw_seed()
@@ -171,11 +184,20 @@ class GenerativeDetector(Detector):
             warnings.warn(doubt, TableWarning, stacklevel=4)
 
         yield from self._alone(self._train(rows, roles, seed), seed)
-        scores = self._calibrate(rows)
+        scores = self._calibrate(sample, rows, roles, seed)
         self.offset_ = -outlier_threshold(scores, self.contamination)
 
-    def _calibrate(self, rows: NDArray[np.float32]) -> Scores:
+    def _calibrate(
+        self, sample: Table, rows: NDArray[np.float32], roles: Roles | None, seed: int
+    ) -> Scores:
         """Learn from the sample what is usual, and give its scores."""
+        self.memory_ = None
+        scores = self._judge(rows)
+        self.typical_ = typical_of(self.ensemble_, self.encoder_, rows)
+        return scores
+
+    def _judge(self, rows: NDArray[np.float32]) -> Scores:
+        """Make one scorer of the snapshots, and score the rows by their losses."""
         if self.backbone != "iwae":
             self.landmarks_ = landmarks_of(rows, self.encoder_.unit_columns)
         stacked = self._stacked(rows.shape[1])
@@ -186,7 +208,6 @@ class GenerativeDetector(Detector):
                 "Lower learning_rate, or choose another backbone."
             )
         self.ensemble_ = Ensemble(stacked, *self._ranges(losses))
-        self.typical_ = typical_of(self.ensemble_, self.encoder_, rows)
         return self.ensemble_.combine(losses)
 
     def _stacked(self, n_units: int) -> Stacked:

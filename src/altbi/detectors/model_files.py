@@ -14,6 +14,7 @@ from altbi.encode import TableEncoder
 from altbi.ensemble import LEAST_WIDTH, Ensemble
 from altbi.errors import ModelFileError, ParameterError
 from altbi.explain import Typical
+from altbi.memory import Memory
 from altbi.models import N_LANDMARKS, label_of
 from altbi.storage import read_model, require, write_model
 from altbi.train import Progress
@@ -31,6 +32,7 @@ __all__ = ["load", "save"]
 
 _SNAPSHOT = "snapshot."
 _LANDMARKS = "landmarks"
+_MEMORY = "memory"
 # What stands before the label of a model that is the user's own.
 _OWN = "own:"
 _NUMBERS = ("low", "width", "baseline", "usual", "neutral")
@@ -38,12 +40,7 @@ _NUMBERS = ("low", "width", "baseline", "usual", "neutral")
 
 def save(detector: GenerativeDetector, path: str | PathLike[str]) -> None:
     """Write parameters, schema, snapshots and threshold."""
-    tensors = {_SNAPSHOT + name: state for name, state in detector.snapshots_.items()}
-    tensors["low"] = detector.ensemble_.low
-    tensors["width"] = detector.ensemble_.width
-    tensors |= asdict(detector.typical_)
-    if detector.backbone != "iwae":
-        tensors[_LANDMARKS] = detector.landmarks_
+    tensors = _tensors(detector)
     _check_unchanged(detector, tensors)
     header = {
         "altbi_version": __version__,
@@ -52,6 +49,7 @@ def save(detector: GenerativeDetector, path: str | PathLike[str]) -> None:
         "table": {
             "rows": detector.n_rows_in_,
             "sample": detector.n_sample_,
+            "remembered": _remembered(detector),
             "columns": detector.n_features_in_,
             "frame": detector.fitted_on_frame_,
             "named": hasattr(detector, "feature_names_in_"),
@@ -61,6 +59,23 @@ def save(detector: GenerativeDetector, path: str | PathLike[str]) -> None:
         "history": [asdict(progress) for progress in detector.history_],
     }
     write_model(path, tensors, header)
+
+
+def _remembered(detector: GenerativeDetector) -> int:
+    return 0 if detector.memory_ is None else len(detector.memory_.rows)
+
+
+def _tensors(detector: GenerativeDetector) -> dict[str, NDArray[Any]]:
+    """Give what scores rows: remembered ones, or snapshots with all that belongs to them."""
+    if detector.memory_ is not None:
+        return {_MEMORY: detector.memory_.rows}
+    tensors = {_SNAPSHOT + name: state for name, state in detector.snapshots_.items()}
+    tensors["low"] = detector.ensemble_.low
+    tensors["width"] = detector.ensemble_.width
+    tensors |= asdict(detector.typical_)
+    if detector.backbone != "iwae":
+        tensors[_LANDMARKS] = detector.landmarks_
+    return tensors
 
 
 def load(
@@ -96,22 +111,30 @@ def _restored(
     detector = detector_class(**parameters)
     detector._check_parameters()
     detector.encoder_ = TableEncoder.from_json(header["encoder"])
+    _check_tensors(path, detector, tensors)
+    sizes = detector._memory_sizes()
+    detector.memory_ = Memory(tensors[_MEMORY], sizes[1]) if sizes else None
+    if detector.memory_ is None:
+        _restore_snapshots(detector, tensors)
+    detector.history_ = [_progress(path, entry) for entry in header["history"]]
+    require(path, detector._is_whole(detector.history_), "its history has gaps")
+    _restore_facts(path, detector, header)
+    return detector
+
+
+def _restore_snapshots(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> None:
+    """Set what scores rows by their losses."""
     detector.snapshots_ = {
         name.removeprefix(_SNAPSHOT): tensor
         for name, tensor in tensors.items()
         if name.startswith(_SNAPSHOT)
     }
-    _check_tensors(path, detector, tensors)
     if _LANDMARKS in tensors:
         detector.landmarks_ = tensors[_LANDMARKS]
     detector.typical_ = Typical(*(tensors[name] for name in ("baseline", "usual", "neutral")))
     detector.ensemble_ = Ensemble(
         detector._stacked(detector.encoder_.width), tensors["low"], tensors["width"]
     )
-    detector.history_ = [_progress(path, entry) for entry in header["history"]]
-    require(path, detector._is_whole(detector.history_), "its history has gaps")
-    _restore_facts(path, detector, header)
-    return detector
 
 
 def _progress(path: str | PathLike[str], entry: dict[str, Any]) -> Progress:
@@ -162,6 +185,9 @@ def _restore_facts(
     require(path, {type(columns), type(rows), type(sample)} == {int}, "it does not count rows")
     require(path, columns == len(detector.encoder_.names), "its columns do not agree")
     require(path, 2 <= sample <= rows, "its sample is larger than its table")
+    remembered = table["remembered"]
+    known = type(remembered) is int and remembered == _remembered(detector)
+    require(path, known, "it does not count the rows it holds")
     require(path, {type(table["frame"]), type(table["named"])} == {bool}, "its names are unclear")
     detector.offset_ = offset
     detector.n_features_in_, detector.n_rows_in_, detector.n_sample_ = columns, rows, sample
@@ -174,11 +200,11 @@ def _check_tensors(
     path: str | PathLike[str], detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]
 ) -> None:
     """Compare the tensors with those that the parameters ask for, before anything is computed."""
-    if {name: tensor.shape for name, tensor in tensors.items()} != _shapes(detector):
+    if not _fit(detector, tensors):
         own = not isinstance(detector.backbone, str)
         require(path, own, "its tensors do not fit its parameters")
         raise ParameterError("its tensors do not fit")
-    state = detector._blank_state(detector.encoder_.width)
+    state = {} if _MEMORY in tensors else detector._blank_state(detector.encoder_.width)
     for name, tensor in tensors.items():
         require(path, tensor.dtype == _dtype(name, state), f"{name!r} has a wrong type")
         require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
@@ -199,11 +225,23 @@ def _is_rotation_part(tensor: NDArray[Any]) -> bool:
 
 def _check_unchanged(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> None:
     detector._check_parameters()
-    if {name: tensor.shape for name, tensor in tensors.items()} != _shapes(detector):
+    sizes, memory = detector._memory_sizes(), detector.memory_
+    other_neighbours = sizes and memory and memory.n_neighbors != sizes[1]
+    if other_neighbours or not _fit(detector, tensors):
         raise ParameterError(
             "The parameters were changed after fit, and no longer belong to what was learned. "
             "Fit again before saving."
         )
+
+
+def _fit(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> bool:
+    """Tell whether tensors are those that the parameters ask for, by name and shape."""
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    if (sizes := detector._memory_sizes()) is None:
+        return shapes == _shapes(detector)
+    remembered = shapes.get(_MEMORY, (0,))[0]
+    whole = {_MEMORY: (remembered, detector.encoder_.width)}
+    return shapes == whole and 2 <= remembered <= sizes[0]
 
 
 def _shapes(detector: GenerativeDetector) -> dict[str, tuple[int, ...]]:

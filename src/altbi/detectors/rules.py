@@ -39,6 +39,16 @@ def altbi_rules(detector: ALTBI) -> Rules:
             f"'auto' or a whole number from 1 to {_MAX_LAYERS}",
         ),
         "network": (detector.network in ("reference", "paper"), "'reference' or 'paper'"),
+        "score_by": (detector.score_by in ("distance", "loss"), "'distance' or 'loss'"),
+        "keep": (is_number(detector.keep, 0, 1) and detector.keep > 0, "a share in (0, 1]"),
+        "n_neighbors": (is_count(detector.n_neighbors), "a whole number of at least 1"),
+        "n_remembered": (
+            is_count(detector.n_remembered)
+            and (
+                not is_count(detector.n_neighbors) or detector.n_remembered > detector.n_neighbors
+            ),
+            f"a whole number above n_neighbors={detector.n_neighbors!r}",
+        ),
         "push": (is_number(detector.push, 0), "a number of at least 0"),
         "trust": (is_number(detector.trust, 0, 1) and detector.trust > 0, "a share in (0, 1]"),
         "average": (detector.average in ("scaled", "plain"), "'scaled' or 'plain'"),

@@ -23,6 +23,7 @@ __all__ = [
     "learn_scalar",
     "notes_on",
     "own_terms",
+    "remembered_cells",
 ]
 
 # A Gaussian decoder whose variance may fall to exp(-6) charges exp(6) / 2 = 200 nats for a unit
@@ -31,6 +32,15 @@ __all__ = [
 # but a row does not become odd by it.
 LEVEL_WEIGHT = 0.25
 MISSING_WEIGHT = 0.05
+
+# Among deviations, one choice is at most so rare: a level that occurs once among thousands of rows
+# must not outweigh all numbers. A row with another level differs in two units, hence the root.
+LEAST_CHOICE = 0.2
+LEVEL_SHARE = math.sqrt(2)
+# A gap takes the median's place, which brings the row nearer to others; half a deviation more makes
+# up for that: by a missing cell alone a row becomes neither odd nor usual.
+GAP = 2.0
+QUARTILES_OF_A_GAUSSIAN = 1.349
 
 OTHER = "(other)"
 YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
@@ -52,6 +62,12 @@ class Column:
         Range of the values; seconds since 1970 for dates, 0 for categories.
     fill : float
         Encoded value that a missing cell takes: the sample's (lower) median.
+    centre : float
+        That median itself; 0 for categories.
+    scales : tuple of float
+        What counts as one deviation, for each unit. For numbers it is their quartiles' distance as
+        that of a Gaussian, which wild values do not change, or, where the quartiles are equal, the
+        standard deviation; under the factor `half`.
     levels : tuple of str
         Levels with a unit of their own, the most frequent first.
     distinct : int
@@ -65,6 +81,8 @@ class Column:
     low: float = 0.0
     high: float = 0.0
     fill: float = 0.0
+    centre: float = 0.0
+    scales: tuple[float, ...] = (1.0,)
     levels: tuple[str, ...] = ()
     distinct: int = 0
 
@@ -109,8 +127,9 @@ def learn_scalar(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
         raise infinity(name, int(infinite.argmax()))
     seen = values[~np.isnan(values)]
     missing = len(values) - len(seen)
+    gap = (GAP,) if missing else ()
     if not len(seen):
-        return Column(name=name, kind=kind, present=0, missing=missing)
+        return Column(name=name, kind=kind, present=0, missing=missing, scales=(1.0, *gap))
     # The lower median is a value of the sample, and needs no sum that could overflow.
     middle = (len(seen) - 1) // 2
     median = float(np.partition(seen, middle)[middle])
@@ -123,7 +142,20 @@ def learn_scalar(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
         high=float(seen.max()),
     )
     fill = (median * bare.half - bare.low * bare.half) / bare.span
-    return replace(bare, fill=fill)
+    return replace(bare, fill=fill, centre=median, scales=(_deviation(seen, bare), *gap))
+
+
+def _deviation(seen: NDArray[np.float64], column: Column) -> float:
+    """Say what counts as one deviation among these values, under the factor `half`."""
+    if column.constant:
+        return column.half
+    range_ = column.high * column.half - column.low * column.half
+    shares = (seen * column.half - column.low * column.half) / range_
+    first, third = np.quantile(shares, [0.25, 0.75])
+    share = (third - first) / QUARTILES_OF_A_GAUSSIAN if third > first else shares.std()
+    # The smallest range times a share may be too small for a float.
+    deviation = max(float(share * range_), sys.float_info.min)
+    return max(deviation, LEAST_CHOICE) if column.kind == "boolean" else deviation
 
 
 def learn_category(name: str, texts: pa.Array, max_levels: int, min_count: int) -> Column:
@@ -131,14 +163,24 @@ def learn_category(name: str, texts: pa.Array, max_levels: int, min_count: int) 
     counts = pc.value_counts(texts.drop_null())
     pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
     ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+    own = [(text, count) for text, count in ranked[:max_levels] if count >= min_count]
+    present = len(texts) - texts.null_count
+    others = present - sum(count for _, count in own)
+    gap = (GAP,) if texts.null_count else ()
     return Column(
         name=name,
         kind="category",
-        present=len(texts) - texts.null_count,
+        present=present,
         missing=texts.null_count,
-        levels=tuple(text for text, count in ranked[:max_levels] if count >= min_count),
+        scales=(*(_choice(count / len(texts)) for count in (*(c for _, c in own), others)), *gap),
+        levels=tuple(text for text, _ in own),
         distinct=len(ranked),
     )
+
+
+def _choice(share: float) -> float:
+    """Say what counts as one deviation in a unit that is on in this share of rows."""
+    return LEVEL_SHARE * max(math.sqrt(share * (1 - share)), LEAST_CHOICE)
 
 
 def expected_cells(column: Column, units: NDArray[np.float64]) -> pa.Array:
@@ -150,6 +192,25 @@ def expected_cells(column: Column, units: NDArray[np.float64]) -> pa.Array:
         return pa.nulls(len(units), _TYPES[column.kind])
     values = _unscaled(column, units[:, 0])
     return own_terms(column.kind, values)
+
+
+def remembered_cells(column: Column, units: NDArray[np.float64]) -> pa.Array:
+    """Turn a column's units, in deviations from its centre, back into its own terms."""
+    gone = units[:, -1] > 0 if column.missing else np.zeros(len(units), dtype=bool)
+    if column.kind == "category":
+        texts = pa.array([*column.levels, OTHER], pa.large_string())
+        strongest = (units[:, : len(texts)] * column.scales[: len(texts)]).argmax(axis=1)
+        return texts.take(pa.array(strongest, mask=gone))
+    if not column.present:
+        return pa.nulls(len(units), _TYPES[column.kind])
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = (column.centre * column.half + units[:, 0] * column.scales[0]) / column.half
+        # The digits that float32 has lost are noise: 37.000002 was 37.
+        digits = 6 - math.floor(math.log10(column.scales[0] / column.half))
+        rounded = np.round(values, digits)
+    held = np.where(np.isfinite(rounded), rounded, values)
+    held = np.clip(held, -sys.float_info.max, sys.float_info.max)
+    return own_terms(column.kind, np.where(gone, np.nan, held))
 
 
 def own_terms(kind: Kind, values: NDArray[np.float64]) -> pa.Array:

@@ -9,16 +9,15 @@ from numpy.typing import NDArray
 
 from altbi.encode.cells import check_columns, codes_of, numbers_of, own_cells
 from altbi.encode.column import (
-    LEVEL_WEIGHT,
-    MISSING_WEIGHT,
     OTHER,
     Column,
     expected_cells,
     learn_category,
     learn_scalar,
     notes_on,
+    remembered_cells,
 )
-from altbi.encode.layout import Layout, layout_of, scaled_cells
+from altbi.encode.layout import Layout, Scale, layout_of, scaled_cells
 from altbi.encode.state import columns_from_json, columns_to_json, integer_from, mapping_from
 from altbi.encode.surprises import Surprises, surprises_in
 from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError, infinity
@@ -79,12 +78,14 @@ class TableEncoder:
 
     def transform(self, table: Table) -> NDArray[np.float32]:
         """Encode rows as ``(n_rows, width)``; a row's units depend on that row alone."""
-        check_columns(table, self.columns)
-        units = np.zeros((len(table), self.width), dtype=np.float32)
-        self._put_scalars(table, units)
-        for number in self._layout.categories:
-            self._put_levels(table, number, units)
-        return units
+        return self._scaled(table, self._layout.ranges)
+
+    def standardize(self, table: Table) -> NDArray[np.float32]:
+        """Encode rows in deviations from the sample's medians, to measure distances between them.
+
+        Units stand where `transform` has them. A number is held within ±20 deviations.
+        """
+        return self._scaled(table, self._layout.deviations)
 
     def fit_transform(self, table: Table) -> NDArray[np.float32]:
         """Learn from the sample, and encode it."""
@@ -125,10 +126,29 @@ class TableEncoder:
         Numbers come in their original units, booleans as true or false, dates as timestamps in UTC
         without a zone, categories as the text of the strongest level.
         """
-        parts = np.split(np.asarray(units, dtype=np.float64), self._layout.starts[1:], axis=1)
-        return [
-            expected_cells(column, part) for column, part in zip(self.columns, parts, strict=True)
-        ]
+        return list(map(expected_cells, self.columns, self._by_column(units)))
+
+    def recover(self, rows: NDArray[np.floating]) -> list[pa.Array]:
+        """Turn standardized rows back into cells, one array per column, as `expected` gives them.
+
+        Numbers come back up to the rounding of float32, gaps as null.
+        """
+        return list(map(remembered_cells, self.columns, self._by_column(rows)))
+
+    def middle(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Give the middle of groups of standardized rows: ``(n, k, width)`` to ``(n, width)``.
+
+        That is the (lower) median, which is a value of the group; for the levels of a category it
+        is the share of rows that have it.
+        """
+        half = (rows.shape[1] - 1) // 2
+        middle = np.partition(rows, half, axis=1)[:, half]
+        levels = self._layout.levels
+        middle[:, levels] = rows[:, :, levels].mean(axis=1)
+        return middle
+
+    def _by_column(self, units: NDArray[np.floating]) -> list[NDArray[np.float64]]:
+        return np.split(np.asarray(units, dtype=np.float64), self._layout.starts[1:], axis=1)
 
     def cells(self, table: Table) -> list[pa.Array]:
         """Give a table's own cells, one array per column, in the same terms as `expected`."""
@@ -199,7 +219,16 @@ class TableEncoder:
             for number, values in zip(group, table.numbers(group).T, strict=True):
                 yield number, learn_scalar(table.names[number], table.kinds[number], values)
 
-    def _put_scalars(self, table: Table, units: NDArray[np.float32]) -> None:
+    def _scaled(self, table: Table, scale: Scale) -> NDArray[np.float32]:
+        """Fill the units of all columns."""
+        check_columns(table, self.columns)
+        units = np.zeros((len(table), self.width), dtype=np.float32)
+        self._put_scalars(table, scale, units)
+        for number in self._layout.categories:
+            self._put_levels(table, number, scale, units)
+        return units
+
+    def _put_scalars(self, table: Table, scale: Scale, units: NDArray[np.float32]) -> None:
         """Scale all numbers at once, in blocks of rows that fit the cache."""
         layout = self._layout
         if not len(layout.scalars):
@@ -215,10 +244,10 @@ class TableEncoder:
             missing = (
                 None if np.isfinite(cells).all() else self._missing(cells, table.first_row + first)
             )
-            block[:, places] = scaled_cells(cells, layout, missing)
+            block[:, places] = scaled_cells(cells, layout.half, scale, missing)
             if missing is not None and len(layout.marked):
                 marks = layout.starts[layout.scalars[layout.marked]] + 1
-                block[:, marks] = np.where(missing[:, layout.marked], np.float32(MISSING_WEIGHT), 0)
+                block[:, marks] = np.where(missing[:, layout.marked], scale.marks[marks], 0)
 
     def _missing(self, cells: NDArray[np.float64], first: int) -> NDArray[np.bool_]:
         """Mark missing cells, and refuse infinite ones by name and row."""
@@ -228,10 +257,13 @@ class TableEncoder:
             raise infinity(self.columns[self._layout.scalars[place]].name, first + int(row))
         return np.isnan(cells)
 
-    def _put_levels(self, table: Table, number: int, units: NDArray[np.float32]) -> None:
+    def _put_levels(
+        self, table: Table, number: int, scale: Scale, units: NDArray[np.float32]
+    ) -> None:
         column, start = self.columns[number], self._layout.starts[number]
         codes = codes_of(table, number, column)
         rows = np.flatnonzero(codes >= 0)
-        units[rows, start + codes[rows]] = LEVEL_WEIGHT
+        units[rows, start + codes[rows]] = scale.marks[start + codes[rows]]
         if column.missing:
-            units[codes < 0, start + column.n_units - 1] = MISSING_WEIGHT
+            mark = start + column.n_units - 1
+            units[codes < 0, mark] = scale.marks[mark]

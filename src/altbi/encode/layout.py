@@ -5,13 +5,27 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.encode.column import Column
+from altbi.encode.column import LEVEL_WEIGHT, MISSING_WEIGHT, Column
 
-__all__ = ["LIMIT", "Layout", "layout_of", "scaled_cells"]
+__all__ = ["FARTHEST", "LIMIT", "Layout", "Scale", "layout_of", "scaled_cells"]
 
 # Far outside the fitted range a value is held here: the models square it, and the square of a
 # larger one, summed over columns, could leave float32 (3e38); as an outlier it is beyond doubt.
 LIMIT = 1e9
+# Among deviations a value is held here: what is further out is odd in any case, and one cell must
+# not hide what the others say.
+FARTHEST = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How cells become units: ``(cell * half - shift) / divisor``, held within ``±limit``."""
+
+    shift: NDArray[np.float64]  # this and the next two for each column that is no category
+    divisor: NDArray[np.float64]
+    fill: NDArray[np.float64]
+    limit: float
+    marks: NDArray[np.float32]  # what a unit reads as where a level or a gap is
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +37,11 @@ class Layout:
     unit_columns: NDArray[np.intp]
     scalars: NDArray[np.intp]  # columns that are no categories, one entry each below
     half: NDArray[np.float64]
-    low: NDArray[np.float64]
-    span: NDArray[np.float64]
-    fill: NDArray[np.float64]
+    ranges: Scale
+    deviations: Scale
     marked: NDArray[np.intp]  # which of the scalars have an indicator of missing cells
     categories: tuple[int, ...]
+    levels: NDArray[np.bool_]  # which units are levels of categories
 
 
 def layout_of(columns: tuple[Column, ...]) -> Layout:
@@ -42,23 +56,67 @@ def layout_of(columns: tuple[Column, ...]) -> Layout:
         unit_columns=np.repeat(np.arange(len(columns), dtype=np.intp), counts),
         scalars=np.array(scalars, dtype=np.intp),
         half=half,
-        low=np.array([column.low for column in known]) * half,
-        span=np.array([column.span for column in known]),
-        fill=np.array([column.fill for column in known]),
+        ranges=_ranges(columns, known, half),
+        deviations=_deviations(columns, known, half),
         marked=np.flatnonzero([column.missing > 0 for column in known]),
         categories=tuple(n for n, column in enumerate(columns) if column.kind == "category"),
+        levels=np.array(
+            [
+                column.kind == "category" and place <= len(column.levels)
+                for column in columns
+                for place in range(column.n_units)
+            ]
+        ),
+    )
+
+
+def _ranges(columns: tuple[Column, ...], known: list[Column], half: NDArray[np.float64]) -> Scale:
+    """Map the fitted range to [0, 1]."""
+    marks = [
+        MISSING_WEIGHT if column.missing and place == column.n_units - 1 else LEVEL_WEIGHT
+        for column in columns
+        for place in range(column.n_units)
+    ]
+    return Scale(
+        shift=np.array([column.low for column in known]) * half,
+        divisor=np.array([column.span for column in known]),
+        fill=np.array([column.fill for column in known]),
+        limit=LIMIT,
+        marks=np.array(marks, dtype=np.float32),
+    )
+
+
+def _deviations(
+    columns: tuple[Column, ...], known: list[Column], half: NDArray[np.float64]
+) -> Scale:
+    """Map the median to 0 and one deviation to 1."""
+    marks = [
+        0.0 if place == 0 and column.kind != "category" else 1 / scale
+        for column in columns
+        for place, scale in enumerate(column.scales)
+    ]
+    return Scale(
+        shift=np.array([column.centre for column in known]) * half,
+        # Nothing is known of a column without values: whatever comes later reads as 0.
+        divisor=np.array([column.scales[0] if column.present else np.inf for column in known]),
+        fill=np.zeros(len(known)),
+        limit=FARTHEST,
+        marks=np.array(marks, dtype=np.float32),
     )
 
 
 def scaled_cells(
-    cells: NDArray[np.float64], layout: Layout, missing: NDArray[np.bool_] | None
+    cells: NDArray[np.float64],
+    half: NDArray[np.float64],
+    scale: Scale,
+    missing: NDArray[np.bool_] | None,
 ) -> NDArray[np.float64]:
-    """Map the fitted range to [0, 1], with a way round the overflow of huge differences."""
+    """Scale cells, with a way round the overflow of huge differences."""
     with np.errstate(over="ignore", under="ignore"):
-        scaled = cells * layout.half
-        scaled -= layout.low
-        scaled /= layout.span
-    np.clip(scaled, -LIMIT, LIMIT, out=scaled)
+        scaled = cells * half
+        scaled -= scale.shift
+        scaled /= scale.divisor
+    np.clip(scaled, -scale.limit, scale.limit, out=scaled)
     if missing is not None:
-        np.copyto(scaled, layout.fill, where=missing)
+        np.copyto(scaled, scale.fill, where=missing)
     return scaled

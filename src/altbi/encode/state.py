@@ -2,6 +2,7 @@
 
 import math
 import reprlib
+import sys
 from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import get_args
@@ -18,7 +19,10 @@ MAX_COUNT = 2**53  # the largest run of integers that every reader of JSON keeps
 
 def columns_to_json(columns: tuple[Column, ...]) -> list[dict[str, object]]:
     """Give the columns as lists, dictionaries, texts and finite numbers."""
-    return [{**asdict(column), "levels": list(column.levels)} for column in columns]
+    return [
+        {**asdict(column), "levels": list(column.levels), "scales": list(column.scales)}
+        for column in columns
+    ]
 
 
 def columns_from_json(state: object) -> tuple[Column, ...]:
@@ -60,6 +64,9 @@ def _column(item: object, where: str) -> Column:
         "no value where all cells are missing": bool(column.present) or column.constant,
         "not more levels than values": len(column.levels) <= column.distinct <= column.present
         or scalar,
+        "a centre within the range": column.low <= column.centre <= column.high,
+        "a scale above 0 for each unit": len(column.scales) == column.n_units
+        and min(column.scales) >= sys.float_info.min,
     }
     for rule, holds in rules.items():
         if not holds:
@@ -96,6 +103,12 @@ def _levels(value: object, where: str) -> tuple[str, ...]:
     return levels
 
 
+def _scales(value: object, where: str) -> tuple[float, ...]:
+    if not isinstance(value, list):
+        raise _refused(where, value, "a list of numbers")
+    return tuple(_number(scale, where) for scale in value)
+
+
 READERS: dict[str, Callable[[object, str], object]] = {
     "name": _text,
     "kind": _kind,
@@ -104,6 +117,8 @@ READERS: dict[str, Callable[[object, str], object]] = {
     "low": _number,
     "high": _number,
     "fill": _number,
+    "centre": _number,
+    "scales": _scales,
     "levels": _levels,
     "distinct": integer_from,
 }

@@ -1,22 +1,35 @@
 """Some rows of a table, explained."""
 
 from dataclasses import dataclass
+from datetime import datetime, time, timedelta
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.detectors import GenerativeDetector
-from altbi.explain import Explanation
+from altbi.explain import Explanation, Reason
 from altbi.files import Columns
 from altbi.jobs.choice import Chosen, Label
 from altbi.jobs.passes import Scan
 from altbi.report import Metrics, cell_text
 
-__all__ = ["CLUES", "Findings", "explain_rows", "metrics_of", "reasons_table"]
+__all__ = [
+    "CLUES",
+    "Findings",
+    "expected_text",
+    "explain_rows",
+    "metrics_of",
+    "nearest_texts",
+    "reasons_table",
+]
 
 # The most columns that are named as reasons for a row's score.
 CLUES = 5
+# The most remembered rows that a row is shown beside.
+NEAREST = 3
+_HALF_A_DAY = timedelta(hours=12)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,26 +65,52 @@ def explain_rows(
 
 
 def reasons_table(findings: Findings, chosen: Chosen) -> pa.Table:
-    """Give one line for each row and reason: where, how odd, what stands there, what should."""
-    lines = []
+    """Give one line for each row and reason: where, how odd, what stands there, what should.
+
+    Where rows are scored by distance, ``nearest_1`` and so on hold the column's cells in the
+    nearest remembered rows.
+    """
+    explanation, lines = findings.explanation, []
     for place, row in enumerate(findings.rows.tolist()):
         ids = {name: findings.cells[name][place].as_py() for name in chosen.ids}
-        for rank, reason in enumerate(findings.explanation.reasons(place, CLUES), start=1):
-            lines.append(
-                {
-                    "row": row,
-                    **{f"id_{name}": cell_text(value) for name, value in ids.items()},
-                    "score": float(findings.explanation.score[place]),
-                    "outlier": bool(findings.flagged[place]),
-                    "reason": rank,
-                    "column": reason.column,
-                    "value": cell_text(reason.value, digits=None),
-                    "expected": cell_text(reason.expected),
-                    "deviations": reason.deviations,
-                    "part": reason.part,
-                }
-            )
+        start = {
+            "row": row,
+            **{f"id_{name}": cell_text(value) for name, value in ids.items()},
+            "score": float(explanation.score[place]),
+            "outlier": bool(findings.flagged[place]),
+        }
+        for rank, reason in enumerate(explanation.reasons(place, CLUES), start=1):
+            nearest = nearest_texts(explanation, place, explanation.columns.index(reason.column))
+            lines.append({**start, "reason": rank, **_told(reason, nearest)})
     return pa.Table.from_pylist(lines)
+
+
+def _told(reason: Reason, nearest: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "column": reason.column,
+        "value": cell_text(reason.value, digits=None),
+        "expected": expected_text(reason.expected, reason.value),
+        "deviations": reason.deviations,
+        "part": reason.part,
+        **{f"nearest_{number}": cell for number, cell in enumerate(nearest, start=1)},
+    }
+
+
+def nearest_texts(explanation: Explanation, place: int, column: int) -> tuple[str, ...]:
+    """Give a column's cells in the remembered rows nearest to a row; none if it has none."""
+    if explanation.neighbours is None:
+        return ()
+    value = explanation.values[column][place].as_py()
+    # Not of all columns, as `Explanation.nearest` does: few are shown of a wide table.
+    cells = explanation.remembered[column].take(pa.array(explanation.neighbours[place, :NEAREST]))
+    return tuple(expected_text(cell, value) for cell in cells.to_pylist())
+
+
+def expected_text(cell: object, value: object, digits: int = 6) -> str:
+    """Put what is expected beside a value into words: beside a day, the nearest day."""
+    if isinstance(cell, datetime) and isinstance(value, datetime) and value.time() == time():
+        cell = (min(cell, datetime.max - _HALF_A_DAY) + _HALF_A_DAY).date()
+    return cell_text(cell, digits)
 
 
 def metrics_of(found: Scan, label: Label | None) -> Metrics | None:

@@ -3,9 +3,8 @@
 import platform
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 from importlib.metadata import version
-from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,7 @@ from altbi.detectors import GenerativeDetector
 from altbi.encode import Column
 from altbi.explain import Explanation
 from altbi.jobs.choice import Chosen, is_outlier
-from altbi.jobs.findings import CLUES, Findings
+from altbi.jobs.findings import CLUES, Findings, expected_text, nearest_texts
 from altbi.jobs.passes import Scan
 from altbi.jobs.tally import ScoreCounts
 from altbi.report import Clue, ColumnFact, Metrics, Step, Summary, TopRow, cell_text, holds_text
@@ -46,6 +45,7 @@ def summarise(
     threshold = -detector.offset_
     return Summary(
         table=table,
+        score_by="loss" if findings.explanation.neighbours is None else "distance",
         rows=found.rows,
         sample=detector.n_sample_,
         threshold=threshold,
@@ -70,9 +70,9 @@ def why_threshold(detector: GenerativeDetector) -> str:
     """Say where the threshold comes from."""
     if detector.contamination == "auto":
         return (
-            "No share of outliers was given. Sorted, the scores of the rows that were learned from "
-            "first fall steeply and then flatten; the threshold stands at this bend, a "
-            "rough guess: look as far down the list as you have time for."
+            "No share of outliers was given. The threshold stands where the scores of the rows "
+            "that were learned from part into two groups, or, if they do not, where their sorted "
+            "curve bends. It is a rough guess: look as far down the list as you have time for."
         )
     return (
         f"A share of {float(detector.contamination):.2%} was given, and the threshold is the score "
@@ -154,20 +154,25 @@ def _top_rows(chosen: Chosen, findings: Findings, shown: list[int]) -> Iterator[
             label=None if np.isnan(labels[place]) else bool(labels[place]),
             clues=tuple(_clues(findings.explanation, place)),
             cells=tuple(column[place] for column in cells),
+            nearest=tuple(_nearest(findings.explanation, place, shown)),
         )
 
 
 def _clues(explanation: Explanation, place: int) -> Iterator[Clue]:
     for reason in explanation.reasons(place, CLUES):
-        expected = reason.expected
-        if isinstance(reason.value, datetime) and reason.value.time() == time():
-            expected = cast(datetime, expected).date()  # a column of days expects a day
+        column = explanation.columns.index(reason.column)
         yield Clue(
             column=reason.column,
             value=cell_text(reason.value),
-            expected=cell_text(expected, digits=4),
+            expected=expected_text(reason.expected, reason.value, digits=4),
             deviations=reason.deviations,
+            nearest=nearest_texts(explanation, place, column),
         )
+
+
+def _nearest(explanation: Explanation, place: int, shown: list[int]) -> Iterator[tuple[str, ...]]:
+    """Give the shown cells of each remembered row that is near a row."""
+    return zip(*(nearest_texts(explanation, place, column) for column in shown), strict=True)
 
 
 def _texts(cells: pa.ChunkedArray) -> list[str]:

@@ -1,18 +1,31 @@
 """All that a report shows, as plain values: tests read these, not the page."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 __all__ = ["Clue", "ColumnFact", "Metrics", "Step", "Summary", "TopRow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clue:
-    """One cell of a row that stands out: what is there, and what the model expected."""
+    """One cell of a row that stands out: what is there, what was expected, what others have.
+
+    Attributes
+    ----------
+    column, value, expected : str
+        The column, what stands in the cell, and what was expected there.
+    deviations : float
+        How far they are apart.
+    nearest : tuple of str
+        The column's cells in the nearest remembered rows, nearest first; none if the model scores
+        by loss.
+    """
 
     column: str
     value: str
     expected: str
     deviations: float
+    nearest: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +46,9 @@ class TopRow:
         The cells furthest from what was expected, furthest first.
     cells : tuple of str
         Its cells in `Summary.shown_columns`; missing is "".
+    nearest : tuple of tuple of str
+        The same cells of the nearest remembered rows, nearest first; none if the model scores by
+        loss.
     """
 
     number: int
@@ -41,6 +57,7 @@ class TopRow:
     label: bool | None
     clues: tuple[Clue, ...]
     cells: tuple[str, ...]
+    nearest: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +114,8 @@ class Summary:
     ----------
     table : str
         Where the table came from.
+    score_by : {"distance", "loss"}
+        Whether a score is the distance to the nearest remembered rows, or the model's loss.
     rows, sample : int
         Rows that were scored, and rows of the sample that was learned from.
     threshold : float
@@ -132,6 +151,7 @@ class Summary:
     """
 
     table: str
+    score_by: Literal["distance", "loss"]
     rows: int
     sample: int
     threshold: float

@@ -3,6 +3,7 @@
   const NEAR_MISSES = 5;
   const STEP = 1.04;
   const LONG = 60;
+  const BESIDE = ["Column", "This row", "Nearest", "2nd nearest", "3rd nearest"];
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
   const number = (value) => value.toLocaleString("en-US");
@@ -99,7 +100,10 @@
 
   function open(row, place, button, opened) {
     const detail = row.querySelector(".detail");
-    if (opened && !detail.querySelector(".cells")) detail.firstElementChild.append(cells(place));
+    if (opened && !detail.querySelector(".cells, .beside")) {
+      const name = row.querySelector(".row").textContent;
+      detail.firstElementChild.append(data.beside[place].flat().length ? beside(place, name) : cells(place));
+    }
     button.setAttribute("aria-expanded", String(opened));
     detail.hidden = !opened;
   }
@@ -117,8 +121,45 @@
     return block;
   }
 
+  // The row beside the nearest normal ones: the columns that stand out first, then the others.
+  function beside(place, name) {
+    const [clues, others] = data.beside[place];
+    const table = document.createElement("table");
+    table.className = "beside";
+    table.createCaption().textContent = `The normal rows nearest to ${name}`;
+    table.createTHead().append(heads((clues[0] ?? others[0]).length));
+    const body = table.createTBody();
+    body.append(...clues.map((cells) => line(cells, "suspicious")));
+    body.append(...others.map(([index, ...cells]) => line([data.columns[index], ...cells], "")));
+    return table;
+  }
+
+  function heads(count) {
+    const row = document.createElement("tr");
+    for (const text of BESIDE.slice(0, count)) {
+      const head = document.createElement("th");
+      head.scope = "col";
+      head.textContent = text;
+      row.append(head);
+    }
+    return row;
+  }
+
+  function line(cells, className) {
+    const row = document.createElement("tr");
+    row.className = className;
+    cells.forEach((text, index) => {
+      const cell = entry(index ? "td" : "th", text);
+      if (index) cell.dataset.label = BESIDE[index].toLowerCase();
+      else cell.scope = "row";
+      row.append(cell);
+    });
+    return row;
+  }
+
   function entry(tag, text) {
     const element = document.createElement(tag);
+    if (text === null) return element;
     const inner = document.createElement(text === "" ? "i" : "bdi");
     inner.textContent = text === "" ? "missing" : text;
     if (text === "") inner.className = "missing";

@@ -123,8 +123,12 @@ def _data(summary: Summary, rows: tuple[TopRow, ...], limits: Limits) -> dict[st
             for level, above in levels
         ],
         "columns": [write(name) for name in columns],
-        "cells": [[write(cell) for cell in (row.ids + row.cells)[: limits.cells]] for row in rows],
+        "cells": [
+            [] if row.nearest else [write(cell) for cell in (row.ids + row.cells)[: limits.cells]]
+            for row in rows
+        ],
         "suspicious": [_places(row, columns, limits) for row in rows],
+        "beside": [_beside(row, columns, limits, write) for row in rows],
     }
 
 
@@ -142,6 +146,29 @@ def _levels(summary: Summary) -> tuple[list[tuple[float, int]], int]:
 def _places(row: TopRow, columns: tuple[str, ...], limits: Limits) -> list[int]:
     clues = {clue.column for clue in row.clues[: limits.clues]}
     return [place for place, name in enumerate(columns) if name in clues]
+
+
+def _beside(
+    row: TopRow, columns: tuple[str, ...], limits: Limits, write: Callable[[str], str]
+) -> list[list[list[str | int | None]]]:
+    """Set a row beside the nearest normal ones: its clues by name, other columns by their place.
+
+    Normal rows have no ids: None stands there.
+    """
+    if not row.nearest:
+        return []
+    clues = row.clues[: limits.clues]
+    suspicious = _places(row, columns, limits)
+    no_ids = (None,) * len(row.ids)
+    rows = [row.ids + row.cells, *(no_ids + cells for cells in row.nearest)]
+    return [
+        [[write(cell) for cell in (clue.column, clue.value, *clue.nearest)] for clue in clues],
+        [
+            [place, *(cell if cell is None else write(cell) for cell in cells)]
+            for place, *cells in zip(range(len(columns)), *rows, strict=False)
+            if place not in suspicious
+        ],
+    ]
 
 
 def _score(value: float, threshold: float) -> str:

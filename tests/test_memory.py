@@ -1,0 +1,172 @@
+"""Remembered rows: distances to the nearest, a row itself left out, and which rows are chosen."""
+
+import numpy as np
+import pytest
+import torch
+
+from altbi.memory import Memory, _distinct, remember
+
+RNG = np.random.default_rng(0)
+UNCERTAIN = np.zeros(200, dtype=bool)
+
+
+def rows_of(shape, generator=RNG):
+    return generator.normal(size=shape).astype(np.float32)
+
+
+def by_hand(memory, row):
+    """Sort all distances, drop one exact match, and average the squares of the nearest."""
+    squares = ((memory.rows.astype(np.float64) - row) ** 2).sum(axis=1)
+    order = np.argsort(squares, kind="stable")
+    if squares[order[0]] == 0:
+        order = order[1:]
+    nearest = order[: memory.counted]
+    return squares[nearest].mean(), nearest
+
+
+@pytest.mark.parametrize(("n_remembered", "width"), [(2, 1), (11, 3), (300, 7), (1000, 40)])
+def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width):
+    memory = Memory(rows_of((n_remembered, width)), n_neighbors=10)
+    rows = np.vstack([rows_of((70, width)), memory.rows[:70], np.full((1, width), 20)])
+    rows = rows.astype(np.float32)
+
+    scores, nearest = memory.score(rows), memory.nearest(rows)
+
+    for place, row in enumerate(rows):
+        score, numbers = by_hand(memory, row)
+        assert scores[place] == pytest.approx(score, rel=1e-9)
+        assert nearest.numbers[place].tolist() == numbers.tolist()
+        assert nearest.squares[place].sum() == pytest.approx(score, rel=1e-9)
+    apart = memory.rows[nearest.numbers[3]].astype(np.float64) - rows[3]
+    np.testing.assert_allclose(nearest.squares[3], (apart**2).mean(axis=0))
+
+
+def test_of_a_remembered_row_one_equal_is_left_out_and_no_more():
+    twins = np.array([[0, 0], [0, 0], [3, 0]], dtype=np.float32)
+    memory = Memory(twins, n_neighbors=1)
+
+    assert memory.score(twins).tolist() == [0, 0, 9]
+    # A row beside a remembered one is not that row, however near it is.
+    beside = np.array([[3, 1e-6], [-0.0, 0.0]], dtype=np.float32)
+    assert memory.score(beside)[0] == pytest.approx(1e-12)
+    assert memory.score(beside)[1] == 0
+    assert memory.nearest(twins).numbers.tolist() == [[1], [1], [0]]
+
+
+def test_minus_zero_is_zero():
+    memory = Memory(np.array([[-0.0, 1], [5, 5]], dtype=np.float32), n_neighbors=1)
+
+    assert memory.score(np.array([[0.0, 1]], dtype=np.float32)).tolist() == [41]
+
+
+@pytest.mark.parametrize("width", [1, 3, 10, 33, 129])
+@pytest.mark.parametrize("n_remembered", [30, 999])
+def test_a_score_does_not_depend_on_company_place_or_threads(width, n_remembered):
+    memory = Memory(rows_of((n_remembered, width)) * 5, n_neighbors=10)
+    rows = rows_of((1200, width)) * 5
+    scores = memory.score(rows)
+    order = RNG.permutation(len(rows))
+
+    assert np.array_equal(memory.score(rows[order]), scores[order])
+    assert np.array_equal(memory.score(rows[700:703]), scores[700:703])
+    assert memory.score(rows[511:512])[0] == scores[511]
+    found = memory.nearest(rows)
+    assert np.array_equal(memory.nearest(rows[5:6]).squares[0], found.squares[5])
+    before = torch.get_num_threads()
+    torch.set_num_threads(3 - min(before, 2))
+    try:
+        assert np.array_equal(memory.score(rows), scores)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_equal_rows_are_measured_once():
+    rows = RNG.integers(0, 3, size=(5000, 4)).astype(np.float32)
+
+    distinct, places = _distinct(rows)
+
+    assert len(distinct) == 81
+    assert np.array_equal(distinct[places], rows)
+
+
+def test_rows_that_are_taken_for_equal_by_accident_are_not(monkeypatch):
+    """With equal factors the cells of a row may change places, and its key stays."""
+
+    class Factors:
+        def integers(self, *_, dtype):
+            return dtype(0)
+
+    monkeypatch.setattr(np.random, "default_rng", lambda _: Factors())
+    rows = np.array([[1, 2], [2, 1], [1, 2]], dtype=np.float32)
+
+    distinct, places = _distinct(rows)
+
+    assert np.array_equal(distinct[places], rows)
+
+
+def choose(rows, oddness, certain=UNCERTAIN, **changes):
+    settings = {"keep": 0.5, "n_remembered": 1000, "n_neighbors": 3, "seed": 0} | changes
+    return remember(rows, oddness, certain=certain, **settings)
+
+
+def are_in(rows, memory):
+    texts = {row.tobytes() for row in memory.rows}
+    return np.array([row.tobytes() in texts for row in rows])
+
+
+def test_the_least_odd_rows_are_remembered_and_then_those_near_them():
+    rows = rows_of((200, 2))
+    rows[:20] *= 100  # far from all others
+    oddness = np.zeros(200)
+    oddness[:20] = np.linspace(-1, 1, 20)  # half of them look harmless at first
+
+    memory = choose(rows, oddness, keep=0.8)
+
+    assert len(memory.rows) == 160
+    assert not are_in(rows, memory)[:20].any()
+    assert memory.n_neighbors == 3
+
+
+def test_what_is_given_decides_the_first_round():
+    """A dense cluster is near to itself: only its oddness tells that it is not normal."""
+    rows = rows_of((200, 2))
+    rows[:60] = rows[:60] * 0.1 + 8
+    oddness = np.where(np.arange(200) < 60, 1.0, 0.0)
+
+    memory = choose(rows, oddness, keep=0.6)
+
+    assert not are_in(rows, memory)[:60].any()
+    assert are_in(rows[:60], choose(rows, -oddness, keep=0.6)).any()
+
+
+def test_among_equally_odd_rows_the_order_of_the_table_does_not_decide():
+    """The first rows of a table sorted by its labels must not be all that is remembered."""
+    rows = rows_of((200, 1))
+
+    found = np.flatnonzero(are_in(rows, choose(rows, np.zeros(200), n_remembered=50)))
+
+    assert 60 < np.median(found) < 140
+
+
+def test_the_memory_is_bounded_seeded_and_large_enough():
+    rows, oddness = rows_of((200, 2)), RNG.random(200)
+
+    small = choose(rows, oddness, n_remembered=20)
+    assert len(small.rows) == 20
+    assert np.array_equal(choose(rows, oddness, n_remembered=20).rows, small.rows)
+    assert not np.array_equal(choose(rows, oddness, n_remembered=20, seed=1).rows, small.rows)
+    # A share of nearly nothing still leaves every row its neighbours.
+    assert len(choose(rows, oddness, keep=0.001).rows) == 4
+    two = choose(rows[:2], oddness[:2], UNCERTAIN[:2])
+    assert len(two.rows) == 2
+
+
+def test_rows_known_to_be_normal_are_always_kept():
+    rows = rows_of((200, 2))
+    certain = np.arange(200) < 150
+    rows[:150] += 50
+
+    memory = choose(rows, np.where(certain, 9.0, 0.0), certain)
+
+    assert are_in(rows, memory)[:150].all()
+    assert len(memory.rows) == 150
