@@ -153,6 +153,19 @@ def test_the_rows_to_remember_are_sought_in_a_bounded_part_of_the_sample(monkeyp
     texts = {row.tobytes() for row in rows}
     assert all(row.tobytes() in texts for row in detector.memory_.rows)
     assert _separation(detector.anomaly_score(X)) > 0.85
+    # From all over the table, not its first rows.
+    remembered = {row.tobytes() for row in detector.memory_.rows}
+    places = [place for place, row in enumerate(rows) if row.tobytes() in remembered]
+    assert 200 < np.median(places) < 400
+
+
+def test_labelled_rows_do_not_move_the_threshold_of_a_large_table(monkeypatch):
+    monkeypatch.setattr("altbi.detectors.altbi.POOL_ROWS", 300)
+    labelled = np.arange(len(X)) < 200
+
+    detector = ALTBI(T1=2, T2=4, contamination=0.1).fit(X, known_outlier=labelled)
+
+    assert abs((detector.predict(X) == -1).mean() - 0.1) < 0.04
 
 
 def test_the_reference_flow_is_larger_and_the_paper_has_none():

@@ -170,3 +170,52 @@ def test_rows_known_to_be_normal_are_always_kept():
 
     assert are_in(rows, memory)[:150].all()
     assert len(memory.rows) == 150
+
+
+def test_gaps_are_passed_over_and_the_rest_counts_for_them():
+    memory = Memory(rows_of((50, 4)), n_neighbors=3)
+    rows = rows_of((70, 4))
+    rows[5:40, 1] = np.nan
+    rows[7, 3] = np.nan
+
+    scores, nearest = memory.score(rows), memory.nearest(rows)
+
+    for place in (0, 5, 7):
+        seen = ~np.isnan(rows[place])
+        squares = ((memory.rows[:, seen].astype(np.float64) - rows[place, seen]) ** 2).sum(axis=1)
+        expected = np.sort(squares)[:3].mean() * 4 / seen.sum()
+        assert scores[place] == pytest.approx(expected, rel=1e-6)
+        assert nearest.numbers[place].tolist() == np.argsort(squares)[:3].tolist()
+        assert nearest.squares[place].sum() == pytest.approx(expected, rel=1e-6)
+        assert not nearest.squares[place, ~seen].any()
+    # Rows with gaps do not change those without.
+    assert np.array_equal(memory.score(rows[~np.isnan(rows).any(axis=1)])[:5], scores[:5])
+    assert np.array_equal(memory.score(rows[5:6]), scores[5:6])
+    assert np.isfinite(memory.score(np.full((1, 4), np.nan, dtype=np.float32))).all()
+
+
+def test_gaps_are_remembered_as_the_middle():
+    rows = rows_of((20, 2))
+    rows[:, 0] = np.nan
+
+    memory = choose(rows, np.zeros(20), UNCERTAIN[:20])
+
+    assert not memory.rows[:, 0].any()
+
+
+def test_rows_with_enough_equals_score_nothing_at_all():
+    """Not even what is left of rounding, in which a threshold would find groups."""
+    rows = np.repeat(rows_of((4, 12)) * 7, 30, axis=0)
+
+    assert not Memory(rows, n_neighbors=10).score(rows).any()
+
+
+def test_known_rows_are_drawn_first():
+    rows = rows_of((200, 2))
+    certain = np.arange(200) >= 190
+    rows[190:] += 50
+
+    memory = choose(rows, np.zeros(200), certain, n_remembered=20)
+
+    assert are_in(rows, memory)[190:].all()
+    assert len(memory.rows) == 20

@@ -514,13 +514,14 @@ def test_a_file_of_losses_holds_no_rows(path):
         lambda rows: np.where(rows == rows[0, 0], np.nan, rows),
         lambda rows: rows[0],
         lambda rows: rows[None],
+        lambda rows: rows[0, 0],
     ],
-    ids=["one row", "narrow", "more than it may hold", "double", "nan", "flat", "deep"],
+    ids=["one row", "narrow", "more than it may hold", "double", "nan", "flat", "deep", "scalar"],
 )
 def test_a_memory_that_does_not_fit_is_refused(remembering, change):
     tensors, header = read_model(remembering)
-    memory = np.ascontiguousarray(change(tensors["memory"]), dtype=None)
-    header["table"]["remembered"] = len(memory)
+    memory = np.asarray(change(tensors["memory"]))
+    header["table"]["remembered"] = len(np.atleast_1d(memory))
     write_model(remembering, {"memory": memory}, header)
 
     with pytest.raises(ModelFileError):

@@ -67,6 +67,7 @@ def test_a_batch_is_never_larger_than_the_table(n_rows, step, gamma):
         {"updates": 0},
         {"first_truncated": 0},
         {"max_batch": 127},
+        {"n0": "a", "max_batch": 5},
         {"max_batch": 500.0},
     ],
 )

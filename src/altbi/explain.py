@@ -242,13 +242,14 @@ def explain_by_memory(table: Table, memory: Memory, encoder: TableEncoder) -> Ex
     # all other columns show what belongs into the odd ones.
     alike = memory.nearest(rows, _ordinary(parts)[:, encoder.unit_columns].astype(np.float32))
     middles = _middles(memory, encoder, alike.numbers)
+    apart = np.nan_to_num(middles.astype(np.float64) - rows)
     return Explanation(
         columns=encoder.names,
         score=memory.score(rows),
         parts=parts,
         remainder=np.zeros(len(rows)),
         values=tuple(encoder.cells(table)),
-        deviations=np.sqrt(encoder.fold((middles.astype(np.float64) - rows) ** 2)),
+        deviations=np.sqrt(encoder.fold(apart**2)),
         expected=tuple(encoder.recover(middles)),
         neighbours=alike.numbers,
         remembered=tuple(encoder.recover(memory.rows)),

@@ -19,6 +19,7 @@ Mask = NDArray[np.bool_]
 
 _BLOCK_ROWS = 512
 _STRIP_ROWS = 64
+_NOTHING = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Memory:
     Parameters
     ----------
     rows : ndarray of shape (n_remembered, n_units)
-        The remembered rows, as `TableEncoder.standardize` gives them; at least two.
+        The remembered rows, as `TableEncoder.standardize` gives them, gaps as 0; at least two.
     n_neighbors : int
         How many of them count as the nearest.
 
@@ -68,22 +69,36 @@ class Memory:
         return min(self.n_neighbors, len(self.rows) - 1)
 
     def score(self, rows: Rows) -> Scores:
-        """Score rows; high means outlier."""
-        distances, count = _Distances(self.rows), self.counted
+        """Score rows; high means outlier. Gaps (NaN) are passed over, and the rest counts more."""
+        whole = ~np.isnan(rows).any(axis=1)
+        scores = np.empty(len(rows))
+        for some, prepare in ((whole, _as_it_is), (~whole, _with_weights)):
+            if some.any():
+                distinct, places = _distinct(prepare(rows[some]))
+                scores[some] = self._score(distinct)[places]
+        return scores
+
+    def _score(self, rows: Rows) -> Scores:
+        """Score rows, with weights beside them or without."""
+        distances, count, width = _Distances(self.rows), self.counted, self.rows.shape[1]
 
         def block(columns: Tensor) -> Tensor:
-            rows = columns.T.contiguous().numpy()
+            rows = columns[:width].T.contiguous().numpy()
+            weights = columns[width:].T.contiguous().numpy() if len(columns) > width else None
             scores, itself = np.empty((1, len(rows))), distances.are_remembered(rows)
-            for strip, squares in distances.strips(rows):
+            for strip, squares in distances.strips(rows, weights):
                 squares.partition(count, axis=1)
                 nearest = np.sort(squares[:, : count + 1], axis=1)
                 others = np.where(itself[strip, None], nearest[:, 1:], nearest[:, :-1])
                 scores[0, strip] = others.mean(axis=1)
-            scores += (rows.astype(np.float64) ** 2).sum(axis=1)
-            return torch.from_numpy(np.maximum(scores, 0))
+            squares = rows.astype(np.float64) ** 2
+            own = (squares if weights is None else squares * weights).sum(axis=1)
+            scores += own
+            # Of a row with enough equals nothing but rounding is left.
+            scores[scores <= _NOTHING * (1 + own)] = 0
+            return torch.from_numpy(scores)
 
-        distinct, places = _distinct(rows)
-        return over_blocks(block, distinct, _BLOCK_ROWS)[0][places]
+        return over_blocks(block, rows, _BLOCK_ROWS)[0]
 
     def nearest(self, rows: Rows, weights: Rows | None = None) -> Nearest:
         """Name the nearest remembered rows, and say how far they are in each unit.
@@ -92,10 +107,12 @@ class Memory:
         who is nearest.
         """
         distances, count = _Distances(self.rows), self.counted
-        weights = np.ones_like(rows) if weights is None else weights
+        prepared = _with_weights(rows)
+        factors = np.hsplit(prepared, 2)[1]
+        chosen = factors if weights is None else factors * weights
 
         def block(columns: Tensor) -> Tensor:
-            rows, weights = (part.T.contiguous().numpy() for part in columns.chunk(2))
+            rows, weights, factors = (part.T.contiguous().numpy() for part in columns.chunk(3))
             found = np.empty((len(rows), count + rows.shape[1]))
             itself = distances.are_remembered(rows)
             for strip, squares in distances.strips(rows, weights):
@@ -105,10 +122,12 @@ class Memory:
                 equal = (apart == 0).all(axis=2).argmax(axis=1)
                 stay = np.arange(count + 1) != np.where(itself[strip], equal, count)[:, None]
                 found[strip, :count] = numbers[stay].reshape(-1, count)
-                found[strip, count:] = (apart**2 * stay[:, :, None]).sum(axis=1) / count
+                mean = (apart**2 * stay[:, :, None]).sum(axis=1) / count
+                found[strip, count:] = mean * factors[strip]
             return torch.from_numpy(found.T.copy())
 
-        found = over_blocks(block, np.hstack([rows, weights]), _BLOCK_ROWS)
+        parts = np.hstack([np.hsplit(prepared, 2)[0], chosen, factors])
+        found = over_blocks(block, parts, _STRIP_ROWS)
         return Nearest(found[:count].T.astype(np.intp), found[count:].T.copy())
 
 
@@ -146,6 +165,17 @@ class _Distances:
                 weighed = wide[strip] * heavy[strip]
                 torch.addmm(sizes, weighed, self.turned, alpha=-2, out=squares)
             yield strip, squares.numpy()
+
+
+def _as_it_is(rows: Rows) -> Rows:
+    return rows
+
+
+def _with_weights(rows: Rows) -> Rows:
+    """Put weights beside rows: none for gaps, so much more for the others that the sum stays."""
+    present = ~np.isnan(rows)
+    shares = rows.shape[1] / np.maximum(present.sum(axis=1, keepdims=True), 1)
+    return np.hstack([np.where(present, rows, 0), present * shares]).astype(np.float32)
 
 
 def _distinct(rows: Rows) -> tuple[Rows, NDArray[np.intp]]:
@@ -194,7 +224,7 @@ def remember(
     seed : int
         Seed of the draws.
     certain : ndarray of bool
-        Rows that are kept however odd they look.
+        Rows that are kept however odd they look, and drawn first.
     """
     generator = np.random.default_rng(seed)
     count = max(round(keep * len(rows)), n_neighbors + 1, int(certain.sum()))
@@ -203,7 +233,8 @@ def remember(
         # Shuffled first: among rows that are equally odd the order of the table must not decide.
         shuffled = generator.permutation(len(rows))
         ranked = shuffled[np.argsort(oddness[shuffled], kind="stable")]
-        drawn = np.sort(generator.permutation(ranked[:count])[:n_remembered])
-        memory = Memory(rows[drawn], n_neighbors)
+        kept = generator.permutation(ranked[:count])
+        drawn = np.sort(kept[np.argsort(~certain[kept], kind="stable")][:n_remembered])
+        memory = Memory(np.nan_to_num(rows[drawn]), n_neighbors)
         oddness = memory.score(rows)
     return memory

@@ -59,6 +59,7 @@ class Schedule:
     max_batch: int | None = None
 
     def __post_init__(self) -> None:
+        least_batch = self.n0 if is_count(self.n0) else 2
         check_parameters(
             self,
             {
@@ -68,13 +69,13 @@ class Schedule:
                 "T0": (is_count(self.T0, 0), "a whole number of steps, 0 or more"),
                 "T1": (is_count(self.T1, 0), "a whole number of steps, 0 or more"),
                 "T2": (
-                    is_count(self.T2) and self.T2 > self.T1,
+                    is_count(self.T2) and (not is_count(self.T1, 0) or self.T2 > self.T1),
                     f"a whole number above T1={self.T1}, so that there is a snapshot",
                 ),
                 "updates": (is_count(self.updates), "a whole number of at least 1"),
                 "first_truncated": (is_count(self.first_truncated), "a step, 1 or later"),
                 "max_batch": (
-                    self.max_batch is None or is_count(self.max_batch, self.n0),
+                    self.max_batch is None or is_count(self.max_batch, least_batch),
                     f"a whole number of at least n0={self.n0} rows, or None",
                 ),
             },

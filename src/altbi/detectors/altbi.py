@@ -390,11 +390,11 @@ class ALTBI(GenerativeDetector):
         roles = np.full(len(rows), UNKNOWN, dtype=np.int8) if roles is None else roles
         eligible = np.flatnonzero(roles != OUTLIER)
         if len(eligible) > POOL_ROWS:
-            eligible = eligible[sample_rows(len(eligible), POOL_ROWS, seed)]
-        looked_at = np.union1d(eligible, np.flatnonzero(roles == OUTLIER))
-        standard = self.encoder_.standardize(sample.take(looked_at))
+            drawn = eligible[sample_rows(len(eligible), POOL_ROWS, seed)]
+            # Someone looked at these rows: they are worth more than others.
+            eligible = np.union1d(drawn, np.flatnonzero(roles == INLIER)[:POOL_ROWS])
         self.memory_ = remember(
-            standard[roles[looked_at] != OUTLIER],
+            self.encoder_.standardize(sample.take(eligible)),
             self._judge(rows[eligible]),
             keep=self.keep,
             n_remembered=self.n_remembered,
@@ -406,7 +406,8 @@ class ALTBI(GenerativeDetector):
         for learned in ("snapshots_", "landmarks_", "ensemble_"):
             if hasattr(self, learned):
                 delattr(self, learned)
-        return self.memory_.score(standard)
+        judged = sample_rows(len(rows), POOL_ROWS, seed)
+        return self.memory_.score(self.encoder_.standardize(sample.take(judged)))
 
     def _memory_sizes(self) -> tuple[int, int] | None:
         return (self.n_remembered, self.n_neighbors) if self.score_by == "distance" else None

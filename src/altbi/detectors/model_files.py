@@ -239,7 +239,7 @@ def _fit(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> bool
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if (sizes := detector._memory_sizes()) is None:
         return shapes == _shapes(detector)
-    remembered = shapes.get(_MEMORY, (0,))[0]
+    remembered = (shapes.get(_MEMORY) or (0,))[0]
     whole = {_MEMORY: (remembered, detector.encoder_.width)}
     return shapes == whole and 2 <= remembered <= sizes[0]
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from altbi.encode.bend import unbent
 from altbi.errors import infinity
 from altbi.table import Kind
 
@@ -35,12 +36,14 @@ MISSING_WEIGHT = 0.05
 
 # Among deviations, one choice is at most so rare: a level that occurs once among thousands of rows
 # must not outweigh all numbers. A row with another level differs in two units, hence the root.
-LEAST_CHOICE = 0.2
+LEAST_CHOICE = 1 / 6
 LEVEL_SHARE = math.sqrt(2)
-# A gap takes the median's place, which brings the row nearer to others; half a deviation more makes
-# up for that: by a missing cell alone a row becomes neither odd nor usual.
+# Where others have a value, a gap stands half a deviation off: a row is not odd by a missing cell.
 GAP = 2.0
 QUARTILES_OF_A_GAUSSIAN = 1.349
+# What float32 loses of a number, as a share of it, and the units of time to round to, in seconds.
+_NOISE = 2e-6
+_UNITS_OF_TIME = np.array([1e-6, 1e-3, 1, 60, 3600, 86400])
 
 OTHER = "(other)"
 YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
@@ -204,13 +207,24 @@ def remembered_cells(column: Column, units: NDArray[np.float64]) -> pa.Array:
     if not column.present:
         return pa.nulls(len(units), _TYPES[column.kind])
     with np.errstate(over="ignore", invalid="ignore"):
-        values = (column.centre * column.half + units[:, 0] * column.scales[0]) / column.half
-        # The digits that float32 has lost are noise: 37.000002 was 37.
-        digits = 6 - math.floor(math.log10(column.scales[0] / column.half))
-        rounded = np.round(values, digits)
+        moved = unbent(units[:, 0]) * column.scales[0]
+        values = (column.centre * column.half + moved) / column.half
+        noise = _NOISE * np.maximum(np.abs(moved), column.scales[0]) / column.half
+        rounded = _without(noise, values, column.kind)
     held = np.where(np.isfinite(rounded), rounded, values)
     held = np.clip(held, -sys.float_info.max, sys.float_info.max)
     return own_terms(column.kind, np.where(gone, np.nan, held))
+
+
+def _without(
+    noise: NDArray[np.float64], values: NDArray[np.float64], kind: Kind
+) -> NDArray[np.float64]:
+    """Round away the digits that float32 has lost: 37.000002 was 37, and 23:59:58 was midnight."""
+    if kind == "date":
+        units = _UNITS_OF_TIME[np.searchsorted(_UNITS_OF_TIME[:-1], noise)]
+        return np.round(values / units) * units
+    places = 10.0 ** -np.ceil(np.log10(noise))
+    return np.round(values * places) / places
 
 
 def own_terms(kind: Kind, values: NDArray[np.float64]) -> pa.Array:

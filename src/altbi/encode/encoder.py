@@ -83,7 +83,8 @@ class TableEncoder:
     def standardize(self, table: Table) -> NDArray[np.float32]:
         """Encode rows in deviations from the sample's medians, to measure distances between them.
 
-        Units stand where `transform` has them. A number is held within ±20 deviations.
+        Units stand where `transform` has them. Beyond 20 deviations a number counts by its
+        logarithm; one that is missing is NaN.
         """
         return self._scaled(table, self._layout.deviations)
 

@@ -5,26 +5,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from altbi.encode.bend import MOST_DEVIATIONS, bent
 from altbi.encode.column import LEVEL_WEIGHT, MISSING_WEIGHT, Column
 
-__all__ = ["FARTHEST", "LIMIT", "Layout", "Scale", "layout_of", "scaled_cells"]
+__all__ = ["LIMIT", "Layout", "Scale", "layout_of", "scaled_cells"]
 
 # Far outside the fitted range a value is held here: the models square it, and the square of a
 # larger one, summed over columns, could leave float32 (3e38); as an outlier it is beyond doubt.
 LIMIT = 1e9
-# Among deviations a value is held here: what is further out is odd in any case, and one cell must
-# not hide what the others say.
-FARTHEST = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """How cells become units: ``(cell * half - shift) / divisor``, held within ``±limit``."""
+    """How cells become units: ``(cell * half - shift) / divisor``, held within ``±limit``.
+
+    What is missing reads as `fill`. Deviations are bent far out.
+    """
 
     shift: NDArray[np.float64]  # this and the next two for each column that is no category
     divisor: NDArray[np.float64]
     fill: NDArray[np.float64]
     limit: float
+    bends: bool
     marks: NDArray[np.float32]  # what a unit reads as where a level or a gap is
 
 
@@ -82,6 +84,7 @@ def _ranges(columns: tuple[Column, ...], known: list[Column], half: NDArray[np.f
         divisor=np.array([column.span for column in known]),
         fill=np.array([column.fill for column in known]),
         limit=LIMIT,
+        bends=False,
         marks=np.array(marks, dtype=np.float32),
     )
 
@@ -99,8 +102,9 @@ def _deviations(
         shift=np.array([column.centre for column in known]) * half,
         # Nothing is known of a column without values: whatever comes later reads as 0.
         divisor=np.array([column.scales[0] if column.present else np.inf for column in known]),
-        fill=np.zeros(len(known)),
-        limit=FARTHEST,
+        fill=np.full(len(known), np.nan),
+        limit=MOST_DEVIATIONS,
+        bends=True,
         marks=np.array(marks, dtype=np.float32),
     )
 
@@ -117,6 +121,8 @@ def scaled_cells(
         scaled -= scale.shift
         scaled /= scale.divisor
     np.clip(scaled, -scale.limit, scale.limit, out=scaled)
+    if scale.bends:
+        scaled = bent(scaled)
     if missing is not None:
         np.copyto(scaled, scale.fill, where=missing)
     return scaled

@@ -67,6 +67,7 @@ def _column(item: object, where: str) -> Column:
         "a centre within the range": column.low <= column.centre <= column.high,
         "a scale above 0 for each unit": len(column.scales) == column.n_units
         and min(column.scales) >= sys.float_info.min,
+        "no scale of a level or gap below 0.001": min(column.scales[scalar:], default=1) >= 0.001,
     }
     for rule, holds in rules.items():
         if not holds:

@@ -103,7 +103,14 @@ def nearest_texts(explanation: Explanation, place: int, column: int) -> tuple[st
     value = explanation.values[column][place].as_py()
     # Not of all columns, as `Explanation.nearest` does: few are shown of a wide table.
     cells = explanation.remembered[column].take(pa.array(explanation.neighbours[place, :NEAREST]))
-    return tuple(expected_text(cell, value) for cell in cells.to_pylist())
+    return tuple(_beside(cell, value) for cell in cells.to_pylist())
+
+
+def _beside(cell: object, value: object) -> str:
+    """Put a cell into words: where it and the value beside it are days, as a day."""
+    if isinstance(cell, datetime) and isinstance(value, datetime):
+        cell = cell.date() if cell.time() == value.time() == time() else cell
+    return cell_text(cell, 6)
 
 
 def expected_text(cell: object, value: object, digits: int = 6) -> str:

@@ -1,0 +1,29 @@
+"""Deviations far out count by their logarithm, and back."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FARTHEST", "MOST_DEVIATIONS", "bent", "unbent"]
+
+# Beyond so many deviations a value counts by its logarithm: it is odd in any case, and one cell
+# must not hide what the others say. Where usual values lie out there, too, an odd one stays odd.
+FARTHEST = 20.0
+STRETCH = 5.0
+# More than that are held: the logarithm of infinity is no number to go on with.
+MOST_DEVIATIONS = 1e300
+
+
+def bent(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Let what is far out count by its logarithm."""
+    size = np.abs(deviations)
+    if not (size > FARTHEST).any():
+        return deviations
+    far = FARTHEST + STRETCH * np.log(np.maximum(size, FARTHEST) / FARTHEST)
+    return np.copysign(np.where(size > FARTHEST, far, size), deviations)
+
+
+def unbent(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Undo `bent`."""
+    size = np.abs(deviations)
+    far = FARTHEST * np.exp(np.maximum(size - FARTHEST, 0) / STRETCH)
+    return np.copysign(np.where(size > FARTHEST, far, size), deviations)
