@@ -121,7 +121,7 @@ class TestCatalogue:
             (
                 "ALTBI-G (half reference)",
                 "unsupervised",
-                ALTBI.reference(backbone="glow", hidden=(128, 128), max_batch=500, random_state=5),
+                ALTBI.reference(backbone="glow", hidden=[128, 128], max_batch=500, random_state=5),
             ),
             (
                 "ALTBI-G (reference)",

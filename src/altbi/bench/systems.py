@@ -185,7 +185,7 @@ SYSTEMS = {
             "ALTBI-G (half reference)",
             "ALTBI-G",
             "reference",
-            {"hidden": (128, 128), "max_batch": 500},
+            {"hidden": [128, 128], "max_batch": 500},  # as lines have it: JSON knows no tuples
             aside=True,
             note="the authors' own setting for InternetAds",
         ),
