@@ -50,14 +50,14 @@ class Look:
     X: NDArray[np.float64]
     rows: Rows
     seed: int
-    losses: list[Scores] = field(default_factory=list)
+    losses: dict[int, Scores] = field(default_factory=dict)
 
-    def loss(self) -> Scores:
-        """Score by the loss of the reference, which is fitted when it is first asked for."""
-        if not self.losses:
-            detector = ALTBI.reference(random_state=self.seed)
-            self.losses.append(detector.fit(self.X).anomaly_score(self.X))
-        return self.losses[0]
+    def loss(self, updates: int = 2) -> Scores:
+        """Score by the loss after so many updates a step; fitted when it is first asked for."""
+        if updates not in self.losses:
+            detector = ALTBI.reference(updates=updates, random_state=self.seed)
+            self.losses[updates] = detector.fit(self.X).anomaly_score(self.X)
+        return self.losses[updates]
 
     def forest(self) -> Scores:
         """Score by an isolation forest."""
@@ -179,7 +179,10 @@ def vote(look: Look) -> Scores:
 
 VARIANTS: dict[str, Variant] = {
     PLAIN: with_settings(),
-    "loss alone (reference)": Look.loss,
+    "one update a step": lambda look: memory(look, look.rows, look.loss(1)),
+    "five updates a step": lambda look: memory(look, look.rows, look.loss(5)),
+    "loss alone, two updates a step": Look.loss,
+    "loss alone, five (reference)": lambda look: look.loss(5),
     "no model: any rows remembered": with_settings(keep=1.0),
     "no model: own distances only": lambda look: memory(
         look, look.rows, memory(look, look.rows, look.loss() * 0, keep=1.0)

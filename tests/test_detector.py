@@ -26,6 +26,7 @@ from altbi.errors import ParameterError, TableError
 from altbi.table import as_table
 
 PRESETS = [ALTBI.paper, ALTBI.reference]
+CHOICES_OF_UPDATES = [("loss", "auto"), ("distance", "auto"), ("loss", 1), ("distance", 7)]
 BRIEF_FLOW = {"backbone": "glow", "flow_steps": 2, "hidden": (8, 8), "updates": 2}
 SYSTEMS = {
     "plain": ALTBI(),
@@ -104,9 +105,12 @@ def test_presets_hold_the_documented_parameters(preset):
     assert preset(rho=0.9, random_state=4).get_params()["rho"] == 0.9
 
 
-def test_the_plain_constructor_trains_as_the_reference_does():
-    assert ALTBI(score_by="loss").get_params() == ALTBI.reference().get_params()
-    assert ALTBI().get_params() == ALTBI.reference(score_by="distance").get_params()
+def test_the_plain_constructor_trains_as_the_reference_does_unless_it_only_chooses_rows():
+    auto = {"updates": "auto"}
+    assert ALTBI(score_by="loss").get_params() == ALTBI.reference().get_params() | auto
+    assert ALTBI().get_params() == ALTBI.reference(score_by="distance").get_params() | auto
+    plans = [ALTBI(score_by=by, updates=n)._schedule().updates for by, n in CHOICES_OF_UPDATES]
+    assert plans == [5, 2, 1, 7]
 
 
 def test_the_plain_detector_keeps_rows_and_no_network_and_the_others_the_reverse(fitted):
@@ -161,6 +165,7 @@ def test_the_rows_to_remember_are_sought_in_a_bounded_part_of_the_sample(monkeyp
 
 def test_labelled_rows_do_not_move_the_threshold_of_a_large_table(monkeypatch):
     monkeypatch.setattr("altbi.detectors.altbi.POOL_ROWS", 300)
+    monkeypatch.setattr("altbi.detectors.altbi.JUDGED_ROWS", 300)
     labelled = np.arange(len(X)) < 200
 
     detector = ALTBI(T1=2, T2=4, contamination=0.1).fit(X, known_outlier=labelled)

@@ -13,7 +13,7 @@ from torch import Tensor
 from altbi.borrow import one_thread, plain_torch
 from altbi.models import Stacked
 
-__all__ = ["LEAST_WIDTH", "Ensemble", "ScoreParts", "loss_ranges", "over_blocks"]
+__all__ = ["LEAST_WIDTH", "Ensemble", "ScoreParts", "in_threads", "loss_ranges", "over_blocks"]
 
 # A range of losses narrower than that is none: a division by it could leave all bounds.
 LEAST_WIDTH = 1e-30
@@ -115,10 +115,10 @@ def over_blocks(
         return function(torch.from_numpy(columns)).numpy()[:, : len(block)]
 
     starts = range(0, len(rows), block_rows)
-    return np.concatenate(list(_in_threads(compute, starts)), axis=1)
+    return np.concatenate(list(in_threads(compute, starts)), axis=1)
 
 
-def _in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
+def in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
     """Map over tasks in order, on as many threads as torch has, each of which computes alone."""
 
     def alone(task: int) -> Result:

@@ -2,24 +2,34 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from altbi.ensemble import over_blocks
+from altbi.ensemble import in_threads
 
 __all__ = ["Memory", "Nearest", "remember"]
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
 
-_BLOCK_ROWS = 512
-_STRIP_ROWS = 64
-_NOTHING = 1e-12
+# Rows that one thread takes at a time, and of these the rows of one product of matrices, whose
+# result should stay in the processor's cache; at most 256, so that their places are small numbers.
+_BLOCK_ROWS = 4096
+_STRIP_ROWS = 256
+_STRIP_CELLS = 1 << 18
+# Cells that are compared with one another at a time.
+_CELLS_AT_ONCE = 1 << 16
+# Groups for each neighbour: more make the bound sharper, and dearer.
+_GROUPS = 3
+_ROUNDING = 2.0**-24
+# Where fewer of the remembered rows differ, it pays to measure equal rows once.
+_OFTEN = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,7 @@ class Nearest:
         The squared differences from them in each unit, averaged over them.
     """
 
-    numbers: NDArray[np.intp]
+    numbers: Numbers
     squares: NDArray[np.float64]
 
 
@@ -70,35 +80,18 @@ class Memory:
 
     def score(self, rows: Rows) -> Scores:
         """Score rows; high means outlier. Gaps (NaN) are passed over, and the rest counts more."""
-        whole = ~np.isnan(rows).any(axis=1)
-        scores = np.empty(len(rows))
-        for some, prepare in ((whole, _as_it_is), (~whole, _with_weights)):
-            if some.any():
-                distinct, places = _distinct(prepare(rows[some]))
-                scores[some] = self._score(distinct)[places]
+        search, scores = _Search(self.rows, self.counted), np.empty(len(rows))
+
+        repeats = search.repeats
+
+        def block(first: int) -> None:
+            some = slice(first, first + _BLOCK_ROWS)
+            distinct, places = _distinct(rows[some]) if repeats else (rows[some], slice(None))
+            scores[some] = _block_scores(search, distinct)[places]
+
+        for _ in in_threads(block, range(0, len(rows), _BLOCK_ROWS)):
+            pass
         return scores
-
-    def _score(self, rows: Rows) -> Scores:
-        """Score rows, with weights beside them or without."""
-        distances, count, width = _Distances(self.rows), self.counted, self.rows.shape[1]
-
-        def block(columns: Tensor) -> Tensor:
-            rows = columns[:width].T.contiguous().numpy()
-            weights = columns[width:].T.contiguous().numpy() if len(columns) > width else None
-            scores, itself = np.empty((1, len(rows))), distances.are_remembered(rows)
-            for strip, squares in distances.strips(rows, weights):
-                squares.partition(count, axis=1)
-                nearest = np.sort(squares[:, : count + 1], axis=1)
-                others = np.where(itself[strip, None], nearest[:, 1:], nearest[:, :-1])
-                scores[0, strip] = others.mean(axis=1)
-            squares = rows.astype(np.float64) ** 2
-            own = (squares if weights is None else squares * weights).sum(axis=1)
-            scores += own
-            # Of a row with enough equals nothing but rounding is left.
-            scores[scores <= _NOTHING * (1 + own)] = 0
-            return torch.from_numpy(scores)
-
-        return over_blocks(block, rows, _BLOCK_ROWS)[0]
 
     def nearest(self, rows: Rows, weights: Rows | None = None) -> Nearest:
         """Name the nearest remembered rows, and say how far they are in each unit.
@@ -106,94 +99,168 @@ class Memory:
         With weights, one for each unit of each row, squared differences count so many times for
         who is nearest.
         """
-        distances, count = _Distances(self.rows), self.counted
-        prepared = _with_weights(rows)
-        factors = np.hsplit(prepared, 2)[1]
+        search, count = _Search(self.rows, self.counted), self.counted
+        filled, factors = _weighed(rows)
         chosen = factors if weights is None else factors * weights
+        numbers = np.empty((len(rows), count), dtype=np.intp)
+        squares = np.empty(rows.shape)
+        for first, near in search.strips(filled, chosen):
+            order = np.lexsort((near.numbers, near.squares, near.rows))
+            found = near.numbers[order[_starts(np.bincount(near.rows))[:, None] + np.arange(count)]]
+            strip = slice(first, first + len(found))
+            numbers[strip] = found
+            apart = self.rows[found].astype(np.float64) - filled[strip, None]
+            squares[strip] = (apart**2).mean(axis=1) * factors[strip]
+        return Nearest(numbers, squares)
 
-        def block(columns: Tensor) -> Tensor:
-            rows, weights, factors = (part.T.contiguous().numpy() for part in columns.chunk(3))
-            found = np.empty((len(rows), count + rows.shape[1]))
-            itself = distances.are_remembered(rows)
-            for strip, squares in distances.strips(rows, weights):
-                numbers = np.argsort(squares, axis=1, kind="stable")[:, : count + 1]
-                apart = self.rows[numbers].astype(np.float64) - rows[strip, None]
-                # Of a remembered row its first equal leaves, of any other the furthest neighbour.
-                equal = (apart == 0).all(axis=2).argmax(axis=1)
-                stay = np.arange(count + 1) != np.where(itself[strip], equal, count)[:, None]
-                found[strip, :count] = numbers[stay].reshape(-1, count)
-                mean = (apart**2 * stay[:, :, None]).sum(axis=1) / count
-                found[strip, count:] = mean * factors[strip]
-            return torch.from_numpy(found.T.copy())
 
-        parts = np.hstack([np.hsplit(prepared, 2)[0], chosen, factors])
-        found = over_blocks(block, parts, _STRIP_ROWS)
-        return Nearest(found[:count].T.astype(np.intp), found[count:].T.copy())
+class _Near(NamedTuple):
+    """Pairs of a row and a remembered row that may be one of its nearest, row after row."""
+
+    rows: Numbers
+    numbers: Numbers
+    squares: Scores
 
 
 @final
-class _Distances:
-    """Squared distances from rows to all remembered ones, by one product of matrices."""
+class _Search:
+    """Finds the remembered rows that may be the nearest ones, and measures these closely.
 
-    def __init__(self, remembered: Rows) -> None:
-        memory = torch.from_numpy(remembered).double()
-        self.sizes = (memory**2).sum(1)
-        self.turned = memory.T.contiguous()
-        self.turned_squares = self.turned**2
-        self.texts = {row.tobytes() for row in remembered + np.float32(0)}  # -0.0 becomes 0.0
+    One product of matrices gives all distances, up to rounding. The remembered rows are dealt into
+    groups: the nearest of each group are candidates already, so that no neighbour is further than
+    the last one needed of them. What lies within that bound, with room for the rounding, is then
+    measured cell by cell: what comes out depends on neither the shape of the product nor the
+    machine's way to take it.
+    """
 
-    def are_remembered(self, rows: Rows) -> NDArray[np.bool_]:
-        """Tell which rows are equal to a remembered one."""
-        return np.array([row.tobytes() in self.texts for row in rows + np.float32(0)])
+    def __init__(self, remembered: Rows, counted: int) -> None:
+        self.counted = counted
+        self.groups = min(_GROUPS * (counted + 1), len(remembered))
+        idle = np.zeros((-len(remembered) % self.groups, remembered.shape[1]), dtype=np.float32)
+        self.remembered = np.vstack([remembered, idle])
+        self.n_remembered = len(remembered)
+        squares = self.remembered**2
+        sizes = squares.sum(axis=1, keepdims=True)
+        self.longest = float(np.sqrt(sizes.max()))
+        doubled = self.remembered * np.float32(-2)
+        self.for_whole = torch.from_numpy(np.hstack([doubled, sizes]))
+        self.for_weighed = torch.from_numpy(np.hstack([doubled, squares]))
 
-    def strips(
-        self, rows: Rows, weights: Rows | None = None
-    ) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Give distances a few rows at a time, less the rows' own squares, the same for all.
+    @property
+    def repeats(self) -> bool:
+        """Whether remembered rows are often equal: then the rows of the table are, too."""
+        distinct = {row.tobytes() for row in self.remembered[: self.n_remembered]}
+        return len(distinct) < _OFTEN * self.n_remembered
 
-        The strip is the same memory again and again, which stays in the processor's cache.
+    def strips(self, rows: Rows, weights: Rows | None) -> Iterator[tuple[int, _Near]]:
+        """Give the pairs of a few rows at a time, with the number of the first row."""
+        # The same memory again and again stays in the processor's cache.
+        size = min(max(_STRIP_CELLS // len(self.remembered), 1), _STRIP_ROWS)
+        room = torch.empty(len(self.remembered) * size, dtype=torch.float32)
+        for first in range(0, len(rows), size):
+            strip = rows[first : first + size]
+            heavy = None if weights is None else weights[first : first + size]
+            yield first, self._measured(strip, heavy, *self._candidates(strip, heavy, room))
+
+    def _candidates(
+        self, rows: Rows, weights: Rows | None, room: Tensor
+    ) -> tuple[Numbers, Numbers]:
+        """Name pairs of rows and remembered rows; all nearest ones are among them."""
+        if weights is None:
+            columns, factors = np.vstack([rows.T, np.ones((1, len(rows)), "f4")]), self.for_whole
+        else:
+            columns, factors = np.vstack([(rows * weights).T, weights.T]), self.for_weighed
+        place = room[: len(factors) * len(rows)].view(len(factors), len(rows))
+        distances = torch.mm(factors, torch.from_numpy(columns), out=place).numpy()
+        distances[self.n_remembered :] = np.inf
+        lows = distances.reshape(-1, self.groups, len(rows)).min(axis=0).T.copy()
+        lows.partition(self.counted, axis=1)
+        bounds = lows[:, self.counted] + self._rounding(columns)
+        flat = np.flatnonzero(distances <= bounds)
+        numbers = flat // len(rows)
+        places = flat - numbers * len(rows)
+        order = np.argsort(places.astype(np.uint8), kind="stable")
+        return places[order], numbers[order]
+
+    def _rounding(self, columns: Rows) -> Rows:
+        """Say how far apart two distances may be found that are equal, for each row.
+
+        A sum of n products is off by at most n roundings of their sizes' sum.
         """
-        wide = torch.from_numpy(rows).double()
-        heavy = None if weights is None else torch.from_numpy(weights).double()
-        squares = torch.empty(_STRIP_ROWS, len(self.sizes), dtype=torch.float64)
-        for first in range(0, len(rows), _STRIP_ROWS):
-            strip = slice(first, first + _STRIP_ROWS)
-            if heavy is None:
-                torch.addmm(self.sizes, wide[strip], self.turned, alpha=-2, out=squares)
-            else:
-                sizes = heavy[strip] @ self.turned_squares
-                weighed = wide[strip] * heavy[strip]
-                torch.addmm(sizes, weighed, self.turned, alpha=-2, out=squares)
-            yield strip, squares.numpy()
+        sizes = np.sqrt((columns * columns).sum(axis=0)) + columns.max(axis=0) * self.longest
+        return sizes * np.float32(4 * (len(columns) + 4) * _ROUNDING * self.longest)
+
+    def _measured(
+        self, rows: Rows, weights: Rows | None, places: Numbers, numbers: Numbers
+    ) -> _Near:
+        """Measure pairs by their differences; one pair of equal rows is put out of reach."""
+        squares, equal = np.empty(len(places)), np.empty(len(places), dtype=bool)
+        step = max(_CELLS_AT_ONCE // rows.shape[1], 1)
+        for first in range(0, len(places), step):
+            some = slice(first, first + step)
+            apart = self.remembered.take(numbers[some], axis=0)
+            apart -= rows.take(places[some], axis=0)
+            found = np.einsum("ij,ij->i", apart, apart)
+            equal[some] = found == 0
+            if weights is not None:
+                heavy = weights.take(places[some], axis=0)
+                found = np.einsum("ij,ij,ij->i", apart, apart, heavy)
+            squares[some] = found
+        if equal.any():
+            twins = np.flatnonzero(equal)
+            squares[twins[np.unique(places[twins], return_index=True)[1]]] = np.inf
+        return _Near(places, numbers, squares)
 
 
-def _as_it_is(rows: Rows) -> Rows:
-    return rows
+def _block_scores(search: _Search, rows: Rows) -> Scores:
+    """Score some rows, those with gaps apart from the others."""
+    gaps = np.isnan(rows.sum(axis=1))
+    if not gaps.any():
+        return _whole_scores(search, rows, None)
+    scores = np.empty(len(rows))
+    scores[~gaps] = _whole_scores(search, rows[~gaps], None)
+    scores[gaps] = _whole_scores(search, *_weighed(rows[gaps]))
+    return scores
 
 
-def _with_weights(rows: Rows) -> Rows:
-    """Put weights beside rows: none for gaps, so much more for the others that the sum stays."""
+def _whole_scores(search: _Search, rows: Rows, weights: Rows | None) -> Scores:
+    scores = np.empty(len(rows))
+    for first, near in search.strips(rows, weights):
+        counts = np.bincount(near.rows)
+        table = np.full((len(counts), counts.max()), np.inf)
+        table[near.rows, np.arange(len(near.rows)) - _starts(counts)[near.rows]] = near.squares
+        table.sort(axis=1)
+        # Added up one after the other: the order of NumPy's own sum depends on the shape.
+        total = np.cumsum(table[:, : search.counted], axis=1)[:, -1]
+        scores[first : first + len(counts)] = total / search.counted
+    return scores
+
+
+def _starts(counts: Numbers) -> Numbers:
+    """Give the place where the pairs of each row begin."""
+    return np.cumsum(counts) - counts
+
+
+def _weighed(rows: Rows) -> tuple[Rows, Rows]:
+    """Give rows and weights: none for gaps, so much more for the others that the sum stays."""
     present = ~np.isnan(rows)
     shares = rows.shape[1] / np.maximum(present.sum(axis=1, keepdims=True), 1)
-    return np.hstack([np.where(present, rows, 0), present * shares]).astype(np.float32)
+    filled = np.where(present, rows, np.float32(0))
+    return filled, (present * shares).astype(np.float32)
 
 
-def _distinct(rows: Rows) -> tuple[Rows, NDArray[np.intp]]:
+def _distinct(rows: Rows) -> tuple[Rows, Numbers]:
     """Give each row that occurs, once, and the place of every row among them.
 
     Tables of categories and whole numbers hold few different rows, and equal rows score alike.
     """
     # A sum of cells, as whole numbers, times odd factors tells rows apart, but for rare accidents.
-    generator = np.random.default_rng(0)
+    factors = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64) * 2 + 1
     bits = np.ascontiguousarray(rows).view(np.uint32)
-    keys = np.zeros(len(rows), dtype=np.uint64)
-    for column in range(rows.shape[1]):
-        keys += bits[:, column] * (generator.integers(2**63, dtype=np.uint64) * 2 + 1)
-    _, firsts, places = np.unique(keys, return_index=True, return_inverse=True)
-    distinct = rows[firsts]
-    if not np.array_equal(distinct[places], rows):
+    _, firsts, places = np.unique(bits @ factors, return_index=True, return_inverse=True)
+    if not np.array_equal(bits[firsts][places], bits):
         return rows, np.arange(len(rows))
-    return distinct, places
+    return rows[firsts], places
 
 
 def remember(

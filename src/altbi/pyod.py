@@ -60,7 +60,7 @@ class ALTBI(BaseDetector):
         T0: int = 10,
         T1: int = 61,
         T2: int = 80,
-        updates: int = 5,
+        updates: int | Literal["auto"] = "auto",
         first_truncated: int = 2,
         max_batch: int | None = None,
         draws: int = 2,

@@ -29,8 +29,11 @@ __all__ = ["ALTBI"]
 # GLOW as in the authors' code, and a lighter one for two cores.
 REFERENCE_STEPS, REFERENCE_WIDTHS = 16, (256, 256)
 LIGHT_STEPS, LIGHT_WIDTHS = 4, (64, 64)
-# Rows of the sample among which those to remember are sought.
-POOL_ROWS = 20_000
+# Updates in a step where the loss is the score, and where it only chooses what to remember.
+SCORING_UPDATES, CHOOSING_UPDATES = 5, 2
+# Rows of the sample among which those to remember are sought, and those that set the threshold.
+POOL_ROWS = 10_000
+JUDGED_ROWS = 20_000
 
 
 @final
@@ -69,8 +72,9 @@ class ALTBI(GenerativeDetector):
         Last step, counted after the warm-up, without a snapshot.
     T2 : int, default=80
         Last step, counted after the warm-up.
-    updates : int, default=5
-        Updates of the model in each step.
+    updates : int or "auto", default='auto'
+        Updates of the model in each step; "auto" is 5 where the loss is the score, and 2 where it
+        only says which rows may be remembered: more do not choose better.
     first_truncated : int, default=2
         Step, counted after the warm-up, from which losses are left out.
     max_batch : int or None, default=None
@@ -174,7 +178,7 @@ class ALTBI(GenerativeDetector):
         T0: int = 10,
         T1: int = 61,
         T2: int = 80,
-        updates: int = 5,
+        updates: int | Literal["auto"] = "auto",
         first_truncated: int = 2,
         max_batch: int | None = None,
         draws: int = 2,
@@ -266,7 +270,7 @@ class ALTBI(GenerativeDetector):
         The code's settings for single data sets are left out (batches of at most 500 or 1,000 rows
         and another flow for InternetAds, PageBlocks and shuttle).
         """
-        preset: dict[str, Any] = {"score_by": "loss"}
+        preset: dict[str, Any] = {"updates": SCORING_UPDATES, "score_by": "loss"}
         if changes.get("backbone") == "glow":
             preset |= {"flow_steps": REFERENCE_STEPS, "hidden": REFERENCE_WIDTHS}
         return cls(**preset | changes)
@@ -275,9 +279,8 @@ class ALTBI(GenerativeDetector):
     def novelty(cls, **changes: Any) -> Self:  # noqa: ANN401
         """Learn from normal rows only, to score new ones: the paper's semi-supervised setting.
 
-        As the plain constructor, with score_by = "loss" and ten more steps: T2 = 90, which gives 29
-        snapshots. The largest losses are left out here as well, as published; ``novelty(rho=1)``
-        counts them all.
+        As `reference`, with ten more steps: T2 = 90, which gives 29 snapshots. The largest losses
+        are left out here as well, as published; ``novelty(rho=1)`` counts them all.
         """
         preset: dict[str, Any] = {"T2": 90, "score_by": "loss"}
         return cls(**preset | changes)
@@ -406,7 +409,7 @@ class ALTBI(GenerativeDetector):
         for learned in ("snapshots_", "landmarks_", "ensemble_"):
             if hasattr(self, learned):
                 delattr(self, learned)
-        judged = sample_rows(len(rows), POOL_ROWS, seed)
+        judged = sample_rows(len(rows), JUDGED_ROWS, seed)
         return self.memory_.score(self.encoder_.standardize(sample.take(judged)))
 
     def _memory_sizes(self) -> tuple[int, int] | None:
@@ -445,7 +448,10 @@ class ALTBI(GenerativeDetector):
         return Glow(n_units, steps, (first, second))
 
     def _schedule(self) -> Schedule:
-        return Schedule(**{field.name: getattr(self, field.name) for field in fields(Schedule)})
+        plan = {field.name: getattr(self, field.name) for field in fields(Schedule)}
+        if self.updates == "auto":
+            plan["updates"] = CHOOSING_UPDATES if self.score_by == "distance" else SCORING_UPDATES
+        return Schedule(**plan)
 
     def _check_parameters(self) -> None:
         self._schedule()

@@ -18,7 +18,7 @@ from altbi.detectors import model_files
 from altbi.detectors.base import Detector, Scores
 from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outliers
 from altbi.encode import Surprises, TableEncoder
-from altbi.ensemble import Ensemble, over_blocks
+from altbi.ensemble import Ensemble, in_threads, over_blocks
 from altbi.errors import TableWarning, TrainingError
 from altbi.explain import Explanation, Typical, explain_by_memory, explain_rows, typical_of
 from altbi.memory import Memory
@@ -40,9 +40,10 @@ from altbi.train import Progress
 
 __all__ = ["GenerativeDetector", "stacked_states"]
 
-# Cells and rows encoded and scored at a time: memory does not grow with the table.
-_CHUNK_CELLS = 1 << 22
-_CHUNK_ROWS = 1 << 16
+# Cells and rows that one thread encodes and scores at a time: memory does not grow with the table,
+# and what is computed of a chunk stays near the processor.
+_CHUNK_CELLS = 1 << 18
+_CHUNK_ROWS = 1 << 13
 
 Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -134,9 +135,15 @@ class GenerativeDetector(Detector):
         """
         check_is_fitted(self, "offset_")
         scores, surprises = np.empty(len(table)), Surprises()
-        for first, chunk in _chunks(table, self.encoder_.width):
-            surprises += self.encoder_.surprises(chunk)
+        size = min(max(_CHUNK_CELLS // self.encoder_.width, 1), _CHUNK_ROWS)
+
+        def part(first: int) -> Surprises:
+            chunk = table.slice(first, min(first + size, len(table)))
             scores[first : first + len(chunk)] = self._score(chunk)
+            return self.encoder_.surprises(chunk)
+
+        for found in in_threads(part, range(0, len(table), size)):
+            surprises += found
         return scores, surprises
 
     def _score(self, table: Table) -> Scores:
@@ -259,10 +266,3 @@ class GenerativeDetector(Detector):
 def stacked_states(states: list[dict[str, torch.Tensor]]) -> dict[str, NDArray[Any]]:
     """Put the snapshots' tensors of one name into one array, snapshots first."""
     return {name: torch.stack([state[name] for state in states]).numpy() for name in states[0]}
-
-
-def _chunks(table: Table, n_units: int) -> Iterator[tuple[int, Table]]:
-    """Give parts of bounded size, each with the number of its first row."""
-    size = min(max(_CHUNK_CELLS // n_units, 1), _CHUNK_ROWS)
-    for first in range(0, len(table), size):
-        yield first, table.slice(first, min(first + size, len(table)))

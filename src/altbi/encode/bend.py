@@ -14,12 +14,15 @@ MOST_DEVIATIONS = 1e300
 
 
 def bent(deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Let what is far out count by its logarithm."""
-    size = np.abs(deviations)
-    if not (size > FARTHEST).any():
+    """Let what is far out count by its logarithm; where nothing is, it costs two looks."""
+    lowest, highest = (look.reduce(deviations, axis=None) for look in (np.fmin, np.fmax))
+    if not (lowest < -FARTHEST or highest > FARTHEST):  # NaN, a gap, is not far out
         return deviations
-    far = FARTHEST + STRETCH * np.log(np.maximum(size, FARTHEST) / FARTHEST)
-    return np.copysign(np.where(size > FARTHEST, far, size), deviations)
+    far = np.abs(deviations) > FARTHEST
+    sizes = np.minimum(np.abs(deviations[far]), MOST_DEVIATIONS)
+    found = FARTHEST + STRETCH * np.log(sizes / FARTHEST)
+    deviations[far] = np.copysign(found, deviations[far])
+    return deviations
 
 
 def unbent(deviations: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -120,9 +120,8 @@ def scaled_cells(
         scaled = cells * half
         scaled -= scale.shift
         scaled /= scale.divisor
-    np.clip(scaled, -scale.limit, scale.limit, out=scaled)
-    if scale.bends:
-        scaled = bent(scaled)
     if missing is not None:
         np.copyto(scaled, scale.fill, where=missing)
-    return scaled
+    if scale.bends:
+        return bent(scaled)
+    return np.clip(scaled, -scale.limit, scale.limit, out=scaled)

@@ -77,13 +77,15 @@ def surprises_in(
     scalars: NDArray[np.intp],
     categories: tuple[int, ...],
 ) -> Surprises:
-    """Count surprises; a number costs three looks."""
+    """Count surprises; columns of numbers in which nothing stands out cost two looks."""
     missing: Counter[str] = Counter()
     unseen: Counter[str] = Counter()
     outside: Counter[str] = Counter()
     numbers = [n for n in scalars if table.kinds[n] != "category"]
-    for n, values in zip(numbers, table.numbers(numbers).T, strict=True):
-        column = columns[n]
+    known = [columns[n] for n in numbers]
+    cells = table.numbers(numbers)
+    for place in _suspects(cells, known):
+        column, values = known[place], cells[:, place]
         if column.present:
             outside[column.name] = int(((values < column.low) | (values > column.high)).sum())
         if not column.missing:
@@ -96,3 +98,12 @@ def surprises_in(
         if not column.rare and (codes == len(column.levels)).any():
             unseen[column.name] += int((codes == len(column.levels)).sum())
     return Surprises(+missing, unseen, +outside, len(table))
+
+
+def _suspects(cells: NDArray[np.float64], columns: list[Column]) -> list[int]:
+    """Find the columns with a gap or a value outside the learned range: NaN is neither within."""
+    if not len(cells):
+        return []
+    low, high = (np.array([getattr(c, end) for c in columns]) for end in ("low", "high"))
+    within = (cells.min(axis=0) >= low) & (cells.max(axis=0) <= high)
+    return np.flatnonzero(~within).tolist()
