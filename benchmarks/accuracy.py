@@ -69,7 +69,7 @@ Variant = Callable[[Look], Scores]
 
 def memory(look: Look, rows: Rows, oddness: Scores, **changes: float) -> Scores:
     """Score by the distance to remembered rows, as the plain detector does but for the changes."""
-    settings = {"keep": 0.8, "n_remembered": 1000, "n_neighbors": 10, "seed": look.seed} | changes
+    settings = {"keep": 0.8, "n_remembered": 500, "n_neighbors": 5, "seed": look.seed} | changes
     nobody = np.zeros(len(rows), dtype=bool)
     found = remember(rows, oddness, certain=nobody, **settings)  # type: ignore[arg-type]
     return found.score(rows)
@@ -86,14 +86,14 @@ def on_columns(scaled: Callable[[Look], NDArray[np.floating]]) -> Variant:
 
 
 def in_rounds(
-    distance: Callable[[Rows, Rows], Scores], rounds: int = 2, size: int = 1000
+    distance: Callable[[Rows, Rows], Scores], rounds: int = 2, size: int = 500
 ) -> Variant:
     """Choose the memory as the plain detector does, with another distance or number of rounds."""
 
     def scores(look: Look) -> Scores:
         generator, oddness = np.random.default_rng(look.seed), look.loss()
         for _ in range(rounds):
-            kept = np.argsort(oddness, kind="stable")[: max(round(0.8 * len(oddness)), 11)]
+            kept = np.argsort(oddness, kind="stable")[: max(round(0.8 * len(oddness)), 6)]
             oddness = distance(look.rows, look.rows[generator.permutation(kept)[:size]])
         return oddness
 
@@ -102,31 +102,31 @@ def in_rounds(
 
 def mean_square(rows: Rows, remembered: Rows) -> Scores:
     """Measure as the plain detector does."""
-    return Memory(remembered, 10).score(rows)
+    return Memory(remembered, 5).score(rows)
 
 
-def nearest(rows: Rows, remembered: Rows, metric: str = "euclidean", k: int = 10) -> Scores:
+def nearest(rows: Rows, remembered: Rows, metric: str = "euclidean", k: int = 5) -> Scores:
     """Distances to the k nearest, one exact match left out, nearest first."""
     count = min(k, len(remembered) - 1)
     found = np.sort(np.partition(cdist(rows, remembered, metric), count, axis=1)[:, : count + 1])
     return np.where(found[:, :1] == 0, found[:, 1:], found[:, :-1])
 
 
-def tenth(metric: str) -> Callable[[Rows, Rows], Scores]:
-    """Distance to the tenth neighbour."""
+def fifth(metric: str) -> Callable[[Rows, Rows], Scores]:
+    """Distance to the fifth neighbour."""
     return lambda rows, remembered: nearest(rows, remembered, metric)[:, -1]
 
 
 def local(rows: Rows, remembered: Rows) -> Scores:
-    """Distance to the tenth neighbour against that of the nearest remembered rows."""
+    """Distance to the fifth neighbour against that of the nearest remembered rows."""
     own = nearest(remembered, remembered)[:, -1] + 1e-3
-    order = np.argpartition(cdist(rows, remembered), 9, axis=1)[:, :10]
+    order = np.argpartition(cdist(rows, remembered), 4, axis=1)[:, :5]
     return nearest(rows, remembered)[:, -1] / own[order].mean(axis=1)
 
 
 def in_bags(rows: Rows, remembered: Rows) -> Scores:
-    """Mean distance to the second neighbour in eight eighths of the memory."""
-    return np.mean([nearest(rows, remembered[i::8], k=2)[:, -1] for i in range(8)], axis=0)
+    """Mean distance to the nearest row in five fifths of the memory."""
+    return np.mean([nearest(rows, remembered[i::5], k=1)[:, -1] for i in range(5)], axis=0)
 
 
 def clipped(limit: float) -> Callable[[Look], NDArray[np.floating]]:
@@ -194,15 +194,16 @@ VARIANTS: dict[str, Variant] = {
     "keep 0.5": with_settings(keep=0.5),
     "keep 0.7": with_settings(keep=0.7),
     "keep 0.9": with_settings(keep=0.9),
-    "5 neighbours": with_settings(n_neighbors=5),
-    "20 neighbours": with_settings(n_neighbors=20),
+    "3 neighbours": with_settings(n_neighbors=3),
+    "10 neighbours": with_settings(n_neighbors=10),
     "250 remembered": with_settings(n_remembered=250),
-    "500 remembered": with_settings(n_remembered=500),
-    "2000 remembered": with_settings(n_remembered=2000),
-    "distance to the tenth neighbour": in_rounds(tenth("euclidean")),
-    "city-block distance to the tenth": in_rounds(tenth("cityblock")),
+    "1000 remembered": with_settings(n_remembered=1000),
+    "1000 remembered, 10 neighbours": with_settings(n_remembered=1000, n_neighbors=10),
+    "2000 remembered, 20 neighbours": with_settings(n_remembered=2000, n_neighbors=20),
+    "distance to the fifth neighbour": in_rounds(fifth("euclidean")),
+    "city-block distance to the fifth": in_rounds(fifth("cityblock")),
     "distance against the neighbours' own": in_rounds(local),
-    "eight small memories": in_rounds(in_bags),
+    "five small memories": in_rounds(in_bags),
     "mean and standard deviation": on_columns(standardised),
     "held within 5 deviations": on_columns(clipped(5)),
     "held within 50 deviations": on_columns(clipped(50)),

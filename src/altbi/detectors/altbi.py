@@ -106,9 +106,9 @@ class ALTBI(GenerativeDetector):
     keep : float in (0, 1], default=0.8
         Share of the rows, those with the smallest losses, from which the remembered ones are drawn;
         then again by their distances to the rows drawn first. For "distance".
-    n_remembered : int, default=1000
+    n_remembered : int, default=500
         Rows to remember. For "distance".
-    n_neighbors : int, default=10
+    n_neighbors : int, default=5
         Nearest remembered rows that count. For "distance".
     push : float, default=1.0
         Weight with which the losses of labelled outliers are pushed up, if `fit` is given any; 0
@@ -191,8 +191,8 @@ class ALTBI(GenerativeDetector):
         weight_decay: float = 5e-7,
         score_by: Literal["distance", "loss"] = "distance",
         keep: float = 0.8,
-        n_remembered: int = 1000,
-        n_neighbors: int = 10,
+        n_remembered: int = 500,
+        n_neighbors: int = 5,
         push: float = 1.0,
         trust: float = 0.75,
         contamination: Contamination = "auto",
