@@ -8,12 +8,13 @@ what the fit and the scoring add to a process that has everything imported.
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
 
 import numpy as np
+
+from measuring import peak
 
 ROWS, COLUMNS = 5_000, 36
 SYSTEMS = ("ALTBI-I (reference)", "ODIM", "ALTBI-G (light)", "ALTBI-G (reference)")
@@ -34,17 +35,12 @@ def measure(system: str) -> dict[str, float]:
     X = table()
     (found,) = find_systems([system])
     fit = ready_to_fit(found, "unsupervised", seed=0)
-    before, start = _peak(), time.perf_counter()
+    before, start = peak(), time.perf_counter()
     score = fit(X)
     fitted = time.perf_counter()
     score(X)
     scored = time.perf_counter()
-    return {"fit": fitted - start, "score": scored - fitted, "mebibytes": _peak() - before}
-
-
-def _peak() -> float:
-    """Largest resident size so far in MiB; Linux counts in KiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"fit": fitted - start, "score": scored - fitted, "mebibytes": (peak() - before) / 2**20}
 
 
 def main() -> None:

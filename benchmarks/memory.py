@@ -9,13 +9,14 @@ output arrays take is subtracted; what then still grows from size to size is the
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
+
+from measuring import peak
 
 COLUMNS = 10
 FITTED = 2_000
@@ -40,20 +41,14 @@ def score_file(path: Path) -> dict[str, int]:
 
     rows = np.memmap(path, dtype=np.float32, mode="r").reshape(-1, COLUMNS)
     detector = ALTBI.reference(random_state=0).fit(np.array(rows[:FITTED]))
-    before = _peak()
+    before = peak()
     scores = detector.anomaly_score(rows)
     return {
         "rows": len(rows),
         "before": before,
-        "peak": _peak(),
+        "peak": peak(),
         "arrays": rows.nbytes + scores.nbytes,
     }
-
-
-def _peak() -> int:
-    """Largest resident size so far in bytes; Linux counts in KiB, macOS in bytes."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def measure(n_rows: int) -> dict[str, int]:

@@ -10,14 +10,11 @@ ALTBI trains on one thread and scores on as many as torch has. PyOD's VAE also n
 """
 
 import argparse
-import os
-import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 
 import numpy as np
 from sklearn.ensemble import IsolationForest
@@ -26,7 +23,9 @@ from altbi import ALTBI
 from altbi.bench.datasets import Rows, load, select
 from altbi.borrow import one_thread
 from altbi.errors import need
+from measuring import machine
 
+PACKAGES = ("altbi", "torch", "scikit-learn", "pyod", "numpy")
 VAE_ROWS = 50_000
 VAE_SAMPLE = 20_000
 
@@ -93,14 +92,6 @@ def seconds(contestant: Contestant, rows: Rows, repeats: int) -> list[float]:
     return times
 
 
-def machine() -> str:
-    """Say what the seconds were measured on."""
-    packages = ("altbi", "torch", "scikit-learn", "pyod", "numpy")
-    versions = ", ".join(f"{name} {version(name)}" for name in packages)
-    python = f"Python {platform.python_version()}"
-    return f"{os.cpu_count()} cores, {platform.machine()}, {python}, {versions}"
-
-
 def main() -> None:
     """Write one Markdown table; a ratio above 1 means slower than ALTBI."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -114,7 +105,7 @@ def main() -> None:
     )
     args = parser.parse_args()
 
-    sys.stdout.write(f"{machine()}\n\n")
+    sys.stdout.write(f"{machine(*PACKAGES)}\n\n")
     sys.stdout.write("| table | system | runs | median s | min to max s | seconds / ALTBI's |\n")
     sys.stdout.write("| --- | --- | ---: | ---: | ---: | ---: |\n")
     for dataset in select(args.tables.split(",")):
