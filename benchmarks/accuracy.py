@@ -69,7 +69,7 @@ Variant = Callable[[Look], Scores]
 
 def memory(look: Look, rows: Rows, oddness: Scores, **changes: float) -> Scores:
     """Score by the distance to remembered rows, as the plain detector does but for the changes."""
-    settings = {"keep": 0.8, "n_remembered": 500, "n_neighbors": 5, "seed": look.seed} | changes
+    settings = {"keep": 0.8, "n_remembered": 500, "n_lots": 3, "seed": look.seed} | changes
     nobody = np.zeros(len(rows), dtype=bool)
     found = remember(rows, oddness, certain=nobody, **settings)  # type: ignore[arg-type]
     return found.score(rows)
@@ -102,31 +102,32 @@ def in_rounds(
 
 def mean_square(rows: Rows, remembered: Rows) -> Scores:
     """Measure as the plain detector does."""
-    return Memory(remembered, 5).score(rows)
+    return Memory(remembered, 3).score(rows)
 
 
-def nearest(rows: Rows, remembered: Rows, metric: str = "euclidean", k: int = 5) -> Scores:
+def nearest(rows: Rows, remembered: Rows, metric: str = "sqeuclidean", k: int = 5) -> Scores:
     """Distances to the k nearest, one exact match left out, nearest first."""
     count = min(k, len(remembered) - 1)
     found = np.sort(np.partition(cdist(rows, remembered, metric), count, axis=1)[:, : count + 1])
     return np.where(found[:, :1] == 0, found[:, 1:], found[:, :-1])
 
 
-def fifth(metric: str) -> Callable[[Rows, Rows], Scores]:
-    """Distance to the fifth neighbour."""
-    return lambda rows, remembered: nearest(rows, remembered, metric)[:, -1]
+def of_all(k: int) -> Callable[[Rows, Rows], Scores]:
+    """Mean squared distance to the k nearest of all remembered rows."""
+    return lambda rows, remembered: nearest(rows, remembered, k=k).mean(axis=1)
+
+
+def city_blocks(rows: Rows, remembered: Rows) -> Scores:
+    """Mean city-block distance to the nearest row of each lot."""
+    lots = [nearest(rows, remembered[lot::3], "cityblock", k=1)[:, 0] for lot in range(3)]
+    return np.mean(lots, axis=0)
 
 
 def local(rows: Rows, remembered: Rows) -> Scores:
     """Distance to the fifth neighbour against that of the nearest remembered rows."""
-    own = nearest(remembered, remembered)[:, -1] + 1e-3
+    own = nearest(remembered, remembered, "euclidean")[:, -1] + 1e-3
     order = np.argpartition(cdist(rows, remembered), 4, axis=1)[:, :5]
-    return nearest(rows, remembered)[:, -1] / own[order].mean(axis=1)
-
-
-def in_bags(rows: Rows, remembered: Rows) -> Scores:
-    """Mean distance to the nearest row in five fifths of the memory."""
-    return np.mean([nearest(rows, remembered[i::5], k=1)[:, -1] for i in range(5)], axis=0)
+    return nearest(rows, remembered, "euclidean")[:, -1] / own[order].mean(axis=1)
 
 
 def clipped(limit: float) -> Callable[[Look], NDArray[np.floating]]:
@@ -194,16 +195,16 @@ VARIANTS: dict[str, Variant] = {
     "keep 0.5": with_settings(keep=0.5),
     "keep 0.7": with_settings(keep=0.7),
     "keep 0.9": with_settings(keep=0.9),
-    "3 neighbours": with_settings(n_neighbors=3),
-    "10 neighbours": with_settings(n_neighbors=10),
+    "one lot": with_settings(n_lots=1),
+    "5 lots": with_settings(n_lots=5),
+    "10 lots": with_settings(n_lots=10),
     "250 remembered": with_settings(n_remembered=250),
     "1000 remembered": with_settings(n_remembered=1000),
-    "1000 remembered, 10 neighbours": with_settings(n_remembered=1000, n_neighbors=10),
-    "2000 remembered, 20 neighbours": with_settings(n_remembered=2000, n_neighbors=20),
-    "distance to the fifth neighbour": in_rounds(fifth("euclidean")),
-    "city-block distance to the fifth": in_rounds(fifth("cityblock")),
+    "2000 remembered": with_settings(n_remembered=2000),
+    "the 5 nearest of all": in_rounds(of_all(5)),
+    "the 10 nearest of 1000": in_rounds(of_all(10), size=1000),
+    "city-block distance": in_rounds(city_blocks),
     "distance against the neighbours' own": in_rounds(local),
-    "five small memories": in_rounds(in_bags),
     "mean and standard deviation": on_columns(standardised),
     "held within 5 deviations": on_columns(clipped(5)),
     "held within 50 deviations": on_columns(clipped(50)),

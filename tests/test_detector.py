@@ -71,7 +71,7 @@ def test_presets_hold_the_documented_parameters(preset):
         "score_by": "loss",
         "keep": 0.8,
         "n_remembered": 500,
-        "n_neighbors": 5,
+        "n_lots": 3,
         "push": 1.0,
         "trust": 0.75,
         "contamination": "auto",
@@ -471,7 +471,7 @@ def test_contamination_sets_the_share_of_outliers():
         {"score_by": "likelihood"},
         {"keep": 0},
         {"keep": 1.5},
-        {"n_neighbors": 0},
+        {"n_lots": 0},
         {"n_remembered": 5},
         {"n_remembered": 0.5},
         {"max_batch": 100},
@@ -572,7 +572,7 @@ def test_a_row_exactly_at_the_threshold_is_no_outlier(fitted):
 def test_large_tables_are_scored_in_chunks_of_bounded_size(fitted, monkeypatch):
     sizes = []
     whole = fitted.anomaly_score(X)
-    monkeypatch.setattr("altbi.detectors.generative._CHUNK_CELLS", 400)
+    monkeypatch.setattr("altbi.detectors.generative._CHUNK_ROWS", 100)
     scaled = TableEncoder._scaled
 
     def counted(encoder, table, scale):

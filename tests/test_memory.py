@@ -15,46 +15,66 @@ def rows_of(shape, generator=RNG):
 
 
 def by_hand(memory, row):
-    """Sort all distances, drop one exact match, and average the squares of the nearest."""
+    """Take the nearest row of each lot, one exact match left out, and average the squares."""
     squares = ((memory.rows.astype(np.float64) - row) ** 2).sum(axis=1)
-    order = np.argsort(squares, kind="stable")
-    if squares[order[0]] == 0:
-        order = order[1:]
-    nearest = order[: memory.counted]
+    equal = np.flatnonzero((memory.rows == row).all(axis=1))
+    squares[equal[:1]] = np.inf
+    numbers = np.arange(len(squares))
+    lots = [numbers[lot :: memory.counted] for lot in range(memory.counted)]
+    nearest = [lot[squares[lot].argmin()] for lot in lots]
     return squares[nearest].mean(), nearest
 
 
+@pytest.mark.parametrize("n_lots", [1, 3])
 @pytest.mark.parametrize(("n_remembered", "width"), [(2, 1), (11, 3), (300, 7), (1000, 40)])
-def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width):
-    memory = Memory(rows_of((n_remembered, width)), n_neighbors=10)
+def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width, n_lots):
+    memory = Memory(rows_of((n_remembered, width)), n_lots)
     rows = np.vstack([rows_of((70, width)), memory.rows[:70], np.full((1, width), 20)])
     rows = rows.astype(np.float32)
 
-    scores, nearest = memory.score(rows), memory.nearest(rows)
+    scores, parts = memory.score(rows), memory.parts(rows)
 
     for place, row in enumerate(rows):
         score, numbers = by_hand(memory, row)
-        assert scores[place] == pytest.approx(score, rel=1e-6)  # differences are float32
-        assert nearest.numbers[place].tolist() == numbers.tolist()
-        assert nearest.squares[place].sum() == pytest.approx(score, rel=1e-9)
-    apart = memory.rows[nearest.numbers[3]].astype(np.float64) - rows[3]
-    np.testing.assert_allclose(nearest.squares[3], (apart**2).mean(axis=0))
+        assert scores[place] == pytest.approx(score, rel=1e-9)
+        apart = memory.rows[numbers].astype(np.float64) - row
+        np.testing.assert_allclose(parts[place], (apart**2).mean(axis=0))
+
+
+def test_rows_that_are_alike_are_the_nearest_of_all_with_weights():
+    memory = Memory(rows_of((40, 3)), n_lots=3)
+    rows = np.vstack([rows_of((5, 3)), memory.rows[:5]])
+    weights = RNG.random(rows.shape).astype(np.float32)
+
+    found = memory.alike(rows, weights, 7)
+
+    for place, row in enumerate(rows):
+        squares = (weights[place] * (memory.rows.astype(np.float64) - row) ** 2).sum(axis=1)
+        squares[(memory.rows == row).all(axis=1)] = np.inf
+        assert found[place].tolist() == squares.argsort()[:7].tolist()
+    assert memory.alike(rows, weights, 100).shape == (10, 39)
+
+
+def test_every_lot_has_two_rows():
+    counts = [Memory(rows_of((n, 2)), n_lots=3).counted for n in (2, 3, 4, 5, 6, 100)]
+
+    assert counts == [1, 1, 2, 2, 3, 3]
 
 
 def test_of_a_remembered_row_one_equal_is_left_out_and_no_more():
     twins = np.array([[0, 0], [0, 0], [3, 0]], dtype=np.float32)
-    memory = Memory(twins, n_neighbors=1)
+    memory = Memory(twins, n_lots=1)
 
     assert memory.score(twins).tolist() == [0, 0, 9]
     # A row beside a remembered one is not that row, however near it is.
-    beside = np.array([[3, 1e-6], [-0.0, 0.0]], dtype=np.float32)
-    assert memory.score(beside)[0] == pytest.approx(1e-12)
-    assert memory.score(beside)[1] == 0
-    assert memory.nearest(twins).numbers.tolist() == [[1], [1], [0]]
+    beside = np.array([[3, 1e-5], [3, 1e-7], [-0.0, 0.0]], dtype=np.float32)
+    assert memory.score(beside)[0] == pytest.approx(1e-10, rel=0.01)
+    assert memory.score(beside)[1:].tolist() == [0, 0]
+    assert memory.alike(twins, np.ones_like(twins), 1).tolist() == [[1], [1], [0]]
 
 
 def test_minus_zero_is_zero():
-    memory = Memory(np.array([[-0.0, 1], [5, 5]], dtype=np.float32), n_neighbors=1)
+    memory = Memory(np.array([[-0.0, 1], [5, 5]], dtype=np.float32), n_lots=1)
 
     assert memory.score(np.array([[0.0, 1]], dtype=np.float32)).tolist() == [41]
 
@@ -62,7 +82,7 @@ def test_minus_zero_is_zero():
 @pytest.mark.parametrize("width", [1, 3, 10, 33, 129])
 @pytest.mark.parametrize("n_remembered", [30, 999])
 def test_a_score_does_not_depend_on_company_place_or_threads(width, n_remembered):
-    memory = Memory(rows_of((n_remembered, width)) * 5, n_neighbors=10)
+    memory = Memory(rows_of((n_remembered, width)) * 5, n_lots=3)
     rows = rows_of((1200, width)) * 5
     scores = memory.score(rows)
     order = RNG.permutation(len(rows))
@@ -70,8 +90,7 @@ def test_a_score_does_not_depend_on_company_place_or_threads(width, n_remembered
     assert np.array_equal(memory.score(rows[order]), scores[order])
     assert np.array_equal(memory.score(rows[700:703]), scores[700:703])
     assert memory.score(rows[511:512])[0] == scores[511]
-    found = memory.nearest(rows)
-    assert np.array_equal(memory.nearest(rows[5:6]).squares[0], found.squares[5])
+    assert np.array_equal(memory.parts(rows[5:6])[0], memory.parts(rows)[5])
     before = torch.get_num_threads()
     torch.set_num_threads(3 - min(before, 2))
     try:
@@ -105,7 +124,7 @@ def test_rows_that_are_taken_for_equal_by_accident_are_not(monkeypatch):
 
 
 def choose(rows, oddness, certain=UNCERTAIN, **changes):
-    settings = {"keep": 0.5, "n_remembered": 1000, "n_neighbors": 3, "seed": 0} | changes
+    settings = {"keep": 0.5, "n_remembered": 1000, "n_lots": 3, "seed": 0} | changes
     return remember(rows, oddness, certain=certain, **settings)
 
 
@@ -124,7 +143,7 @@ def test_the_least_odd_rows_are_remembered_and_then_those_near_them():
 
     assert len(memory.rows) == 160
     assert not are_in(rows, memory)[:20].any()
-    assert memory.n_neighbors == 3
+    assert memory.n_lots == 3
 
 
 def test_what_is_given_decides_the_first_round():
@@ -155,8 +174,8 @@ def test_the_memory_is_bounded_seeded_and_large_enough():
     assert len(small.rows) == 20
     assert np.array_equal(choose(rows, oddness, n_remembered=20).rows, small.rows)
     assert not np.array_equal(choose(rows, oddness, n_remembered=20, seed=1).rows, small.rows)
-    # A share of nearly nothing still leaves every row its neighbours.
-    assert len(choose(rows, oddness, keep=0.001).rows) == 4
+    # A share of nearly nothing still leaves two rows for every lot.
+    assert len(choose(rows, oddness, keep=0.001).rows) == 6
     two = choose(rows[:2], oddness[:2], UNCERTAIN[:2])
     assert len(two.rows) == 2
 
@@ -173,21 +192,21 @@ def test_rows_known_to_be_normal_are_always_kept():
 
 
 def test_gaps_are_passed_over_and_the_rest_counts_for_them():
-    memory = Memory(rows_of((50, 4)), n_neighbors=3)
+    memory = Memory(rows_of((51, 4)), n_lots=3)
     rows = rows_of((70, 4))
     rows[5:40, 1] = np.nan
     rows[7, 3] = np.nan
 
-    scores, nearest = memory.score(rows), memory.nearest(rows)
+    scores, parts = memory.score(rows), memory.parts(rows)
 
     for place in (0, 5, 7):
         seen = ~np.isnan(rows[place])
         squares = ((memory.rows[:, seen].astype(np.float64) - rows[place, seen]) ** 2).sum(axis=1)
-        expected = np.sort(squares)[:3].mean() * 4 / seen.sum()
+        lots = squares.reshape(-1, 3)
+        expected = lots.min(axis=0).mean() * 4 / seen.sum()
         assert scores[place] == pytest.approx(expected, rel=1e-6)
-        assert nearest.numbers[place].tolist() == np.argsort(squares)[:3].tolist()
-        assert nearest.squares[place].sum() == pytest.approx(expected, rel=1e-6)
-        assert not nearest.squares[place, ~seen].any()
+        assert parts[place].sum() == pytest.approx(expected, rel=1e-6)
+        assert not parts[place, ~seen].any()
     # Rows with gaps do not change those without.
     assert np.array_equal(memory.score(rows[~np.isnan(rows).any(axis=1)])[:5], scores[:5])
     assert np.array_equal(memory.score(rows[5:6]), scores[5:6])
@@ -207,7 +226,7 @@ def test_rows_with_enough_equals_score_nothing_at_all():
     """Not even what is left of rounding, in which a threshold would find groups."""
     rows = np.repeat(rows_of((4, 12)) * 7, 30, axis=0)
 
-    assert not Memory(rows, n_neighbors=10).score(rows).any()
+    assert not Memory(rows, n_lots=3).score(rows).any()
 
 
 def test_known_rows_are_drawn_first():

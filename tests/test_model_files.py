@@ -538,7 +538,7 @@ def test_a_memory_beside_snapshots_is_refused(path, remembering):
 
 
 def test_other_neighbours_than_at_fit_are_not_saved(tmp_path):
-    detector = ALTBI(**REMEMBERING).fit(TABLE).set_params(n_neighbors=3)
+    detector = ALTBI(**REMEMBERING).fit(TABLE).set_params(n_lots=2)
 
     with pytest.raises(ParameterError, match="changed after fit"):
         detector.save(tmp_path / "model")

@@ -159,7 +159,7 @@ def test_every_argument_reaches_the_plain_detector(rows):
         "score_by": "distance",
         "keep": 0.7,
         "n_remembered": 30,
-        "n_neighbors": 4,
+        "n_lots": 4,
         "push": 0.5,
         "trust": 0.5,
         "max_rows": 60,

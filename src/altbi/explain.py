@@ -28,6 +28,8 @@ _USUAL = 0.9
 _CELLS_AT_ONCE = 1 << 22
 # From so many deviations on, a cell is odd beside the nearest remembered rows.
 _STANDS_OUT = 3.0
+# Remembered rows whose middle says what is expected.
+_ALIKE = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,7 @@ class Explanation:
         cells that stand out were made neutral.
         Numbers as float64, dates as timestamps (in UTC, without a zone), durations in seconds,
         booleans, and the text of categories.
-    neighbours : ndarray of shape (n_rows, n_neighbors) or None
+    neighbours : ndarray of shape (n_rows, n_neighbours) or None
         Numbers of these remembered rows, the most alike first; None where rows are scored by loss.
     remembered : tuple of pyarrow.Array
         For each column the cells of all remembered rows.
@@ -236,12 +238,12 @@ def explain_rows(
 def explain_by_memory(table: Table, memory: Memory, encoder: TableEncoder) -> Explanation:
     """Take the distances of a table's rows to the nearest remembered ones apart."""
     rows = encoder.standardize(table)
-    nearest = memory.nearest(rows)
-    parts = encoder.fold(nearest.squares)
+    parts = encoder.fold(memory.parts(rows))
     # The rows nearest to an odd one share its oddity as far as they can. Those that are like it in
     # all other columns show what belongs into the odd ones.
-    alike = memory.nearest(rows, _ordinary(parts)[:, encoder.unit_columns].astype(np.float32))
-    middles = _middles(memory, encoder, alike.numbers)
+    ordinary = _ordinary(parts)[:, encoder.unit_columns].astype(np.float32)
+    alike = memory.alike(rows, ordinary, _ALIKE)
+    middles = _middles(memory, encoder, alike)
     apart = np.nan_to_num(middles.astype(np.float64) - rows)
     return Explanation(
         columns=encoder.names,
@@ -251,7 +253,7 @@ def explain_by_memory(table: Table, memory: Memory, encoder: TableEncoder) -> Ex
         values=tuple(encoder.cells(table)),
         deviations=np.sqrt(encoder.fold(apart**2)),
         expected=tuple(encoder.recover(middles)),
-        neighbours=alike.numbers,
+        neighbours=alike,
         remembered=tuple(encoder.recover(memory.rows)),
     )
 

@@ -74,7 +74,7 @@ class ALTBI(BaseDetector):
         score_by: Literal["distance", "loss"] = "distance",
         keep: float = 0.8,
         n_remembered: int = 500,
-        n_neighbors: int = 5,
+        n_lots: int = 3,
         push: float = 1.0,
         trust: float = 0.75,
         max_rows: int = 200_000,
@@ -102,7 +102,7 @@ class ALTBI(BaseDetector):
         self.score_by = score_by
         self.keep = keep
         self.n_remembered = n_remembered
-        self.n_neighbors = n_neighbors
+        self.n_lots = n_lots
         self.push = push
         self.trust = trust
         self.max_rows = max_rows

@@ -108,8 +108,9 @@ class ALTBI(GenerativeDetector):
         then again by their distances to the rows drawn first. For "distance".
     n_remembered : int, default=500
         Rows to remember. For "distance".
-    n_neighbors : int, default=5
-        Nearest remembered rows that count. For "distance".
+    n_lots : int, default=3
+        Lots that the remembered rows are dealt into; the nearest row of each counts. For
+        "distance".
     push : float, default=1.0
         Weight with which the losses of labelled outliers are pushed up, if `fit` is given any; 0
         only leaves these rows out of the training.
@@ -192,7 +193,7 @@ class ALTBI(GenerativeDetector):
         score_by: Literal["distance", "loss"] = "distance",
         keep: float = 0.8,
         n_remembered: int = 500,
-        n_neighbors: int = 5,
+        n_lots: int = 3,
         push: float = 1.0,
         trust: float = 0.75,
         contamination: Contamination = "auto",
@@ -220,7 +221,7 @@ class ALTBI(GenerativeDetector):
         self.score_by = score_by
         self.keep = keep
         self.n_remembered = n_remembered
-        self.n_neighbors = n_neighbors
+        self.n_lots = n_lots
         self.push = push
         self.trust = trust
         self.contamination = contamination
@@ -401,7 +402,7 @@ class ALTBI(GenerativeDetector):
             self._judge(rows[eligible]),
             keep=self.keep,
             n_remembered=self.n_remembered,
-            n_neighbors=self.n_neighbors,
+            n_lots=self.n_lots,
             seed=seed,
             certain=roles[eligible] == INLIER,
         )
@@ -413,7 +414,7 @@ class ALTBI(GenerativeDetector):
         return self.memory_.score(self.encoder_.standardize(sample.take(judged)))
 
     def _memory_sizes(self) -> tuple[int, int] | None:
-        return (self.n_remembered, self.n_neighbors) if self.score_by == "distance" else None
+        return (self.n_remembered, self.n_lots) if self.score_by == "distance" else None
 
     def _snapshot_count(self) -> int:
         schedule = self._schedule()

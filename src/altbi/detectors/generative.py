@@ -41,7 +41,7 @@ from altbi.train import Progress
 __all__ = ["GenerativeDetector", "stacked_states"]
 
 # Cells and rows that one thread encodes and scores at a time: memory does not grow with the table,
-# and what is computed of a chunk stays near the processor.
+# and what is computed of a chunk stays near the processor. Whole blocks, which scorers pad.
 _CHUNK_CELLS = 1 << 18
 _CHUNK_ROWS = 1 << 13
 
@@ -135,7 +135,7 @@ class GenerativeDetector(Detector):
         """
         check_is_fitted(self, "offset_")
         scores, surprises = np.empty(len(table)), Surprises()
-        size = min(max(_CHUNK_CELLS // self.encoder_.width, 1), _CHUNK_ROWS)
+        size = min(max(_CHUNK_CELLS // self.encoder_.width // 512, 1) * 512, _CHUNK_ROWS)
 
         def part(first: int) -> Surprises:
             chunk = table.slice(first, min(first + size, len(table)))

@@ -226,7 +226,7 @@ def _is_rotation_part(tensor: NDArray[Any]) -> bool:
 def _check_unchanged(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> None:
     detector._check_parameters()
     sizes, memory = detector._memory_sizes(), detector.memory_
-    other_neighbours = sizes and memory and memory.n_neighbors != sizes[1]
+    other_neighbours = sizes and memory and memory.n_lots != sizes[1]
     if other_neighbours or not _fit(detector, tensors):
         raise ParameterError(
             "The parameters were changed after fit, and no longer belong to what was learned. "

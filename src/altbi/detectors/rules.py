@@ -24,6 +24,7 @@ _MAX_LAYERS = 100
 def altbi_rules(detector: ALTBI) -> Rules:
     """Rules for ALTBI's own parameters; those of the schedule are the schedule's."""
     flow = detector.backbone == "glow"
+    lots = int(detector.n_lots) if is_count(detector.n_lots) else 1
     return {
         "backbone": (
             _is_backbone(detector.backbone),
@@ -41,13 +42,10 @@ def altbi_rules(detector: ALTBI) -> Rules:
         "network": (detector.network in ("reference", "paper"), "'reference' or 'paper'"),
         "score_by": (detector.score_by in ("distance", "loss"), "'distance' or 'loss'"),
         "keep": (is_number(detector.keep, 0, 1) and detector.keep > 0, "a share in (0, 1]"),
-        "n_neighbors": (is_count(detector.n_neighbors), "a whole number of at least 1"),
+        "n_lots": (is_count(detector.n_lots), "a whole number of at least 1"),
         "n_remembered": (
-            is_count(detector.n_remembered)
-            and (
-                not is_count(detector.n_neighbors) or detector.n_remembered > detector.n_neighbors
-            ),
-            f"a whole number above n_neighbors={detector.n_neighbors!r}",
+            is_count(detector.n_remembered, 2 * lots),
+            f"a whole number of at least {2 * lots}, two for each lot",
         ),
         "push": (is_number(detector.push, 0), "a number of at least 0"),
         "trust": (is_number(detector.trust, 0, 1) and detector.trust > 0, "a share in (0, 1]"),

@@ -174,7 +174,7 @@ class TableEncoder:
     def surprises(self, table: Table) -> Surprises:
         """Count what the table holds that the training sample did not."""
         check_columns(table, self.columns)
-        return surprises_in(table, self.columns, self._layout.scalars, self._layout.categories)
+        return surprises_in(table, self._layout)
 
     def to_json(self) -> dict[str, object]:
         """Give the state as plain, strict JSON."""

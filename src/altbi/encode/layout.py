@@ -39,6 +39,8 @@ class Layout:
     unit_columns: NDArray[np.intp]
     scalars: NDArray[np.intp]  # columns that are no categories, one entry each below
     half: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
     ranges: Scale
     deviations: Scale
     marked: NDArray[np.intp]  # which of the scalars have an indicator of missing cells
@@ -58,6 +60,8 @@ def layout_of(columns: tuple[Column, ...]) -> Layout:
         unit_columns=np.repeat(np.arange(len(columns), dtype=np.intp), counts),
         scalars=np.array(scalars, dtype=np.intp),
         half=half,
+        low=np.array([column.low for column in known]),
+        high=np.array([column.high for column in known]),
         ranges=_ranges(columns, known, half),
         deviations=_deviations(columns, known, half),
         marked=np.flatnonzero([column.missing > 0 for column in known]),

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from altbi.encode.cells import codes_of
 from altbi.encode.column import OTHER, Column
+from altbi.encode.layout import Layout
 from altbi.table import Table
 
 __all__ = ["Surprises", "surprises_in"]
@@ -71,27 +71,18 @@ def _counted(counts: Counter[str]) -> str:
     return ", ".join(named) + (f" and {more} more columns" if more else "")
 
 
-def surprises_in(
-    table: Table,
-    columns: tuple[Column, ...],
-    scalars: NDArray[np.intp],
-    categories: tuple[int, ...],
-) -> Surprises:
+def surprises_in(table: Table, layout: Layout) -> Surprises:
     """Count surprises; columns of numbers in which nothing stands out cost two looks."""
     missing: Counter[str] = Counter()
     unseen: Counter[str] = Counter()
     outside: Counter[str] = Counter()
-    numbers = [n for n in scalars if table.kinds[n] != "category"]
-    known = [columns[n] for n in numbers]
-    cells = table.numbers(numbers)
-    for place in _suspects(cells, known):
-        column, values = known[place], cells[:, place]
+    for column, gaps, strays in _numbers_that_stand_out(table, layout):
         if column.present:
-            outside[column.name] = int(((values < column.low) | (values > column.high)).sum())
+            outside[column.name] = strays
         if not column.missing:
-            missing[column.name] = int(np.isnan(values).sum())
-    for number in categories:
-        column = columns[number]
+            missing[column.name] = gaps
+    for number in layout.categories:
+        column = layout.columns[number]
         codes = codes_of(table, number, column)
         if not column.missing and (codes < 0).any():
             missing[column.name] += int((codes < 0).sum())
@@ -100,10 +91,17 @@ def surprises_in(
     return Surprises(+missing, unseen, +outside, len(table))
 
 
-def _suspects(cells: NDArray[np.float64], columns: list[Column]) -> list[int]:
-    """Find the columns with a gap or a value outside the learned range: NaN is neither within."""
-    if not len(cells):
-        return []
-    low, high = (np.array([getattr(c, end) for c in columns]) for end in ("low", "high"))
-    within = (cells.min(axis=0) >= low) & (cells.max(axis=0) <= high)
-    return np.flatnonzero(~within).tolist()
+def _numbers_that_stand_out(table: Table, layout: Layout) -> Iterator[tuple[Column, int, int]]:
+    """Give columns with gaps or values outside the learned range, and how many there are."""
+    places = [p for p, n in enumerate(layout.scalars) if table.kinds[n] != "category"]
+    if not places or not len(table):
+        return
+    cells = table.numbers(layout.scalars[places].tolist())
+    low, high = layout.low[places], layout.high[places]
+    within = (cells.min(axis=0) >= low) & (cells.max(axis=0) <= high)  # NaN is not
+    found = np.flatnonzero(~within)
+    some = cells[:, found]
+    gaps = np.count_nonzero(np.isnan(some), axis=0)
+    strays = np.count_nonzero((some < low[found]) | (some > high[found]), axis=0)
+    for place, n_gaps, n_strays in zip(found, gaps.tolist(), strays.tolist(), strict=True):
+        yield layout.columns[layout.scalars[places[place]]], n_gaps, n_strays
