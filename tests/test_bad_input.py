@@ -60,6 +60,8 @@ class Place:
         self.temporary.mkdir()
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
         self.environment["TMPDIR"] = str(self.temporary)
+        # Python itself, if it may write no more, leaves half of a compiled module behind.
+        self.environment["PYTHONDONTWRITEBYTECODE"] = "1"
 
     def write(self, name, content):
         data = content if isinstance(content, bytes) else content.encode()

@@ -76,6 +76,7 @@ def test_presets_hold_the_documented_parameters(preset):
         "trust": 0.75,
         "contamination": "auto",
         "max_rows": 200_000,
+        "device": "auto",
         "random_state": 0,
     }
     own = {

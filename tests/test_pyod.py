@@ -163,6 +163,7 @@ def test_every_argument_reaches_the_plain_detector(rows):
         "push": 0.5,
         "trust": 0.5,
         "max_rows": 60,
+        "device": "cpu",
         "random_state": 9,
     }
     assert arguments.keys() == altbi.ALTBI().get_params().keys() - {"contamination"}

@@ -7,7 +7,28 @@ from typing import final
 
 import torch
 
-__all__ = ["Draws", "one_thread", "plain_torch"]
+from altbi.errors import ParameterError
+
+__all__ = ["Draws", "chosen_device", "one_thread", "plain_torch"]
+
+
+def chosen_device(name: str) -> torch.device:
+    """Give the device of this name, or say that it is not there; "auto" is a GPU if there is one.
+
+    Examples
+    --------
+    >>> chosen_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError, NotImplementedError) as cause:
+        raise ParameterError(
+            f"device={name!r}, but torch cannot use it here ({str(cause).splitlines()[0]}). "
+            "Give 'cpu', or install a torch that knows the device."
+        ) from cause
 
 
 @contextmanager

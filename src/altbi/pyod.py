@@ -78,6 +78,7 @@ class ALTBI(BaseDetector):
         push: float = 1.0,
         trust: float = 0.75,
         max_rows: int = 200_000,
+        device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         super().__init__(contamination=contamination)
@@ -106,6 +107,7 @@ class ALTBI(BaseDetector):
         self.push = push
         self.trust = trust
         self.max_rows = max_rows
+        self.device = device
         self.random_state = random_state
 
     @classmethod

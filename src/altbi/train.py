@@ -136,13 +136,18 @@ def batches(
     n_rows: int, batch_size: int, count: int, generator: torch.Generator
 ) -> Iterator[Tensor]:
     """Draw row numbers for the updates of one step: a shuffled pass over the rows, then another."""
-    order = torch.randperm(n_rows, generator=generator)
+    order = _shuffled(n_rows, generator)
     for _ in range(count):
         # A single row left over is no batch: BatchNorm finds no spread in it.
         if len(order) < 2:
-            order = torch.randperm(n_rows, generator=generator)
+            order = _shuffled(n_rows, generator)
         yield order[:batch_size]
         order = order[batch_size:]
+
+
+def _shuffled(n_rows: int, generator: torch.Generator) -> Tensor:
+    """Give all row numbers in a drawn order, where the generator is: nothing leaves its device."""
+    return torch.randperm(n_rows, generator=generator, device=generator.device)
 
 
 def train(
@@ -187,7 +192,7 @@ def _informed_loss(
     is_inlier = known.is_inlier[batch]
     if not len(known.outliers) or known.push == 0:
         return truncated_mean(model(rows[batch]), share, is_inlier)
-    order = torch.randperm(len(known.outliers), generator=generator)
+    order = _shuffled(len(known.outliers), generator)
     odd = known.outliers[order[:_OUTLIERS_AT_ONCE]]
     losses = model(torch.cat([rows[batch], odd]))
     losses, odd_losses = losses[: len(batch)], losses[len(batch) :]

@@ -230,8 +230,10 @@ class GenerativeDetector(Detector):
     def _fresh_model(self, n_units: int, generator: torch.Generator) -> GenerativeModel:
         """Give a model that is ready to be trained."""
         model = self._blank_model(n_units)
-        if not isinstance(model, OwnModel):
-            model.to_empty(device="cpu")
+        if isinstance(model, OwnModel):
+            model.to(generator.device)
+        else:
+            model.to_empty(device=generator.device)
         model.start(generator)
         return model
 
@@ -265,4 +267,6 @@ class GenerativeDetector(Detector):
 
 def stacked_states(states: list[dict[str, torch.Tensor]]) -> dict[str, NDArray[Any]]:
     """Put the snapshots' tensors of one name into one array, snapshots first."""
-    return {name: torch.stack([state[name] for state in states]).numpy() for name in states[0]}
+    return {
+        name: torch.stack([state[name] for state in states]).cpu().numpy() for name in states[0]
+    }

@@ -49,6 +49,7 @@ def altbi_rules(detector: ALTBI) -> Rules:
         ),
         "push": (is_number(detector.push, 0), "a number of at least 0"),
         "trust": (is_number(detector.trust, 0, 1) and detector.trust > 0, "a share in (0, 1]"),
+        "device": (isinstance(detector.device, str), "'auto' or a name that torch has"),
         "average": (detector.average in ("scaled", "plain"), "'scaled' or 'plain'"),
     }
 

@@ -101,7 +101,9 @@ class Mix(nn.Module):
 
     def weight(self) -> Tensor:
         """Put the matrix together."""
-        lower = self.lower.tril(-1) + torch.eye(len(self.sign), dtype=self.sign.dtype)
+        lower = self.lower.tril(-1) + torch.eye(
+            len(self.sign), dtype=self.sign.dtype, device=self.sign.device
+        )
         upper = self.upper.triu(1) + torch.diag(self.sign * self.log_diagonal.exp())
         return self.permutation @ lower @ upper
 

@@ -137,7 +137,9 @@ class IWAE(GenerativeModel):
     def _noise(self, rows: Tensor) -> Tensor:
         if self.training:
             shape = (len(rows), *self.scoring_draws.shape)
-            return torch.randn(shape, generator=self.generator, dtype=rows.dtype)
+            return torch.randn(
+                shape, generator=self.generator, dtype=rows.dtype, device=rows.device
+            )
         return self.scoring_draws[None]
 
     def _guard(self, log_variance: Tensor) -> Tensor:
