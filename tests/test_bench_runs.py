@@ -12,13 +12,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from altbi.bench import pool
 from altbi.bench import run as running
 from altbi.bench.datasets import Dataset, Part, select
 from altbi.bench.lines import Job, append, latest, mended, read, todo
 from altbi.bench.pool import results
 from altbi.bench.run import Limits, Question, plan, run_all
 from altbi.bench.systems import Recipe, System, find_systems
+from altbi.engines import processes
 from altbi.errors import ParameterError, TableError
 from bench_jobs import ON_WINE, LeavesAtOnce, broken, jobs, result, work
 
@@ -257,8 +257,8 @@ class TestPool:
 
         def set_clock(condition):
             clock = SimpleNamespace(monotonic=lambda: 3600.0 * condition())
-            monkeypatch.setattr(pool, "time", clock)
-            monkeypatch.setattr(pool, "_LONGEST_WAIT", 0.05)
+            monkeypatch.setattr(processes, "time", clock)
+            monkeypatch.setattr(processes, "_LONGEST_WAIT", 0.05)
 
         return set_clock
 
@@ -295,7 +295,7 @@ class TestPool:
         started = []
 
         def start():
-            with pool._no_interrupts():
+            with processes._no_interrupts():
                 signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if a thread took it
                 started.append(True)
 
@@ -324,7 +324,7 @@ class TestPool:
         assert found.error.startswith(f"TableError: {tmp_path}/Classical/45_wine.npz: no such file")
 
     def test_no_job_needs_no_process(self, monkeypatch):
-        monkeypatch.setattr("altbi.bench.pool._Worker", None)
+        monkeypatch.setattr("altbi.engines.processes._Worker", None)
 
         assert self.done([], processes=2) == []
 

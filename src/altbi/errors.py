@@ -5,6 +5,7 @@ from types import ModuleType
 
 __all__ = [
     "AltbiError",
+    "EngineError",
     "MissingExtraError",
     "ModelFileError",
     "ParameterError",
@@ -38,6 +39,10 @@ class TrainingError(AltbiError, RuntimeError):
 
 class ModelFileError(AltbiError, ValueError):
     """The model file is broken, foreign, or of another version."""
+
+
+class EngineError(AltbiError, RuntimeError):
+    """Work in several processes, or on several machines, did not come to its end."""
 
 
 class MissingExtraError(AltbiError, ImportError):

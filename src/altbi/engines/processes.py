@@ -1,0 +1,225 @@
+"""Processes of this machine: several at once, each replaced when it dies or takes too long."""
+
+import math
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import resource_tracker
+from multiprocessing.connection import Connection, wait
+from types import FrameType
+from typing import Any, Generic, TypeVar, final
+
+from altbi.engines.base import Engine
+from altbi.errors import EngineError
+
+__all__ = ["Lost", "Processes", "answers", "usable_cores"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_CONTEXT = multiprocessing.get_context("spawn")
+_LONGEST_WAIT = 3600.0  # the system's call cannot wait for more than some weeks
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """What became of an item that gave no result."""
+
+    reason: str
+
+
+@final
+class Processes(Engine):
+    """Fresh processes of this machine.
+
+    Parameters
+    ----------
+    workers : int, default=None
+        How many; None means one for each core that this process may use.
+    """
+
+    def __init__(self, workers: int | None = None) -> None:
+        self.workers = workers or usable_cores()
+
+    def run(
+        self, function: Callable[[Item], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        """Give the results as they come."""
+        told = answers(_Caught(function), items, processes=self.workers)
+        for place, answer in told:
+            if isinstance(answer, Lost):
+                raise EngineError(
+                    f"A worker was lost: {answer.reason}, perhaps for want of memory. Take fewer "
+                    "--workers; the same command goes on from what is finished."
+                )
+            if answer.error is not None:
+                raise answer.error
+            yield place, answer.result
+
+
+def usable_cores() -> int:
+    """Count the cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Answer(Generic[Result]):
+    result: Any
+    error: Exception | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Caught(Generic[Item, Result]):
+    """A function whose errors are answers, too: a process does not die of them."""
+
+    function: Callable[[Item], Result]
+
+    def __call__(self, item: Item) -> _Answer[Result]:
+        try:
+            return _Answer(self.function(item))
+        except Exception as error:  # noqa: BLE001 - raised again where the items come from
+            return _Answer(None, error)
+
+
+def answers(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    *,
+    processes: int,
+    seconds: float = math.inf,
+) -> Iterator[tuple[int, Result | Lost]]:
+    """Call a function in processes, and give results with the items' places, as they come.
+
+    An item that takes longer than `seconds`, or whose process dies, is lost; the process is
+    replaced. Left early, all processes are ended.
+    """
+    left = enumerate(items)
+    workers = [_Worker(function) for _ in range(min(processes, len(items)))]
+    try:
+        busy = [worker for worker in workers if worker.take(next(left, None), seconds)]
+        while busy:
+            soonest = min(worker.deadline for worker in busy)
+            patience = min(max(0, soonest - time.monotonic()), _LONGEST_WAIT)
+            ready = wait([worker.ours for worker in busy], patience)
+            for worker in list(busy):
+                answer = worker.finished() if worker.ours in ready else worker.overdue(seconds)
+                if answer is None:
+                    continue
+                yield answer
+                if not worker.take(next(left, None), seconds):
+                    busy.remove(worker)
+    finally:
+        for worker in workers:
+            worker.end()
+
+
+@final
+class _Worker(Generic[Item, Result]):
+    """A process that takes one item after the other, and is replaced when it fails to answer."""
+
+    def __init__(self, function: Callable[[Item], Result]) -> None:
+        self.function = function
+        self.place: int | None = None
+        self.deadline = 0.0
+        self._start()
+
+    def _start(self) -> None:
+        self.ours, theirs = _CONTEXT.Pipe()
+        self.process = _CONTEXT.Process(target=_serve, args=(theirs, self.function), daemon=True)
+        with _no_interrupts():
+            self.process.start()
+        theirs.close()
+
+    def take(self, numbered: tuple[int, Item] | None, seconds: float) -> bool:
+        """Begin with an item, if there is one."""
+        self.place = None
+        if numbered is None:
+            return False
+        self.place, item = numbered
+        self.deadline = time.monotonic() + seconds
+        try:
+            self.ours.send(item)
+        except OSError:  # nobody listens any more
+            self.end()
+            self._start()
+            self.ours.send(item)
+        return True
+
+    def finished(self) -> tuple[int, Result | Lost] | None:
+        """Give the result that was sent, or say that the process died."""
+        if self.place is None:
+            return None
+        try:
+            result: Result = self.ours.recv()
+        except (EOFError, OSError):  # the latter if it died before it took the item
+            self.process.join()
+            return self.place, Lost(f"its process ended with exit code {self.process.exitcode}")
+        return self.place, result
+
+    def overdue(self, seconds: float) -> tuple[int, Lost] | None:
+        """End work that is over its limit."""
+        if self.place is None or time.monotonic() < self.deadline:
+            return None
+        self.end()
+        return self.place, Lost(f"over the limit of {seconds:g} seconds")
+
+    def end(self) -> None:
+        """End the process, whatever it does."""
+        self.process.kill()
+        self.process.join()
+        self.ours.close()
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach: it is for the parent, which ends them."""
+    resource_tracker.ensure_running()  # its own start would let interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _interrupts_later():
+            yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hold an interrupt that another thread took back until the process has all it needs."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    before = signal.signal(signal.SIGINT, lambda *taken: held.append(taken))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held and callable(before):
+        before(*held[0])
+
+
+def _serve(theirs: Connection, function: Callable[[Any], Any]) -> None:
+    """Take items until nobody asks any more."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    while True:
+        try:
+            item = theirs.recv()
+        except EOFError:
+            return
+        theirs.send(function(item))
+
+
+def _end_with_parent() -> None:
+    """Leave no orphan at work when the parent was killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
