@@ -307,8 +307,8 @@ def test_a_huge_cell_is_refused_in_bounded_memory(place, name, start, end):
     ("arguments", "says"),
     [
         (("detect", "none.csv"), ["none.csv", "No such file"]),
-        (("detect", "folder"), ["folder", "no file that ends with .parquet"]),
-        (("detect", "folder", "--input-format", "csv"), ["folder", "directory"]),
+        (("detect", "folder"), ["folder", "no file that ends with .parquet or .csv"]),
+        (("detect", "folder", "--input-format", "arrow"), ["folder", "directory"]),
         (("score", "x.csv", "--model", "none.altbi"), ["none.altbi", "No such file"]),
         (("score", "x.csv", "--model", "noise.altbi"), ["noise.altbi", "not a whole model"]),
         (("inspect", "x.csv"), ["x.csv", "not a whole model"]),

@@ -15,9 +15,14 @@ from altbi.files.source import Source
 from altbi.files.stream import Packed, first_line, limited
 from altbi.files.text import utf8_pieces
 
-__all__ = ["CsvSource", "open_csv"]
+__all__ = ["CsvSource", "NoRowsError", "open_csv", "open_csv_like"]
 
 _LOOK = 1 << 20
+_SHOWN = 10
+
+
+class NoRowsError(TableError):
+    """A file without rows, which may still be one of several."""
 
 
 @final
@@ -54,6 +59,7 @@ class CsvSource(Source):
         notes: list[str],
     ) -> None:
         self.name = packed.name
+        self.paths = (packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = notes
         self._packed = packed
@@ -122,7 +128,7 @@ def open_csv(
     dialect = sniff(_head(packed, encoding), delimiter)
     first = next(_blocks(packed, encoding, dialect), None)
     if first is None:
-        raise TableError(f"{packed.where}: it holds no rows. Expected lines with cells.")
+        raise NoRowsError(f"{packed.where}: it holds no rows. Expected lines with cells.")
     columns = name_columns(_cells(packed, dialect, first), header, packed.where)
     source = CsvSource(
         packed,
@@ -133,11 +139,38 @@ def open_csv(
         notes=notes + columns.notes,
     )
     if next(source.body(), None) is None:
-        raise TableError(
+        raise NoRowsError(
             f"{packed.where}: it holds no rows, only the line with the names of the columns. "
             "If that line is a row, say that there is no header."
         )
     return source
+
+
+def open_csv_like(first: CsvSource, packed: Packed) -> CsvSource:
+    """Open a further file of a table as its first one; other columns are refused."""
+    record = next(_blocks(packed, first._encoding, first._dialect), None)
+    names = first.schema.names
+    if record is not None:
+        cells = _cells(packed, first._dialect, record)
+        found = name_columns(cells, first._header, packed.where).names
+        if found != names:
+            raise TableError(
+                f"{packed.where}: its columns are {_some(found)}, but expected {_some(names)} as "
+                f"in {first._packed.where}. Give all files of the folder the same first line."
+            )
+    return CsvSource(
+        packed,
+        encoding=first._encoding,
+        dialect=first._dialect,
+        names=names,
+        header=first._header,
+        notes=[],
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:_SHOWN]))
+    return shown if len(names) <= _SHOWN else f"{shown}, … ({len(names)} in all)"
 
 
 def _head(packed: Packed, encoding: str) -> bytes:

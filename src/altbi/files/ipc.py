@@ -40,6 +40,7 @@ class ArrowSource(Source):
         self, packed: Packed, schema: pa.Schema, *, indexed: bool, n_rows: int | None
     ) -> None:
         self.name = packed.name
+        self.paths = (packed.path,)
         self.schema = schema
         self.n_rows = n_rows
         self.notes = []

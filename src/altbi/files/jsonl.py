@@ -55,6 +55,7 @@ class JsonLinesSource(Source):
         notes: list[str],
     ) -> None:
         self.name = packed.name
+        self.paths = (packed.path,)
         self.schema = pa.schema([(".".join(path), type_) for path, type_ in columns.items()])
         self.n_rows = n_rows
         self.notes = notes

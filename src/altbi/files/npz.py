@@ -49,6 +49,7 @@ class NumpySource(Source):
         notes: list[str],
     ) -> None:
         self.name = packed.name
+        self.paths = (packed.path,)
         self.format = format
         self.sides = sides
         self.notes = notes

@@ -10,6 +10,7 @@ from altbi.files.detect import FORMATS, find_format, find_packing
 from altbi.files.ipc import open_arrow
 from altbi.files.jsonl import open_json_lines
 from altbi.files.npz import open_npy, open_npz
+from altbi.files.folder import open_csv_folder, table_files
 from altbi.files.parquet import open_parquet, open_parquet_folder
 from altbi.files.source import Source
 from altbi.files.stream import Packed
@@ -40,7 +41,7 @@ def open_source(
     ----------
     path : str or path
         A file: CSV, JSON lines, Arrow or npy, as it is or compressed (gzip, bz2, zstd, lz4, xz,
-        zip); Parquet or npz; or a folder of Parquet files.
+        zip); Parquet or npz; or a folder of Parquet files, or of CSV files with the same columns.
     format : str, optional
         "csv", "jsonl", "parquet", "arrow", "npz" or "npy", when it is known better.
     encoding : str, optional
@@ -67,9 +68,14 @@ def open_source(
     if format not in (None, *FORMATS):
         raise ParameterError(f"format={format!r}, but expected one of {', '.join(FORMATS)}.")
     place, shown = os.fspath(path), name or os.fspath(path)
-    if Path(place).is_dir() and format in (None, "parquet"):
-        _only_for(format or "parquet", shown, encoding, delimiter, header)
-        return open_parquet_folder(place, shown)
+    if Path(place).is_dir() and format in (None, "csv", "parquet"):
+        found, paths = table_files(place, shown, format)
+        _only_for(found, shown, encoding, delimiter, header)
+        if found == "parquet":
+            return open_parquet_folder(place, shown, paths)
+        return open_csv_folder(
+            place, shown, paths, encoding=encoding, delimiter=delimiter, header=header
+        )
     packed, head, found = _look(place, shown, format)
     _only_for(found, shown, encoding, delimiter, header)
     if found in _BY_ITSELF:
@@ -89,6 +95,7 @@ def _look(path: str, name: str, format: str | None) -> tuple[Packed, bytes, str]
                 "Write it to a file first, or pass it on standard input."
             )
         start = file.read(_START)
+    path = str(Path(path).absolute())  # it may be read from elsewhere
     packed, found = (
         (Packed(path, name), "npz") if format == "npz" else find_packing(path, name, start)
     )

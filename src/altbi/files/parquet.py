@@ -1,9 +1,8 @@
 """Parquet: a file, or a folder of files that are one table."""
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -25,11 +24,12 @@ _READING = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verifica
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file, and the columns that its folder's name gives (``year=2020``)."""
+    """One file or some groups of its rows, and the columns that its folder's name gives."""
 
     path: str
     where: str
     values: Mapping[str, Any]
+    groups: tuple[int, ...] | None = None
 
 
 @final
@@ -52,6 +52,7 @@ class ParquetSource(Source):
 
     def __init__(self, name: str, parts: Sequence[Part], schema: pa.Schema, n_rows: int) -> None:
         self.name = name
+        self.paths = tuple(dict.fromkeys(part.path for part in parts))
         self.schema = schema
         self.n_rows = n_rows
         self.notes = []
@@ -65,6 +66,14 @@ class ParquetSource(Source):
                 fitted = _fit(batch, part, schema)
                 yield from limited(fitted)
 
+    def parts(self, most_rows: int) -> list[Source]:
+        """Give the files apart, and large ones by groups of rows, which are never split."""
+        return [
+            ParquetSource(self.name, [replace(part, groups=groups)], self.schema, n_rows)
+            for part in self._parts
+            for groups, n_rows in _bundles(part, most_rows)
+        ]
+
 
 def open_parquet(path: str, name: str) -> ParquetSource:
     """Read what a Parquet file says about itself."""
@@ -74,21 +83,15 @@ def open_parquet(path: str, name: str) -> ParquetSource:
     return _checked(ParquetSource(name, [part], schema, n_rows))
 
 
-def open_parquet_folder(path: str, name: str) -> ParquetSource:
-    """Read what the Parquet files in a folder, and in folders below it, say about themselves."""
+def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSource:
+    """Read what the Parquet files of a folder say about themselves."""
     import pyarrow.dataset as ds
 
     where, base = printable(name), Path(path).resolve()
-    paths = _find_files(base)
-    if not paths:
-        raise TableError(
-            f"{where}: the folder holds no file that ends with .parquet. "
-            "Give a file, or a folder of Parquet files."
-        )
     try:
         options = ds.FileSystemFactoryOptions(str(base), ds.HivePartitioning.discover())
         factory = ds.FileSystemDatasetFactory(
-            LocalFileSystem(), paths, ds.ParquetFileFormat(), options
+            LocalFileSystem(), list(paths), ds.ParquetFileFormat(), options
         )
         dataset = factory.finish(factory.inspect(promote_options="permissive"))
         parts = [_part(piece, base, name) for piece in dataset.get_fragments()]
@@ -121,26 +124,25 @@ def _part(piece: Any, base: Path, name: str) -> Part:  # noqa: ANN401 - pyarrow 
     )
 
 
-def _find_files(folder: Path) -> list[str]:
-    """Find all Parquet files; names with a dot or an underscore in front are not data."""
-    found = []
-    for above, folders, names in os.walk(folder, onerror=_raise):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
-        found += [
-            str(Path(above, name))
-            for name in names
-            if name.lower().endswith(".parquet") and not name.startswith((".", "_"))
-        ]
-    return sorted(found)
-
-
-def _raise(error: OSError) -> None:
-    raise error
-
-
 def _opened(part: Part) -> pq.ParquetFile:
     with refusing_damage(part.where, "the Parquet file"):
         return pq.ParquetFile(part.path, **_READING)
+
+
+def _bundles(part: Part, most_rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Give the groups of rows of a file, as many together as have not too many rows."""
+    with _opened(part) as file:
+        whole = file.metadata
+        sizes = [whole.row_group(place).num_rows for place in range(whole.num_row_groups)]
+    groups: tuple[int, ...] = ()
+    rows = 0
+    for place, size in enumerate(sizes):
+        if groups and rows + size > most_rows:
+            yield groups, rows
+            groups, rows = (), 0
+        groups, rows = (*groups, place), rows + size
+    if rows:
+        yield groups, rows
 
 
 def _read(part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -148,7 +150,7 @@ def _read(part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         wanted = set(columns) - set(part.values)
         own = [name for name in file.schema_arrow.names if name in wanted]
         size = _batch_rows(file, own)
-        for batch in file.iter_batches(batch_size=size, columns=own):
+        for batch in file.iter_batches(batch_size=size, columns=own, row_groups=part.groups):
             batch.validate(full=True)  # the reader does not look whether texts are UTF-8
             yield batch
 

@@ -1,6 +1,7 @@
 """The types of columns, settled over a whole file: no text in its last row comes as a surprise."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import final
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from altbi.errors import TableError, infinity
 from altbi.files.readings import NUMBER, READINGS, TEXT, Reading, first_refused
 from altbi.table import Kind
 
-__all__ = ["Settler", "first_infinite", "present_texts", "read_texts"]
+__all__ = ["Settled", "Settler", "first_infinite", "present_texts", "read_texts"]
 
 # Kinds that a model takes for one another.
 _ALIKE: dict[Kind, set[Kind]] = {"number": {"number", "boolean"}, "boolean": {"number", "boolean"}}
@@ -35,6 +36,26 @@ def present_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
 def read_texts(reading: Reading, texts: pa.Array) -> pa.Array:
     """Turn texts into values; the texts of a category stay as they are written."""
     return texts if reading.kind == "category" else reading.parse(pc.ascii_trim_whitespace(texts))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What some rows say of a column of texts, in plain values; rows are counted from their first.
+
+    Attributes
+    ----------
+    alive : tuple of int
+        The places of the readings that could read all texts, in `READINGS`.
+    no_number : (int, str) or None
+        The first text that is no number, with its row.
+    infinite : int or None
+        The first row with an infinite number.
+    """
+
+    alive: tuple[int, ...]
+    no_number: tuple[int, str] | None
+    infinite: int | None
 
 
 @final
@@ -72,6 +93,22 @@ class Settler:
             self.no_number = (first_row + at, texts[at].as_py())
         if self.alive[0].kind == "number" and self.infinite is None:
             self.infinite = first_infinite(parsed[self.alive[0]], first_row)
+
+    @property
+    def state(self) -> Settled:
+        """What was found so far."""
+        return Settled(tuple(map(READINGS.index, self.alive)), self.no_number, self.infinite)
+
+    def follow(self, found: Settled, first_row: int) -> bool:
+        """Take over what others found in the next rows; False if no reading is left for all."""
+        theirs = [READINGS[place] for place in found.alive]
+        self.alive = tuple(reading for reading in self.alive if reading in theirs)
+        if self.no_number is None and found.no_number is not None:
+            row, text = found.no_number
+            self.no_number = (first_row + row, text)
+        if self.infinite is None and found.infinite is not None:
+            self.infinite = first_row + found.infinite
+        return bool(self.alive)
 
     def settled(self) -> Reading:
         """Give the first reading that could read all texts."""

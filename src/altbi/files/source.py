@@ -1,5 +1,7 @@
 """What every table in a file offers: a schema, and its rows in chunks, as often as one likes."""
 
+from __future__ import annotations
+
 import abc
 from collections.abc import Iterator, Sequence
 
@@ -19,6 +21,8 @@ class Source(abc.ABC):
     ----------
     name : str
         What messages call it: the path as it was given, or "standard input".
+    paths : tuple of str
+        The files it is read from, in the order of their rows.
     format : str
         "csv", "parquet", "arrow", "jsonl", "npz" or "npy".
     schema : pyarrow.Schema
@@ -36,6 +40,7 @@ class Source(abc.ABC):
     """
 
     name: str
+    paths: tuple[str, ...]
     format: str
     schema: pa.Schema
     loose: bool = False
@@ -50,3 +55,11 @@ class Source(abc.ABC):
         A batch has at most `BATCH_ROWS` rows and not many more bytes than `BATCH_BYTES`, and at
         least one row. Whatever is wrong with the file is an `AltbiError` that says where.
         """
+
+    def parts(self, most_rows: int) -> Sequence[Source]:
+        """Give tables that are this one when put below one another, for workers of their own.
+
+        Each can be pickled and read by itself; its `name` is that of the whole. A file that cannot
+        be read from the middle is one part, whatever its size.
+        """
+        return [self]

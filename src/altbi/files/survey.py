@@ -2,19 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, Self, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.errors import TableError, infinity
-from altbi.files.readings import MISSING_WORDS, Reading
-from altbi.files.settle import Settler, first_infinite, present_texts, read_texts
+from altbi.files.readings import MISSING_WORDS, READINGS, Reading
+from altbi.files.settle import Settled, Settler, first_infinite, present_texts, read_texts
 from altbi.files.source import Source
 from altbi.table import Kind, Table, as_table, row_keys
 
-__all__ = ["Columns", "RowSample", "Survey", "survey"]
+__all__ = ["Columns", "Look", "RowSample", "Survey", "key_bar", "survey"]
+
+_LARGEST_KEY = 2**64 - 1
+_KEYS = 1 << 20
 
 
 @final
@@ -22,7 +25,7 @@ class RowSample:
     """A uniform, seeded, bounded sample of rows that come in chunks.
 
     It holds the rows with the smallest `altbi.table.row_keys`: those that `sample_rows` picks from
-    the whole table.
+    the whole table. A part of a table begins with its own row, and leaves out keys above a bar.
 
     Examples
     --------
@@ -34,14 +37,16 @@ class RowSample:
     (True, 2, 9)
     """
 
-    def __init__(self, limit: int, seed: int) -> None:
+    def __init__(
+        self, limit: int, seed: int, *, first_row: int = 0, bar: int = _LARGEST_KEY
+    ) -> None:
         self.limit = limit
         self.seed = seed
-        self.seen = 0
+        self.seen = first_row
         self._keys = np.empty(0, dtype=np.uint64)
         self._rows = np.empty(0, dtype=np.int64)
         self._parts: list[pa.RecordBatch] = []
-        self._largest = np.uint64(2**64 - 1)
+        self._largest = np.uint64(bar)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Let the next rows take part."""
@@ -69,6 +74,25 @@ class RowSample:
         self._keys, self._rows = self._keys[kept], self._rows[kept]
 
 
+def key_bar(n_rows: int, limit: int, seed: int) -> int:
+    """Give the largest key in the sample of a table, for parts that are read apart.
+
+    >>> from altbi.table import sample_rows
+    >>> bool(row_keys(0, 99, seed=3)[sample_rows(99, 7, seed=3)].max() == key_bar(99, 7, seed=3))
+    True
+    """
+    if n_rows <= limit:
+        return _LARGEST_KEY
+    bar, held = np.uint64(_LARGEST_KEY), np.empty(0, dtype=np.uint64)
+    for first in range(0, n_rows, _KEYS):
+        keys = row_keys(first, min(first + _KEYS, n_rows), seed)
+        held = np.append(held, keys[keys <= bar])
+        if len(held) > limit:
+            held = np.partition(held, limit - 1)[:limit]
+            bar = held.max()
+    return int(held.max())
+
+
 @final
 class Columns:
     """How the columns of a source become those of a table.
@@ -89,6 +113,18 @@ class Columns:
         self.names = tuple(names)
         self.readings = readings
         self.missing = pa.array(missing, pa.string())
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The same in plain values, for `from_state` of the same version."""
+        readings = {name: READINGS.index(reading) for name, reading in self.readings.items()}
+        return {"names": self.names, "readings": readings, "missing": self.missing.to_pylist()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        """Give the columns of a state."""
+        readings = {name: READINGS[place] for name, place in state["readings"].items()}
+        return cls(state["names"], readings, state["missing"])
 
     def table(
         self, batch: pa.RecordBatch | pa.Table, first_row: int, names: Sequence[str] | None = None
@@ -160,32 +196,83 @@ def survey(
     kinds : mapping of str to kind, default=None
         What a model expects of some columns; a cell that is nothing of the kind is an error.
     """
-    words = (*MISSING_WORDS, *missing) if source.format == "csv" else tuple(missing)
-    absent = pa.array(words, pa.string())
-    settlers = {
-        name: Settler(name, (kinds or {}).get(name)) for name in names if _is_loose(source, name)
-    }
-    sample = RowSample(limit, seed)
+    look, sample = Look(source, names, missing=missing, kinds=kinds), RowSample(limit, seed)
     for batch in batches:
-        for name in names:
-            if name in settlers:
-                settlers[name].add(present_texts(batch.column(name), absent), sample.seen)
-            else:
-                _refuse_infinity(name, batch.column(name), sample.seen)
+        look.add(batch)
         sample.add(batch)
-    if not sample.seen:
-        raise TableError("holds no rows, but expected at least one. Check how it was made.")
-    readings = {name: settler.settled() for name, settler in settlers.items()}
-    columns = Columns(names, readings, words)
-    drawn, rows = sample.drawn()
-    table = columns.table(drawn, first_row=0)
-    table.drawn_from = sample.seen
-    notes = [
-        note
-        for name, settler in settlers.items()
-        for note in settler.notes(present_texts(drawn[name].combine_chunks(), absent))
-    ]
-    return Survey(sample.seen, columns, table, rows, tuple(notes))
+    drawn, rows = sample.drawn() if look.seen else (pa.table({}), np.empty(0, dtype=np.int64))
+    return look.survey(drawn, rows)
+
+
+@final
+class Look:
+    """What the rows of a source say of its columns, gathered batch by batch or part by part.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    names : sequence of str
+        The columns to look at.
+    missing : sequence of str, default=()
+        Further texts that stand for a missing cell.
+    kinds : mapping of str to kind, default=None
+        What a model expects of some columns.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        names: Sequence[str],
+        *,
+        missing: Sequence[str] = (),
+        kinds: Mapping[str, Kind] | None = None,
+    ) -> None:
+        self.names = names
+        self.seen = 0
+        self._words = (*MISSING_WORDS, *missing) if source.format == "csv" else tuple(missing)
+        self._absent = pa.array(self._words, pa.string())
+        self._settlers = {
+            name: Settler(name, (kinds or {}).get(name))
+            for name in names
+            if _is_loose(source, name)
+        }
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Look at the next rows."""
+        for name in self.names:
+            if name in self._settlers:
+                texts = present_texts(batch.column(name), self._absent)
+                self._settlers[name].add(texts, self.seen)
+            else:
+                _refuse_infinity(name, batch.column(name), self.seen)
+        self.seen += len(batch)
+
+    @property
+    def state(self) -> dict[str, Settled]:
+        """What was found of the columns of texts."""
+        return {name: settler.state for name, settler in self._settlers.items()}
+
+    def follow(self, state: Mapping[str, Settled], n_rows: int) -> bool:
+        """Take over what another look found in the next rows; False if both do not go together."""
+        fits = [self._settlers[name].follow(found, self.seen) for name, found in state.items()]
+        self.seen += n_rows
+        return all(fits)
+
+    def survey(self, drawn: pa.Table, rows: NDArray[np.int64]) -> Survey:
+        """Settle how the columns are read, and read the sample so."""
+        if not self.seen:
+            raise TableError("holds no rows, but expected at least one. Check how it was made.")
+        readings = {name: settler.settled() for name, settler in self._settlers.items()}
+        columns = Columns(self.names, readings, self._words)
+        table = columns.table(drawn, first_row=0)
+        table.drawn_from = self.seen
+        notes = [
+            note
+            for name, settler in self._settlers.items()
+            for note in settler.notes(present_texts(drawn[name].combine_chunks(), self._absent))
+        ]
+        return Survey(self.seen, columns, table, rows, tuple(notes))
 
 
 def _is_loose(source: Source, name: str) -> bool:

@@ -31,22 +31,25 @@ class ScoreCounts:
     """
 
     def __init__(self) -> None:
-        self._keys: Keys = np.empty(0, dtype=np.int64)
+        self.keys: Keys = np.empty(0, dtype=np.int64)
         self.counts: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     def add(self, scores: Scores) -> None:
         """Count these scores."""
-        keys, counts = np.unique(_key_of(scores), return_counts=True)
-        merged, places = np.unique(np.concatenate([self._keys, keys]), return_inverse=True)
+        self.add_bins(*np.unique(_key_of(scores), return_counts=True))
+
+    def add_bins(self, keys: Keys, counts: NDArray[np.int64]) -> None:
+        """Count scores that were counted elsewhere, by the `keys` of their bins."""
+        merged, places = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
         together = np.concatenate([self.counts, counts]).astype(np.int64)
         # float64 counts are exact up to 2**53 rows.
         self.counts = np.bincount(places, weights=together).astype(np.int64)
-        self._keys = merged
+        self.keys = merged
 
     @property
     def edges(self) -> Scores:
         """Where the bins with at least one score begin, in rising order."""
-        return _score_of(self._keys)
+        return _score_of(self.keys)
 
     def least(self) -> NDArray[np.int64]:
         """How many scores are at least as high as each edge."""
@@ -69,9 +72,23 @@ class TopRows:
         chosen = np.flatnonzero(scores > self._bar)
         if len(chosen) > self.limit:
             chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[: self.limit]])
-        self._parts.append(batch.take(pa.array(chosen)))
-        self._scores = np.append(self._scores, scores[chosen])
-        self._rows = np.append(self._rows, first_row + chosen)
+        self._keep(batch.take(pa.array(chosen)), scores[chosen], first_row + chosen)
+
+    def follow(self, table: pa.Table, scores: Scores, rows: NDArray[np.int64]) -> None:
+        """Let rows compete that were `held` of a part of the table that comes next."""
+        chosen = np.flatnonzero(scores > self._bar)
+        for batch in table.take(pa.array(chosen)).combine_chunks().to_batches():
+            self._keep(batch, scores[chosen], rows[chosen])
+
+    def held(self) -> tuple[pa.Table, Scores, NDArray[np.int64]]:
+        """Give the rows, their scores and their numbers, in the order of the table."""
+        self._shrink()
+        return pa.Table.from_batches(self._parts), self._scores, self._rows
+
+    def _keep(self, batch: pa.RecordBatch, scores: Scores, rows: NDArray[np.int64]) -> None:
+        self._parts.append(batch)
+        self._scores = np.append(self._scores, scores)
+        self._rows = np.append(self._rows, rows)
         if len(self._scores) > 4 * self.limit:
             self._shrink()
 
