@@ -7,9 +7,10 @@ from typing import Any, final
 
 from altbi.bench.datasets import VARIABLE, Dataset, Part, adbench_folder, is_at_hand
 from altbi.bench.lines import Job, Run, append, mended, read, todo
-from altbi.bench.pool import results
+from altbi.bench.pool import results, results_by
 from altbi.bench.protocols import PROTOCOLS, find_protocol
 from altbi.bench.systems import DTE_SEEDS, SYSTEMS, System
+from altbi.engines import Engine
 from altbi.errors import ParameterError, TableError
 
 __all__ = ["DTE_PROTOCOLS", "Limits", "Question", "current", "plan", "run_all"]
@@ -123,8 +124,11 @@ def run_all(
     watch: Callable[[Iterator[Run], int], Iterator[Run]],
     *,
     retry: bool = False,
+    engine: Engine | None = None,
 ) -> list[Run]:
     """Do what the lines file still lacks, a line for each; give the runs that were done.
+
+    With an engine, jobs are done where it runs; the lines are written here.
 
     Lines are trusted as long as the system is built with the same arguments; after another change
     that moves its scores, start a new file.
@@ -136,9 +140,11 @@ def run_all(
         )
     with mended(path):
         left = todo(jobs, current(read(path)), retry=retry)
-        runs = results(
-            left, processes=limits.processes, seconds=limits.seconds, threads=limits.threads
-        )
+        share: dict[str, Any] = {"seconds": limits.seconds, "threads": limits.threads}
+        if engine is None:
+            runs = results(left, processes=limits.processes, **share)
+        else:
+            runs = results_by(engine, left, **share)
         done = []
         for run in watch(runs, len(left)):
             append(path, run)

@@ -22,6 +22,7 @@ __all__ = ["main"]
 
 DONE, AT_FAULT, INTERRUPTED, STOPPED = 0, 1, 130, 143
 NO_TRACE = "Nothing half-written is left."
+PARTS_STAY = "The parts that were done stay; the same command goes on with the others."
 GOES_ON = "The lines of jobs that were done stay; the same command goes on with the others."
 
 # Where the commands live that are not about tables.
@@ -66,17 +67,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain("there is not enough memory for this table. Choose fewer with --columns.")
         return AT_FAULT
     except KeyboardInterrupt:
-        _complain(f"interrupted. {_left_by(args.run)}")
+        _complain(f"interrupted. {_left_by(args)}")
         return INTERRUPTED
     except _Stopped:
-        _complain(f"told to stop. {_left_by(args.run)}")
+        _complain(f"told to stop. {_left_by(args)}")
         return STOPPED
     return code
 
 
-def _left_by(command: str) -> str:
+def _left_by(args: argparse.Namespace) -> str:
     """Say what a command leaves that was not done to its end."""
-    return GOES_ON if command in ("bench_run", "bench_quick") else NO_TRACE
+    if args.run in ("bench_run", "bench_quick"):
+        return GOES_ON
+    return PARTS_STAY if getattr(args, "engine", None) else NO_TRACE
 
 
 class _Stopped(BaseException):

@@ -5,6 +5,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 
 from altbi.bench.datasets import (
@@ -24,6 +25,7 @@ from altbi.bench.page import write_page
 from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
 from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.cli.bench_parser import AUTO, FOLDER, ROWS
+from altbi.cli.engine import engine_of
 from altbi.cli.meter import terminal_meter
 from altbi.terminal import printable
 
@@ -120,7 +122,8 @@ def run(args: argparse.Namespace) -> int:
     path = args.lines or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
     watch = _watch(quiet=args.quiet)
     limits = Limits(args.processes, args.threads, args.limit)
-    done = run_all(path, jobs, limits, watch, retry=args.retry)
+    with engine_of(args) or nullcontext() as engine:
+        done = run_all(path, jobs, limits, watch, retry=args.retry, engine=engine)
     last = latest(read(path))
     failed = [last[job] for job in jobs if last[job].error is not None]
     for each in failed:

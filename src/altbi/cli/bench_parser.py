@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from altbi.cli.engine_parser import add_engine
+
 __all__ = ["add_bench"]
 
 FOLDER = Path("results")
@@ -154,6 +156,7 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--retry", action="store_true", help="run failed jobs again")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
+    add_engine(parser, "the jobs, each in a process of its own, in place of --processes")
 
 
 def _names(text: str) -> list[str]:

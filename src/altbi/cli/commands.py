@@ -11,10 +11,11 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from altbi.cli.engine import check_engine, engine_of
 from altbi.cli.meter import terminal_meter
 from altbi.cli.streams import binary_stdout, opened_table
 from altbi.cli.words import PAGE_HINT, told_fit, told_reasons, told_summary, totals
@@ -24,6 +25,7 @@ from altbi.whole import told_as, whole_file
 
 if TYPE_CHECKING:
     from altbi.detectors import GenerativeDetector
+    from altbi.engines import Engine
     from altbi.jobs import Destination, Job
 
 __all__ = ["detect", "explain", "fit", "report", "score"]
@@ -39,10 +41,12 @@ def detect(args: argparse.Namespace) -> None:
     """Fit, score, explain and report."""
     format_ = args.format or "csv"
     page = can_report() and not args.no_report
-    names = [f"scores.{format_}", "reasons.csv", "model.altbi", *(["report.html"] if page else [])]
+    scores = f"scores.{format_}" if args.engine is None else "scores"
+    names = [scores, "reasons.csv", "model.altbi", *(["report.html"] if page else [])]
     folder = _output(args, "-altbi", names)
-    with opened_table(args) as source:
-        job = _job(args, source, _detector(args))
+    check_engine(args)
+    with opened_table(args) as source, _engine(args) as engine:
+        job = _job(args, source, _detector(args), engine)
         if folder is None:
             job.score(job.fit(), _to_stdout(args.format))
             return
@@ -68,6 +72,10 @@ def fit(args: argparse.Namespace) -> None:
 
 def score(args: argparse.Namespace) -> None:
     """Score a table with a model."""
+    if args.engine is not None:
+        _score_apart(args)
+        return
+    check_engine(args)
     ending = args.format or "csv"
     path = _output(args, f"-scores.{ending}", stdout_for_stdin=True)
     with _destination(path, args.format) as destination, opened_table(args) as source:
@@ -76,6 +84,20 @@ def score(args: argparse.Namespace) -> None:
         found = job.score(ready, destination)
         if path is None:
             return
+        summary = job.summary(ready, found, job.top_findings(ready, found))
+    _say(args, lambda: told_summary(summary, [str(path)]), lambda: totals(summary, [str(path)]))
+
+
+def _score_apart(args: argparse.Namespace) -> None:
+    """Score a table with a model, part by part."""
+    path = _output(args, "-scores")
+    check_engine(args)
+    if path is None:
+        return
+    with opened_table(args) as source, _engine(args) as engine:
+        job = _job(args, source, _loaded(args), engine)
+        ready = job.prepare()
+        found = job.score_into(ready, path)
         summary = job.summary(ready, found, job.top_findings(ready, found))
     _say(args, lambda: told_summary(summary, [str(path)]), lambda: totals(summary, [str(path)]))
 
@@ -118,7 +140,16 @@ def report(args: argparse.Namespace) -> None:
     _say(args, lambda: told_summary(summary, [str(path)]), lambda: totals(summary, [str(path)]))
 
 
-def _job(args: argparse.Namespace, source: Source, detector: GenerativeDetector) -> Job:
+def _engine(args: argparse.Namespace) -> AbstractContextManager[Engine | None]:
+    return engine_of(args) or nullcontext()
+
+
+def _job(
+    args: argparse.Namespace,
+    source: Source,
+    detector: GenerativeDetector,
+    engine: Engine | None = None,
+) -> Job:
     """Gather what all jobs share."""
     from altbi.jobs import Choice, Job, unwatched
 
@@ -137,6 +168,7 @@ def _job(args: argparse.Namespace, source: Source, detector: GenerativeDetector)
         top=getattr(args, "top", 10),
         command=shlex.join(["altbi", *args.words]),
         watch=terminal_meter(quiet=args.quiet) or unwatched,
+        engine=engine,
     )
 
 

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from altbi.cli.bench_parser import add_bench
+from altbi.cli.engine_parser import add_engine
 from altbi.version import __version__
 
 __all__ = ["build_parser"]
@@ -12,7 +13,7 @@ MAX_SEED = 2**32 - 1
 INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy")
 OUTPUTS = ("csv", "parquet", "arrow", "jsonl")
 TABLE = (
-    "CSV, Parquet (a file or a folder), Arrow, JSON lines or npz, compressed or not; - for stdin"
+    "CSV or Parquet (a file or a folder), Arrow, JSON lines or npz, compressed or not; - for stdin"
 )
 Commands = Any  # argparse keeps the type of its sub-parsers to itself
 
@@ -74,6 +75,7 @@ def _detect(commands: Commands) -> None:
     added.add_argument("--no-report", action="store_true", help="write no report.html")
     _add_top(added, 200)
     _add_run(added)
+    add_engine(added, "the table: scores become a folder of Parquet files")
 
 
 def _fit(commands: Commands) -> None:
@@ -104,6 +106,7 @@ def _score(commands: Commands) -> None:
     _add_columns(added)
     _add_scores(added)
     _add_run(added)
+    add_engine(added, "the table: scores become a folder of Parquet files")
 
 
 def _explain(commands: Commands) -> None:

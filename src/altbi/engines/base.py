@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, TypeVar, final
+from typing import Self, TypeVar, final
 
 __all__ = ["Engine", "Local"]
 
@@ -31,13 +31,13 @@ class Engine(abc.ABC):
             Small values that can be pickled.
         """
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - some have nothing to end
         """End what was started."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

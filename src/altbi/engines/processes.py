@@ -36,7 +36,7 @@ class Lost:
 
 @final
 class Processes(Engine):
-    """Fresh processes of this machine.
+    """Processes of this machine, which are started with the first items and stay until `close`.
 
     Parameters
     ----------
@@ -46,21 +46,29 @@ class Processes(Engine):
 
     def __init__(self, workers: int | None = None) -> None:
         self.workers = workers or usable_cores()
+        self._started: list[_Worker[Any, Any]] = []
 
     def run(
         self, function: Callable[[Item], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
         """Give the results as they come."""
-        told = answers(_Caught(function), items, processes=self.workers)
-        for place, answer in told:
-            if isinstance(answer, Lost):
-                raise EngineError(
-                    f"A worker was lost: {answer.reason}, perhaps for want of memory. Take fewer "
-                    "--workers; the same command goes on from what is finished."
-                )
-            if answer.error is not None:
-                raise answer.error
-            yield place, answer.result
+        missing = min(self.workers, len(items)) - len(self._started)
+        self._started += [_Worker(_answered) for _ in range(missing)]
+        calls = [(function, item) for item in items]
+        whole = False
+        try:
+            for place, answer in _served(self._started, calls, math.inf):
+                yield place, _checked(answer)
+            whole = True
+        finally:
+            if not whole:  # some are still at work
+                self.close()
+
+    def close(self) -> None:
+        """End the processes, whatever they do."""
+        for worker in self._started:
+            worker.end()
+        self._started = []
 
 
 def usable_cores() -> int:
@@ -70,23 +78,30 @@ def usable_cores() -> int:
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Answer(Generic[Result]):
+class _Answer:
     result: Any
     error: Exception | None = None
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Caught(Generic[Item, Result]):
-    """A function whose errors are answers, too: a process does not die of them."""
+def _answered(call: tuple[Callable[[Any], Any], Any]) -> _Answer:
+    """Call a function; its errors are answers, too: a process does not die of them."""
+    function, item = call
+    try:
+        return _Answer(function(item))
+    except Exception as error:  # noqa: BLE001 - raised again where the items come from
+        return _Answer(None, error)
 
-    function: Callable[[Item], Result]
 
-    def __call__(self, item: Item) -> _Answer[Result]:
-        try:
-            return _Answer(self.function(item))
-        except Exception as error:  # noqa: BLE001 - raised again where the items come from
-            return _Answer(None, error)
+def _checked(answer: _Answer | Lost) -> Any:  # noqa: ANN401
+    """Give the result, or raise what went wrong."""
+    if isinstance(answer, Lost):
+        raise EngineError(
+            f"A worker was lost: {answer.reason}, perhaps for want of memory. Take fewer "
+            "--workers; the same command goes on from what is finished."
+        )
+    if answer.error is not None:
+        raise answer.error
+    return answer.result
 
 
 def answers(
@@ -101,24 +116,31 @@ def answers(
     An item that takes longer than `seconds`, or whose process dies, is lost; the process is
     replaced. Left early, all processes are ended.
     """
-    left = enumerate(items)
     workers = [_Worker(function) for _ in range(min(processes, len(items)))]
     try:
-        busy = [worker for worker in workers if worker.take(next(left, None), seconds)]
-        while busy:
-            soonest = min(worker.deadline for worker in busy)
-            patience = min(max(0, soonest - time.monotonic()), _LONGEST_WAIT)
-            ready = wait([worker.ours for worker in busy], patience)
-            for worker in list(busy):
-                answer = worker.finished() if worker.ours in ready else worker.overdue(seconds)
-                if answer is None:
-                    continue
-                yield answer
-                if not worker.take(next(left, None), seconds):
-                    busy.remove(worker)
+        yield from _served(workers, items, seconds)
     finally:
         for worker in workers:
             worker.end()
+
+
+def _served(
+    workers: "Sequence[_Worker[Item, Result]]", items: Sequence[Item], seconds: float
+) -> Iterator[tuple[int, Result | Lost]]:
+    """Hand items to workers that have nothing to do."""
+    left = enumerate(items)
+    busy = [worker for worker in workers if worker.take(next(left, None), seconds)]
+    while busy:
+        soonest = min(worker.deadline for worker in busy)
+        patience = min(max(0, soonest - time.monotonic()), _LONGEST_WAIT)
+        ready = wait([worker.ours for worker in busy], patience)
+        for worker in list(busy):
+            answer = worker.finished() if worker.ours in ready else worker.overdue(seconds)
+            if answer is None:
+                continue
+            yield answer
+            if not worker.take(next(left, None), seconds):
+                busy.remove(worker)
 
 
 @final

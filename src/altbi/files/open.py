@@ -7,10 +7,10 @@ from pathlib import Path
 from altbi.errors import ParameterError, TableError
 from altbi.files.csv import open_csv
 from altbi.files.detect import FORMATS, find_format, find_packing
+from altbi.files.folder import open_csv_folder, table_files
 from altbi.files.ipc import open_arrow
 from altbi.files.jsonl import open_json_lines
 from altbi.files.npz import open_npy, open_npz
-from altbi.files.folder import open_csv_folder, table_files
 from altbi.files.parquet import open_parquet, open_parquet_folder
 from altbi.files.source import Source
 from altbi.files.stream import Packed

@@ -102,13 +102,16 @@ class Settler:
     def follow(self, found: Settled, first_row: int) -> bool:
         """Take over what others found in the next rows; False if no reading is left for all."""
         theirs = [READINGS[place] for place in found.alive]
-        self.alive = tuple(reading for reading in self.alive if reading in theirs)
+        alive = tuple(reading for reading in self.alive if reading in theirs)
+        if not alive:
+            return False
+        self.alive = alive
         if self.no_number is None and found.no_number is not None:
             row, text = found.no_number
             self.no_number = (first_row + row, text)
         if self.infinite is None and found.infinite is not None:
             self.infinite = first_row + found.infinite
-        return bool(self.alive)
+        return True
 
     def settled(self) -> Reading:
         """Give the first reading that could read all texts."""

@@ -256,7 +256,8 @@ class Look:
     def follow(self, state: Mapping[str, Settled], n_rows: int) -> bool:
         """Take over what another look found in the next rows; False if both do not go together."""
         fits = [self._settlers[name].follow(found, self.seen) for name, found in state.items()]
-        self.seen += n_rows
+        if all(fits):
+            self.seen += n_rows
         return all(fits)
 
     def survey(self, drawn: pa.Table, rows: NDArray[np.int64]) -> Survey:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from altbi.detectors import GenerativeDetector
 from altbi.encode import Surprises
+from altbi.engines import score_batch
 from altbi.errors import ParameterError, TableError, TableWarning
 from altbi.files import Columns, Source, Survey, survey
 from altbi.jobs.choice import Choice, Chosen, is_outlier
@@ -19,7 +20,8 @@ from altbi.parameters import is_count
 from altbi.table import Kind
 
 __all__ = [
-    "Scan", "Watch", "fit_source", "output_schema", "pick", "scan", "survey_for", "unwatched"
+    "Scan", "Watch", "fit_source", "named", "output_schema", "pick", "scan", "seed_of",
+    "survey_for", "unwatched", "without_labels",
 ]  # fmt: skip
 
 Item = TypeVar("Item")
@@ -62,15 +64,16 @@ def survey_for(
         return survey(
             source,
             chosen.features,
-            _without_labels(batches, chosen),
+            without_labels(batches, chosen),
             limit=detector.max_rows if kinds is None else 1,
-            seed=_seed(detector),
+            seed=seed_of(detector),
             missing=choice.missing,
             kinds=kinds,
         )
 
 
-def _seed(detector: GenerativeDetector) -> int:
+def seed_of(detector: GenerativeDetector) -> int:
+    """Give the seed of the sample."""
     if not is_count(detector.random_state, 0):
         raise ParameterError(
             f"random_state={detector.random_state!r}, but expected a whole number: the sample of a "
@@ -95,6 +98,13 @@ def fit_source(
 class Scan:
     """What the second pass finds.
 
+    Parameters
+    ----------
+    top : int
+        How many of the highest scores to keep.
+    first_row : int, default=0
+        The number of the first row, if it is a part of a table.
+
     Attributes
     ----------
     rows, flagged : int
@@ -109,16 +119,22 @@ class Scan:
         For rows with a known label.
     """
 
-    def __init__(self, top: int) -> None:
+    def __init__(self, top: int, first_row: int = 0) -> None:
+        self.first_row = first_row
         self.rows = self.flagged = 0
         self.counts = ScoreCounts()
         self.top = TopRows(top)
         self.surprises = Surprises()
         self.labelled: list[tuple[Scores, NDArray[np.bool_]]] = []
 
+    @property
+    def next_row(self) -> int:
+        """The number of the row that comes next."""
+        return self.first_row + self.rows
+
     def add(self, batch: pa.RecordBatch, scores: Scores, flagged: NDArray[np.bool_]) -> None:
         """Count the next rows."""
-        self.top.add(batch, scores, self.rows)
+        self.top.add(batch, scores, self.next_row)
         self.counts.add(scores)
         self.flagged += int(flagged.sum())
         self.rows += len(batch)
@@ -127,6 +143,15 @@ class Scan:
         """Keep the scores of rows whose label is known."""
         known = ~np.isnan(labels)
         self.labelled.append((scores[known], labels[known] == 1))
+
+    def follow(self, other: "Scan") -> None:
+        """Take over what was found in the part of the table that comes next."""
+        self.top.follow(*other.top.held())
+        self.counts.add_bins(other.counts.keys, other.counts.counts)
+        self.flagged += other.flagged
+        self.rows += other.rows
+        self.surprises += other.surprises
+        self.labelled += other.labelled
 
 
 def scan(
@@ -145,14 +170,13 @@ def scan(
     """
     with named(source):
         for batch in source.batches(chosen.to_score):
-            table = columns.table(batch, found.rows, detector.encoder_.names)
-            scores, surprises = detector.examine(table)
-            flagged = -scores < detector.offset_
-            output = _output(batch, chosen, found.rows, scores, flagged)
-            found.add(batch, scores, flagged)
-            found.surprises += surprises
+            scored = score_batch(detector, columns, batch, found.next_row)
+            output = _output(batch, chosen, found.next_row, scored.scores, scored.flagged)
+            found.add(batch, scored.scores, scored.flagged)
+            found.surprises += scored.surprises
             if chosen.label is not None:
-                found.compare(scores, is_outlier(chosen.label, batch.column(chosen.label.column)))
+                labels = is_outlier(chosen.label, batch.column(chosen.label.column))
+                found.compare(scored.scores, labels)
             yield output
 
 
@@ -201,7 +225,7 @@ def _output(
     return pa.table(columns)
 
 
-def _without_labels(batches: Iterable[pa.RecordBatch], chosen: Chosen) -> Iterator[pa.RecordBatch]:
+def without_labels(batches: Iterable[pa.RecordBatch], chosen: Chosen) -> Iterator[pa.RecordBatch]:
     """Give the columns to learn from; labels are only looked at, so that bad ones show early."""
     for batch in batches:
         if chosen.label is not None:

@@ -4,17 +4,20 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import pyarrow as pa
 
 from altbi.detectors import GenerativeDetector
-from altbi.errors import TableError
-from altbi.files import Columns, Sink, Source, open_sink
+from altbi.engines import Engine
+from altbi.errors import ParameterError, TableError
+from altbi.files import Columns, Sink, Source, Survey, open_sink
+from altbi.jobs.apart import Part, score_apart, survey_apart
 from altbi.jobs.choice import Choice, Chosen, Label, choose, listed
 from altbi.jobs.findings import Findings, explain_rows, metrics_of, reasons_table
 from altbi.jobs.noticed import noticed
+from altbi.jobs.part_folder import Plan
 from altbi.jobs.passes import (
     Scan,
     Watch,
@@ -27,6 +30,7 @@ from altbi.jobs.passes import (
 )
 from altbi.jobs.summary import summarise
 from altbi.report import Summary, render
+from altbi.table import Kind
 from altbi.whole import told_as, whole_files
 
 __all__ = ["Destination", "Job", "Ready"]
@@ -43,6 +47,7 @@ class Ready:
     columns: Columns
     n_rows: int
     notes: tuple[str, ...]
+    parts: tuple[Part, ...] = ()
 
 
 @final
@@ -63,6 +68,8 @@ class Job:
         What the report names as its command.
     watch : Watch, default=unwatched
         Sees the chunks and steps go by.
+    engine : Engine, default=None
+        Where both passes over the table run, part by part; None reads it here, from front to back.
 
     Examples
     --------
@@ -88,6 +95,7 @@ class Job:
         top: int = 200,
         command: str = "",
         watch: Watch = unwatched,
+        engine: Engine | None = None,
     ) -> None:
         self.source = source
         self.detector = detector
@@ -95,9 +103,13 @@ class Job:
         self.top = top
         self.command = command
         self.watch = watch
+        self.engine = engine
 
     def detect(self, folder: Path, scores: str = "csv", *, page: bool = True) -> Summary:
-        """Fit, score and explain; write scores, reasons, model and page into a folder."""
+        """Fit, score and explain; write scores, reasons, model and page into a folder.
+
+        With an engine the scores are a folder of Parquet files, `scores`.
+        """
         with whole_files(folder) as draft:  # before the fit: a bad folder costs no training
 
             def opened(name: str) -> Destination:
@@ -105,7 +117,10 @@ class Job:
                 return lambda schema: open_sink(path, str(folder / name), format_, schema)
 
             ready = self.fit()
-            found = self.score(ready, opened(f"scores.{scores}"))
+            if self.engine is None:
+                found = self.score(ready, opened(f"scores.{scores}"))
+            else:
+                found = self.score_into(ready, folder / "scores")
             findings = self.top_findings(ready, found)
             reasons = self.reasons(ready, findings)
             with opened("reasons.csv")(reasons.schema) as sink:
@@ -122,24 +137,34 @@ class Job:
     def fit(self) -> Ready:
         """Read the table once and fit the detector on its sample."""
         chosen = choose(self.source, self.choice)
-        found = survey_for(self.source, chosen, self.choice, self.detector, watch=self.watch)
+        found, parts = self._survey(chosen)
         fit_source(self.source, found, self.detector, watch=self.watch)
         return Ready(
             chosen=chosen,
             columns=found.columns,
             n_rows=found.n_rows,
             notes=(*self.source.notes, *noticed(found, self.detector)),
+            parts=parts,
         )
 
     def prepare(self) -> Ready:
         """Read the table once for the detector as it is."""
         chosen = self._wanted()
         kinds = dict(zip(chosen.features, self.detector.encoder_.kinds, strict=True))
-        found = survey_for(
-            self.source, chosen, self.choice, self.detector, kinds=kinds, watch=self.watch
-        )
+        found, parts = self._survey(chosen, kinds)
         notes = (*self.source.notes, *found.notes, *self._unused(chosen))
-        return Ready(chosen=chosen, columns=found.columns, n_rows=found.n_rows, notes=notes)
+        return Ready(
+            chosen=chosen, columns=found.columns, n_rows=found.n_rows, notes=notes, parts=parts
+        )
+
+    def _survey(
+        self, chosen: Chosen, kinds: dict[str, Kind] | None = None
+    ) -> tuple[Survey, tuple[Part, ...]]:
+        """Make the first pass, here or where the engine runs."""
+        more: dict[str, Any] = {"kinds": kinds, "watch": self.watch}
+        if self.engine is None:
+            return survey_for(self.source, chosen, self.choice, self.detector, **more), ()
+        return survey_apart(self.engine, self.source, chosen, self.choice, self.detector, **more)
 
     def score(self, ready: Ready, destination: Destination | None = None) -> Scan:
         """Score all rows, and write the scores if they are to go anywhere."""
@@ -154,6 +179,23 @@ class Job:
             for chunk in watched:
                 sink.write(chunk)
         return found
+
+    def score_into(self, ready: Ready, folder: Path) -> Scan:
+        """Score all rows where the engine runs, into a folder of Parquet files.
+
+        If it was not done to its end before, it goes on from the files that are there.
+        """
+        if self.engine is None:
+            raise ParameterError("engine=None, but a folder is written by an engine. Give one.")
+        return score_apart(
+            self.engine,
+            self.source,
+            ready.parts,
+            Plan(columns=ready.columns, chosen=ready.chosen, top=self.top),
+            self.detector,
+            folder,
+            watch=self.watch,
+        )
 
     def top_findings(self, ready: Ready, found: Scan) -> Findings:
         """Explain the rows with the highest scores."""

@@ -1,0 +1,263 @@
+"""A folder of Parquet files that are written apart: which are done, and what was found in each.
+
+Beside the files stands a folder `_altbi`, which readers of tables pass over: the model, the plan,
+and for each finished file what a report needs of it. All of it is Arrow and JSON.
+"""
+
+import hashlib
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from altbi.detectors import GenerativeDetector
+from altbi.encode import Surprises
+from altbi.engines.batches import load_once
+from altbi.errors import EngineError, ParameterError
+from altbi.files import UNFINISHED, Columns
+from altbi.jobs.choice import Chosen, Label
+from altbi.jobs.passes import Scan
+from altbi.version import __version__
+from altbi.whole import told_as, whole_file
+
+__all__ = ["PartFolder", "Plan", "opened"]
+
+STATE = "_altbi"
+_PLAN, _MODEL = "plan.json", "model.altbi"
+_SENTENCE = "Not all parts are here yet. The command that wrote this goes on from what is there.\n"
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What to do with a part: how its columns are read, what they are for, how many to keep."""
+
+    columns: Columns
+    chosen: Chosen
+    top: int
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The same in plain values."""
+        return {"columns": self.columns.state, "chosen": asdict(self.chosen), "top": self.top}
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> "Plan":
+        """Give the plan of a state."""
+        chosen = state["chosen"]
+        label = None if chosen["label"] is None else Label(**chosen["label"])
+        names = {name: tuple(chosen[name]) for name in ("features", "ids", "kept")}
+        return cls(
+            columns=Columns.from_state(state["columns"]),
+            chosen=Chosen(**names, label=label),
+            top=state["top"],
+        )
+
+
+@final
+class PartFolder:
+    """A folder of parts.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it is.
+    plan : Plan
+        What is done with each part.
+    fingerprint : str
+        Of model, table and plan: what has another one belongs to another job.
+    """
+
+    def __init__(self, folder: Path, plan: Plan, fingerprint: str) -> None:
+        self.folder = folder
+        self.plan = plan
+        self.fingerprint = fingerprint
+
+    @classmethod
+    def begun(
+        cls,
+        folder: Path,
+        plan: Plan,
+        detector: GenerativeDetector,
+        paths: Sequence[str],
+        rows: Sequence[tuple[int, int]],
+    ) -> "PartFolder":
+        """Begin a folder, or go on with one of the same model, table and plan.
+
+        Parameters
+        ----------
+        folder : Path
+            Where it is, or will be.
+        plan : Plan
+            What is done with each part.
+        detector : GenerativeDetector
+            A fitted detector.
+        paths : sequence of str
+            The files of the table.
+        rows : sequence of (int, int)
+            First row and number of rows of each part.
+        """
+        folder, model = folder.absolute(), _saved(detector)
+        facts = {
+            "version": __version__,
+            "model": hashlib.sha256(model).hexdigest(),
+            "files": [_facts_of(path) for path in paths],
+            "parts": rows,
+            "plan": plan.state,
+        }
+        text = json.dumps(facts, sort_keys=True)
+        home = cls(folder, plan, hashlib.sha256(text.encode()).hexdigest())
+        _refuse_others(folder, home.fingerprint)
+        if all(map(home.is_done, range(len(rows)))):
+            return home
+        state = folder / STATE
+        state.mkdir(parents=True, exist_ok=True)
+        _write(folder / UNFINISHED, _SENTENCE.encode())
+        _write(state / _MODEL, model)
+        kept = {"fingerprint": home.fingerprint, **json.loads(text)}
+        _write(state / _PLAN, json.dumps(kept, indent=1).encode())
+        return home
+
+    def path(self, place: int) -> Path:
+        """Name the file of a part."""
+        return self.folder / f"part-{place:05}.parquet"
+
+    def is_done(self, place: int) -> bool:
+        """Tell whether the file of a part is there, written by this job."""
+        try:
+            mark = json.loads(self._beside(place, "json").read_bytes())
+            size = self.path(place).stat().st_size
+        except FileNotFoundError:
+            return False
+        return bool(mark["fingerprint"] == self.fingerprint and mark["bytes"] == size)
+
+    def keep(self, place: int, found: Scan) -> None:
+        """Write what was found in a part whose file is there; the mark that it is done is last."""
+        cells, scores, rows = found.top.held()
+        places = [f"c{number}" for number in range(len(cells.column_names))]
+        top = {"row": rows, "score": scores, **dict(zip(places, cells.columns, strict=True))}
+        _write_arrow(self._beside(place, "top.arrow"), pa.table(top))
+        if self.plan.chosen.label is not None:
+            _write_arrow(self._beside(place, "labels.arrow"), _labelled(found))
+        surprises = {name: getattr(found.surprises, name) for name in _SURPRISES}
+        mark = {
+            "fingerprint": self.fingerprint,
+            "bytes": self.path(place).stat().st_size,
+            "first_row": found.first_row,
+            "rows": found.rows,
+            "flagged": found.flagged,
+            "bins": [found.counts.keys.tolist(), found.counts.counts.tolist()],
+            "surprises": surprises,
+        }
+        _write(self._beside(place, "json"), json.dumps(mark).encode())
+
+    def found(self, place: int) -> Scan:
+        """Read what was found in a part."""
+        mark = json.loads(self._beside(place, "json").read_bytes())
+        found = Scan(self.plan.top, mark["first_row"])
+        found.rows, found.flagged = mark["rows"], mark["flagged"]
+        found.counts.add_bins(*(np.array(bins, dtype=np.int64) for bins in mark["bins"]))
+        counters = {name: Counter(mark["surprises"][name]) for name in _SURPRISES}
+        found.surprises = Surprises(**counters, rows=found.rows)
+        top = _read_arrow(self._beside(place, "top.arrow"))
+        cells = top.drop_columns(["row", "score"]).rename_columns(self.plan.chosen.to_score)
+        found.top.follow(cells, top["score"].to_numpy(), top["row"].to_numpy())
+        if self.plan.chosen.label is not None:
+            known = _read_arrow(self._beside(place, "labels.arrow"))
+            scores, labels = known["score"].to_numpy(), known["label"].to_numpy()
+            found.labelled.append((scores, labels.astype(np.bool_)))
+        return found
+
+    def finish(self) -> None:
+        """Say that all parts are there; what lost workers left is removed."""
+        for folder in (self.folder, self.folder / STATE):
+            for left in folder.glob(".part-*.part"):
+                left.unlink(missing_ok=True)
+        (self.folder / UNFINISHED).unlink(missing_ok=True)
+
+    def _beside(self, place: int, ending: str) -> Path:
+        return self.folder / STATE / f"part-{place:05}.{ending}"
+
+
+_SURPRISES = ("missing", "unseen", "outside")
+
+
+@lru_cache(maxsize=2)
+def opened(folder: str, fingerprint: str) -> tuple[PartFolder, GenerativeDetector]:
+    """Give a folder that was begun elsewhere, and its model: once in each process."""
+    state = Path(folder, STATE)
+    facts = json.loads((state / _PLAN).read_bytes())
+    if facts["version"] != __version__:
+        raise EngineError(
+            f"A worker has altbi {__version__}, but the job was begun with {facts['version']}. "
+            "Install the same version on every machine."
+        )
+    if facts["fingerprint"] != fingerprint:
+        raise EngineError(f"{folder}: another job has taken the folder over. Name another.")
+    home = PartFolder(Path(folder), Plan.from_state(facts["plan"]), fingerprint)
+    return home, load_once(str(state / _MODEL))
+
+
+def _refuse_others(folder: Path, fingerprint: str) -> None:
+    """Refuse a folder that something else has written."""
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"{folder}: it is a file, but expected a folder. Name another.")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    try:
+        theirs = json.loads((folder / STATE / _PLAN).read_bytes())["fingerprint"]
+    except (FileNotFoundError, ValueError, KeyError):
+        theirs = None
+    if theirs != fingerprint and not _only_begun(folder):
+        raise ParameterError(
+            f"{folder}: it holds what another job has written, with another model, other options "
+            "or a table that has changed since. Remove the folder, or name another --output."
+        )
+
+
+def _only_begun(folder: Path) -> bool:
+    """Tell whether a job was lost here before its plan was written."""
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    state = folder / STATE
+    return names <= {UNFINISHED, STATE} and not (state / _PLAN).exists()
+
+
+def _saved(detector: GenerativeDetector) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="altbi-") as folder:
+        detector.save(Path(folder, _MODEL))
+        return Path(folder, _MODEL).read_bytes()
+
+
+def _facts_of(path: str) -> tuple[str, int, int]:
+    facts = Path(path).stat()
+    return path, facts.st_size, facts.st_mtime_ns
+
+
+def _labelled(found: Scan) -> pa.Table:
+    scores = np.concatenate([scores for scores, _ in found.labelled])
+    labels = np.concatenate([labels for _, labels in found.labelled])
+    return pa.table({"score": scores, "label": labels})
+
+
+def _write(path: Path, content: bytes) -> None:
+    with whole_file(path) as draft, told_as(path):
+        draft.write_bytes(content)
+
+
+def _write_arrow(path: Path, table: pa.Table) -> None:
+    whole = table.unify_dictionaries().combine_chunks()
+    with whole_file(path) as draft, told_as(path), pa.ipc.new_file(str(draft), whole.schema) as end:
+        end.write_table(whole)
+
+
+def _read_arrow(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        return reader.read_all()
