@@ -3,11 +3,14 @@
 import errno
 import os
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 __all__ = ["told_as", "whole_file", "whole_files"]
+
+_ONE_AT_A_TIME = threading.Lock()
 
 
 @contextmanager
@@ -110,6 +113,7 @@ def _remove_if_empty(folder: Path) -> None:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
+    with _ONE_AT_A_TIME:  # two threads would take each other's for the real one
+        mask = os.umask(0)
+        os.umask(mask)
     return mask

@@ -124,7 +124,7 @@ def _started(distributed: Any, workers: int) -> Any:  # noqa: ANN401
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
-        dashboard_address=None,
+        dashboard_address="127.0.0.1:0",
         silence_logs=logging.CRITICAL,
     )
 
