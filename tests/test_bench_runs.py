@@ -295,7 +295,7 @@ class TestPool:
         started = []
 
         def start():
-            with processes._no_interrupts():
+            with processes.no_interrupts():
                 signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if a thread took it
                 started.append(True)
 

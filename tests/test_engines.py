@@ -277,16 +277,21 @@ class TestFailure:
         assert (output["score"].to_numpy() == scores).all()
         assert not (folder / UNFINISHED).exists()
 
-    def test_what_a_report_needs_is_read_back(self, tables, fitted, tmp_path):
-        def facts(job, ready, found, _):
+    def test_what_a_report_needs_is_read_back(self, tables, table, tmp_path):
+        def facts(job, ready, found, *_):
             return without_time(job.summary(ready, found, job.top_findings(ready, found)))
 
-        path = tables["csv folder"]
-        whole = facts(*scored_by(Local(), path, fitted, tmp_path / "scores"))
-        (tmp_path / "scores" / "part-00003.parquet").unlink()
-        again = facts(*scored_by(Local(), path, fitted, tmp_path / "scores"))
+        known = pa.compute.is_in(table["colour"], pa.array(["red", "green"]))
+        detector = small().fit(table.filter(known).drop_columns(["invoice", "odd"]))
+        job = Job(open_source(tables["csv folder"]), detector, CHOICE)
+        ready = job.prepare()
+        plain = facts(job, ready, job.score(ready))
+        assert any("did not have stand in 'colour'" in note for note in plain.notes)
 
-        assert again == whole
+        path = tables["csv folder"]
+        assert facts(*scored_by(Local(), path, detector, tmp_path / "scores")) == plain
+        (tmp_path / "scores" / "part-00003.parquet").unlink()
+        assert facts(*scored_by(Local(), path, detector, tmp_path / "scores")) == plain
 
     def test_a_finished_part_is_written_again_with_the_same_bytes(self, tables, fitted, tmp_path):
         path, folder = tables["csv folder"], tmp_path / "scores"

@@ -14,7 +14,9 @@ def engine_of(args: argparse.Namespace) -> Engine | None:
         return Local()
     if args.engine == "processes":
         return Processes(args.workers)
-    return Dask(args.scheduler, args.workers) if args.engine == "dask" else None
+    if args.engine == "dask":
+        return Dask(args.scheduler, args.workers, quiet=True)
+    return None
 
 
 def check_engine(args: argparse.Namespace) -> None:

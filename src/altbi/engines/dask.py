@@ -6,7 +6,7 @@ from typing import Any, TypeVar, final
 from uuid import uuid4
 
 from altbi.engines.base import Engine
-from altbi.engines.processes import usable_cores
+from altbi.engines.processes import no_interrupts, usable_cores
 from altbi.errors import AltbiError, EngineError, need
 
 __all__ = ["Dask"]
@@ -17,6 +17,7 @@ Result = TypeVar("Result")
 _CONNECT_SECONDS = 10
 # So long a cluster may be without any worker; between two looks, nothing is asked of it.
 _PATIENCE_SECONDS = 60
+_LOGS = ("distributed", "distributed.client", "tornado", "asyncio")
 _GOES_ON = "The same command goes on from what is finished."
 
 
@@ -34,11 +35,16 @@ class Dask(Engine):
     workers : int, default=None
         Processes of the cluster of this machine, each with one thread; None means one for each
         core that this process may use.
+    quiet : bool, default=False
+        Whether this process keeps Dask's own log to itself; what goes wrong is an error anyway.
     """
 
-    def __init__(self, scheduler: str | None = None, workers: int | None = None) -> None:
+    def __init__(
+        self, scheduler: str | None = None, workers: int | None = None, *, quiet: bool = False
+    ) -> None:
         self.scheduler = scheduler
         self.workers = workers
+        self.quiet = quiet
         self._client: Any = None
         self._cluster: Any = None
 
@@ -104,8 +110,8 @@ class Dask(Engine):
     def _connected(self) -> Any:  # noqa: ANN401 - distributed has no types here
         if self._client is None:
             distributed = need("distributed", extra="cluster")
-            # What goes wrong is told by us, in one sentence.
-            logging.getLogger("distributed").setLevel(logging.CRITICAL)
+            for name in _LOGS if self.quiet else ():
+                logging.getLogger(name).setLevel(logging.CRITICAL)
             if self.scheduler is None:
                 self._cluster = _started(distributed, self.workers or usable_cores())
             try:
@@ -119,14 +125,15 @@ class Dask(Engine):
 
 def _started(distributed: Any, workers: int) -> Any:  # noqa: ANN401
     """Start processes of one thread each, which nobody reaches from outside."""
-    return distributed.LocalCluster(
-        n_workers=workers,
-        threads_per_worker=1,
-        processes=True,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        silence_logs=logging.CRITICAL,
-    )
+    with no_interrupts():
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        )
 
 
 def _no_scheduler(address: str | None) -> EngineError:

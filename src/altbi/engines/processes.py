@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, final
 from altbi.engines.base import Engine
 from altbi.errors import EngineError
 
-__all__ = ["Lost", "Processes", "answers", "usable_cores"]
+__all__ = ["Lost", "Processes", "answers", "no_interrupts", "usable_cores"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -156,7 +156,7 @@ class _Worker(Generic[Item, Result]):
     def _start(self) -> None:
         self.ours, theirs = _CONTEXT.Pipe()
         self.process = _CONTEXT.Process(target=_serve, args=(theirs, self.function), daemon=True)
-        with _no_interrupts():
+        with no_interrupts():
             self.process.start()
         theirs.close()
 
@@ -201,7 +201,7 @@ class _Worker(Generic[Item, Result]):
 
 
 @contextmanager
-def _no_interrupts() -> Iterator[None]:
+def no_interrupts() -> Iterator[None]:
     """Start processes that Ctrl-C does not reach: it is for the parent, which ends them."""
     resource_tracker.ensure_running()  # its own start would let interrupts through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
