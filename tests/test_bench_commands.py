@@ -19,6 +19,7 @@ from altbi.bench.lines import append, latest, mended, read
 from altbi.bench.systems import SYSTEMS
 from altbi.cli import main
 from altbi.cli.meter import line_of
+from altbi.engines import Dask
 from bench_jobs import ON_WINE, result
 
 COMMAND = [sys.executable, "-c", "import sys; from altbi.cli import main; sys.exit(main())"]
@@ -180,6 +181,26 @@ class TestRun:
         assert [each.job for each in read(place / "results/semi.jsonl")] == [
             replace(wanted, seed=6), replace(wanted, seed=2)
         ]  # fmt: skip
+
+    def test_jobs_go_to_the_engine_and_their_lines_come_here(self, place, monkeypatch, capsys):
+        given = []
+
+        def results_by(engine, jobs, **limits):
+            given.append((type(engine), engine.scheduler, limits))
+            return map(result, jobs)
+
+        monkeypatch.setattr(running, "results_by", results_by)
+        words = ["--datasets", "wine", "--systems", "HBOS", "--limit", "9", "--engine", "dask"]
+
+        assert run(*words, "--scheduler", "tcp://10.0.0.1:8786") == 0
+        assert run(*words, "--scheduler", "tcp://10.0.0.1:8786") == 0
+
+        limits = {"threads": 1, "seconds": 9}
+        assert given[0] == (Dask, "tcp://10.0.0.1:8786", limits)
+        assert len(read(place / "results/transductive.jsonl")) == 1
+        with pytest.raises(SystemExit):
+            run(*words, "--processes", "2")
+        assert "takes the place of --processes" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("protocol", "words", "rows"),

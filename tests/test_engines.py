@@ -411,6 +411,22 @@ class TestCommands:
         assert there == plain
         assert (written(tmp_path / "out")["score"].to_numpy() == scores).all()
 
+    def test_what_is_wrong_with_a_table_is_one_sentence(self, cluster, capsys, tmp_path):
+        for number, cells in enumerate(["1\n2\n", "3\ninf\n"]):
+            (tmp_path / f"{number}.csv").write_text(f"a\n{cells}")
+        words = ["detect", str(tmp_path), "--output", str(tmp_path / "out")]
+
+        def told(*more):
+            assert main([*words, *more]) == 1
+            (line,) = capsys.readouterr().err.splitlines()
+            return line
+
+        line = told("--engine", "dask", "--scheduler", cluster.scheduler_address)
+
+        assert line == told()
+        assert "infinity, first in row 3" in line
+        assert not (tmp_path / "out").exists()
+
     @pytest.mark.parametrize(
         ("words", "why"),
         [

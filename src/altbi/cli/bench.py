@@ -122,6 +122,8 @@ def run(args: argparse.Namespace) -> int:
     path = args.lines or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
     watch = _watch(quiet=args.quiet)
     limits = Limits(args.processes, args.threads, args.limit)
+    if args.engine is not None and args.processes != 1:
+        args.wrong("an engine takes the place of --processes: leave one of them out")
     with engine_of(args) or nullcontext() as engine:
         done = run_all(path, jobs, limits, watch, retry=args.retry, engine=engine)
     last = latest(read(path))
