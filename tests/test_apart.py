@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from altbi.encode import Surprises
-from altbi.engines import Local
+from altbi.engines import Engine, Local
 from altbi.errors import AltbiError, TableError
 from altbi.files import RowSample, key_bar, open_source
 from altbi.jobs import Choice, Job, Scan, apart
@@ -133,6 +133,20 @@ def test_what_is_wrong_is_told_as_by_one_process(tmp_path, name):
 
     assert told(Local()) == told(None)
     assert told(None).startswith(str(tmp_path))
+
+
+def test_a_file_that_grows_between_two_rounds_is_noticed(tmp_path):
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text("a\n1\n2\n")
+
+    class Grown(Engine):
+        def run(self, function, items):
+            yield from Local().run(function, items)
+            with (tmp_path / "1.csv").open("a") as file:
+                file.write("3\n")
+
+    with pytest.raises(TableError, match="changed while it was read"):
+        Job(open_source(tmp_path), small(), engine=Grown()).fit()
 
 
 def test_infinity_in_a_parquet_file_is_told_with_its_row_in_the_table(tmp_path, monkeypatch):

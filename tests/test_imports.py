@@ -14,7 +14,7 @@ from altbi.storage import write_model
 
 COMMAND = "import sys; from altbi.cli import main; sys.exit(main(sys.argv[1:]))"
 HEAVY = {"numpy", "torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod"} | {
-    "safetensors", "altair", "vl_convert", "jinja2", "shtab"
+    "safetensors", "altair", "vl_convert", "jinja2", "shtab", "dask", "distributed"
 }  # fmt: skip
 DEFAULT = re.compile(r"^(\w+) : .*default=(.+)$", re.MULTILINE)
 

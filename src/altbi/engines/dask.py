@@ -1,6 +1,7 @@
 """A Dask cluster: the same calls on many machines; a worker that is lost is made up for."""
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, final
 from uuid import uuid4
@@ -56,9 +57,10 @@ class Dask(Engine):
             return
         client = self._connected()
         run = uuid4().hex
-        futures = client.map(
-            function, items, key=[f"altbi-{run}-{place}" for place in range(len(items))], pure=False
-        )
+        keys = [f"altbi-{run}-{place}" for place in range(len(items))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of many items, which are small each
+            futures = client.map(function, items, key=keys, pure=False)
         pending = {future: place for place, future in enumerate(futures)}
         del futures
         try:

@@ -1,7 +1,7 @@
 """The two passes over a table in parts, wherever an engine runs; both give what one pass gives."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import final
@@ -28,7 +28,7 @@ from altbi.jobs.passes import (
     unwatched,
     without_labels,
 )
-from altbi.table import Kind
+from altbi.table import Kind, row_keys
 from altbi.whole import whole_file
 
 __all__ = ["MOST_ROWS", "Part", "score_apart", "survey_apart"]
@@ -50,12 +50,21 @@ class Part:
 @final
 @dataclass(frozen=True, slots=True)
 class _Draw:
-    """Which rows are in the sample: those with the smallest keys, up to a bar."""
+    """Which rows of a part are in the sample: those with keys up to a bar."""
 
     limit: int
     seed: int
-    first_row: int
     bar: int
+    first_row: int
+    n_rows: int
+
+    @property
+    def any_row(self) -> bool:
+        """Whether there is such a row."""
+        end = self.first_row + self.n_rows
+        firsts = range(self.first_row, end, MOST_ROWS)
+        keys = (row_keys(first, min(first + MOST_ROWS, end), self.seed) for first in firsts)
+        return any(bool((some <= self.bar).any()) for some in keys)
 
 
 @final
@@ -77,9 +86,9 @@ class _Looked:
     """What the look at a part found; `state` is None if something is wrong with it."""
 
     rows: int
-    state: dict[str, Settled] | None
-    sample: pa.Table | None
-    sample_rows: NDArray[np.int64]
+    state: dict[str, Settled] | None = None
+    sample: pa.Table | None = None
+    sample_rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
 def survey_apart(
@@ -95,32 +104,37 @@ def survey_apart(
     """Make the first pass by an engine; gives what `survey_for` gives, and the parts.
 
     Where a file says how many rows it has, one round is enough. Otherwise a first round counts
-    them, and a second draws the sample, because a row's number decides whether it is drawn.
+    them, and a second draws the sample, because a row's number decides whether it is drawn; it
+    reads only parts with rows of the sample.
     """
     sources = source.parts(MOST_ROWS)
     limit, seed = detector.max_rows if kinds is None else 1, seed_of(detector)
     missing = choice.missing
 
-    def round_of(counts: Sequence[int] | None, *, settle: bool) -> list[_Looked]:
-        draws = _draws(counts, limit, seed) if counts else [None] * len(sources)
+    def looked_at(draws: Sequence[_Draw | None], *, settle: bool) -> list[_Looked]:
         tasks = [
             _Task(
                 source=each, chosen=chosen, missing=missing, kinds=kinds, settle=settle, draw=draw
             )
             for each, draw in zip(sources, draws, strict=True)
+            if settle or (draw is not None and draw.any_row)
         ]
         results = watch("reading", engine.run(_look_at, tasks), source.n_rows, _rows_of)
         return [looked for _, looked in sorted(results, key=lambda pair: pair[0])]
 
     counts = [each.n_rows for each in sources if each.n_rows is not None]
     known = len(counts) == len(sources)
-    found = round_of(counts if known else None, settle=True)
+    draws = _draws(counts, limit, seed) if known else [None] * len(sources)
+    found = looked_at(draws, settle=True)
     look = Look(source, chosen.features, missing=missing, kinds=kinds)
     with named(source):
         for each, looked in zip(sources, found, strict=True):
             _follow(look, each, looked, chosen)
-        counts = [looked.rows for looked in found]
-        samples = found if known else round_of(counts, settle=False)
+        samples, counts = found, [looked.rows for looked in found]
+        if not known:
+            samples = looked_at(_draws(counts, limit, seed), settle=False)
+        if any(looked.state is None for looked in samples):
+            raise _changed(source)
         rows = np.concatenate([looked.sample_rows for looked in samples])
         tables = [looked.sample for looked in samples if looked.sample is not None]
         surveyed = look.survey(pa.concat_tables(tables), rows)
@@ -213,8 +227,12 @@ def _look_at(task: _Task) -> _Looked:
             if sample is not None:
                 sample.add(batch)
     except TableError:
-        return _Looked(rows=rows, state=None, sample=None, sample_rows=np.empty(0, dtype=np.int64))
-    drawn, numbers = sample.drawn() if sample and rows else (None, np.empty(0, dtype=np.int64))
+        return _Looked(rows=rows)
+    if draw is not None and rows != draw.n_rows:
+        return _Looked(rows=rows)
+    if sample is None or not rows:
+        return _Looked(rows=rows, state=look.state)
+    drawn, numbers = sample.drawn()
     return _Looked(rows=rows, state=look.state, sample=drawn, sample_rows=numbers)
 
 
@@ -227,9 +245,12 @@ def _follow(look: Look, source: Source, looked: _Looked, chosen: Chosen) -> None
     raise _changed(source)
 
 
-def _draws(counts: Sequence[int], limit: int, seed: int) -> Iterator[_Draw]:
+def _draws(counts: Sequence[int], limit: int, seed: int) -> Sequence[_Draw]:
     bar = key_bar(sum(counts), limit, seed)
-    return (_Draw(limit, seed, first, bar) for first in _firsts(counts))
+    return [
+        _Draw(limit, seed, bar, first, count)
+        for first, count in zip(_firsts(counts), counts, strict=True)
+    ]
 
 
 def _firsts(counts: Sequence[int]) -> list[int]:
