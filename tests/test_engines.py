@@ -388,7 +388,7 @@ class TestCommands:
     def test_detect_tells_the_same(self, capsys, monkeypatch, tables, tmp_path):
         monkeypatch.setattr("altbi.cli.commands._detector", lambda _: ALTBI(**SMALL))
         path, options = tables["csv folder"], ["--id", "invoice", "--label", "odd", "--output"]
-        plain = self.run(capsys, "detect", path, *options, tmp_path / "plain")
+        plain = self.run(capsys, "detect", path, *options, tmp_path / "plain", "--no-report")
 
         local = self.run(capsys, "detect", path, *options, tmp_path / "out", "--engine", "local")
 
