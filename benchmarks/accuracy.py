@@ -69,7 +69,7 @@ Variant = Callable[[Look], Scores]
 
 def memory(look: Look, rows: Rows, oddness: Scores, **changes: float) -> Scores:
     """Score by the distance to remembered rows, as the plain detector does but for the changes."""
-    settings = {"keep": 0.8, "n_remembered": 500, "n_lots": 3, "seed": look.seed} | changes
+    settings = {"keep": 0.8, "n_remembered": 1000, "n_lots": 5, "seed": look.seed} | changes
     nobody = np.zeros(len(rows), dtype=bool)
     found = remember(rows, oddness, certain=nobody, **settings)  # type: ignore[arg-type]
     return found.score(rows)
@@ -86,14 +86,14 @@ def on_columns(scaled: Callable[[Look], NDArray[np.floating]]) -> Variant:
 
 
 def in_rounds(
-    distance: Callable[[Rows, Rows], Scores], rounds: int = 2, size: int = 500
+    distance: Callable[[Rows, Rows], Scores], rounds: int = 2, size: int = 1000
 ) -> Variant:
     """Choose the memory as the plain detector does, with another distance or number of rounds."""
 
     def scores(look: Look) -> Scores:
         generator, oddness = np.random.default_rng(look.seed), look.loss()
         for _ in range(rounds):
-            kept = np.argsort(oddness, kind="stable")[: max(round(0.8 * len(oddness)), 6)]
+            kept = np.argsort(oddness, kind="stable")[: max(round(0.8 * len(oddness)), 11)]
             oddness = distance(look.rows, look.rows[generator.permutation(kept)[:size]])
         return oddness
 
@@ -102,7 +102,7 @@ def in_rounds(
 
 def mean_square(rows: Rows, remembered: Rows) -> Scores:
     """Measure as the plain detector does."""
-    return Memory(remembered, 3).score(rows)
+    return Memory(remembered, 5).score(rows)
 
 
 def nearest(rows: Rows, remembered: Rows, metric: str = "sqeuclidean", k: int = 5) -> Scores:
@@ -119,7 +119,7 @@ def of_all(k: int) -> Callable[[Rows, Rows], Scores]:
 
 def city_blocks(rows: Rows, remembered: Rows) -> Scores:
     """Mean city-block distance to the nearest row of each lot."""
-    lots = [nearest(rows, remembered[lot::3], "cityblock", k=1)[:, 0] for lot in range(3)]
+    lots = [nearest(rows, remembered[lot::5], "cityblock", k=1)[:, 0] for lot in range(5)]
     return np.mean(lots, axis=0)
 
 
@@ -196,13 +196,13 @@ VARIANTS: dict[str, Variant] = {
     "keep 0.7": with_settings(keep=0.7),
     "keep 0.9": with_settings(keep=0.9),
     "one lot": with_settings(n_lots=1),
-    "5 lots": with_settings(n_lots=5),
+    "3 lots": with_settings(n_lots=3),
     "10 lots": with_settings(n_lots=10),
     "250 remembered": with_settings(n_remembered=250),
-    "1000 remembered": with_settings(n_remembered=1000),
+    "500 remembered": with_settings(n_remembered=500),
     "2000 remembered": with_settings(n_remembered=2000),
     "the 5 nearest of all": in_rounds(of_all(5)),
-    "the 10 nearest of 1000": in_rounds(of_all(10), size=1000),
+    "the 10 nearest of all": in_rounds(of_all(10)),
     "city-block distance": in_rounds(city_blocks),
     "distance against the neighbours' own": in_rounds(local),
     "mean and standard deviation": on_columns(standardised),

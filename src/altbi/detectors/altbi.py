@@ -107,9 +107,9 @@ class ALTBI(GenerativeDetector):
     keep : float in (0, 1], default=0.8
         Share of the rows, those with the smallest losses, from which the remembered ones are drawn;
         then again by their distances to the rows drawn first. For "distance".
-    n_remembered : int, default=500
+    n_remembered : int, default=1000
         Rows to remember. For "distance".
-    n_lots : int, default=3
+    n_lots : int, default=5
         Lots that the remembered rows are dealt into; the nearest row of each counts. For
         "distance".
     push : float, default=1.0
@@ -197,8 +197,8 @@ class ALTBI(GenerativeDetector):
         weight_decay: float = 5e-7,
         score_by: Literal["distance", "loss"] = "distance",
         keep: float = 0.8,
-        n_remembered: int = 500,
-        n_lots: int = 3,
+        n_remembered: int = 1000,
+        n_lots: int = 5,
         push: float = 1.0,
         trust: float = 0.75,
         contamination: Contamination = "auto",
