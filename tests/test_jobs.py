@@ -401,7 +401,7 @@ def test_a_model_that_scores_by_loss_has_no_nearest_rows(tmp_path):
 
 def test_few_neighbours_are_all_that_is_shown(tmp_path):
     write_csv(mixed(200), tmp_path / "t.csv")
-    detector = small(n_lots=2)
+    detector = small(n_lots=1, n_remembered=3)
     job = Job(open_source(tmp_path / "t.csv"), detector, Choice(ids=("invoice",)))
 
     summary = job.detect(tmp_path / "out", page=False)

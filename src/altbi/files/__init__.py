@@ -1,5 +1,6 @@
 """Tables in files: sources that are read in chunks, and sinks that are written in chunks."""
 
+from altbi.files.ahead import ahead, behind
 from altbi.files.folder import UNFINISHED
 from altbi.files.open import open_source
 from altbi.files.sink import SINKS, Sink, format_of, open_sink, stream_sink
@@ -15,6 +16,8 @@ __all__ = [
     "Sink",
     "Source",
     "Survey",
+    "ahead",
+    "behind",
     "format_of",
     "key_bar",
     "open_sink",

@@ -13,7 +13,7 @@ from altbi.detectors import GenerativeDetector
 from altbi.encode import Surprises
 from altbi.engines import score_batch
 from altbi.errors import ParameterError, TableError, TableWarning
-from altbi.files import Columns, Source, Survey, survey
+from altbi.files import Columns, Source, Survey, ahead, survey
 from altbi.jobs.choice import Choice, Chosen, is_outlier
 from altbi.jobs.tally import ScoreCounts, TopRows
 from altbi.parameters import is_count
@@ -169,7 +169,7 @@ def scan(
         What is known so far.
     """
     with named(source):
-        for batch in source.batches(chosen.to_score):
+        for batch in ahead(source.batches(chosen.to_score)):
             scored = score_batch(detector, columns, batch, found.next_row)
             output = _output(batch, chosen, found.next_row, scored.scores, scored.flagged)
             found.add(batch, scored.scores, scored.flagged)

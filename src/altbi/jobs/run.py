@@ -12,7 +12,7 @@ import pyarrow as pa
 from altbi.detectors import GenerativeDetector
 from altbi.engines import Engine
 from altbi.errors import ParameterError, TableError
-from altbi.files import Columns, Sink, Source, Survey, open_sink
+from altbi.files import Columns, Sink, Source, Survey, behind, open_sink
 from altbi.jobs.apart import Part, score_apart, survey_apart
 from altbi.jobs.choice import Choice, Chosen, Label, choose, listed
 from altbi.jobs.findings import Findings, explain_rows, metrics_of, reasons_table
@@ -175,9 +175,9 @@ class Job:
             for _ in watched:
                 pass
             return found
-        with destination(output_schema(self.source, ready.chosen)) as sink:
+        with destination(output_schema(self.source, ready.chosen)) as sink, behind(sink) as writer:
             for chunk in watched:
-                sink.write(chunk)
+                writer.write(chunk)
         return found
 
     def score_into(self, ready: Ready, folder: Path) -> Scan:
