@@ -23,7 +23,7 @@ Numbers = NDArray[np.intp]
 # result should stay in the processor's cache. The product has always the same shape: its sums are
 # then taken in the same order for every row, whatever stands beside it.
 _BLOCK_ROWS = 4096
-_STRIP_ROWS = 256
+_STRIP_ROWS = 128
 # Distances of so little, as a share of the row's own size, are what rounding leaves of none.
 _NOTHING = 1e-12
 # Where fewer of the remembered rows differ, it pays to measure equal rows once.
