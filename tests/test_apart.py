@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from altbi.encode import Surprises
 from altbi.engines import Engine, Local
-from altbi.errors import AltbiError, TableError
+from altbi.errors import AltbiError, ParameterError, TableError
 from altbi.files import RowSample, key_bar, open_source
 from altbi.jobs import Choice, Job, Scan, apart
 from altbi.jobs.choice import Chosen
@@ -238,3 +238,16 @@ class TestCsvFolder:
             open_source(tmp_path)
         assert open_source(tmp_path, format="csv").schema.names == ["a"]
         assert open_source(tmp_path, format="parquet").schema.names == ["p"]
+
+
+def test_scores_with_and_without_an_engine_do_not_mix_in_a_folder(tmp_path):
+    pq.write_table(pa.table({"x": np.arange(60) % 7}), tmp_path / "t.parquet")
+    source = open_source(tmp_path / "t.parquet")
+    plain, apart = Job(source, small()), Job(source, small(), engine=Local())
+
+    plain.detect(tmp_path / "out", page=False)
+    with pytest.raises(ParameterError, match=r"scores\.csv has scores of another job, without"):
+        apart.detect(tmp_path / "out", page=False)
+    apart.detect(tmp_path / "parts", page=False)
+    with pytest.raises(ParameterError, match="scores has scores of another job, with an engine"):
+        plain.detect(tmp_path / "parts", page=False)

@@ -74,7 +74,8 @@ def _opened(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - safetensors 
         return safe_open(path, framework="np")
     except SafetensorError as cause:
         raise ModelFileError(
-            f"{path}: not a whole model file ({cause}). Expected a file written by ALTBI.save."
+            f"{path}: not a whole model file ({cause}). "
+            "Expected a file that `altbi fit` or `save` wrote."
         ) from None
 
 
@@ -93,7 +94,7 @@ def _header(path: Path, text: str) -> Header:
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
         raise ModelFileError(
             f"{path}: a safetensors file, but not a model of altbi. "
-            "Expected a file written by ALTBI.save."
+            "Expected a file that `altbi fit` or `save` wrote."
         )
     if header.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(

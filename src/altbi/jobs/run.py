@@ -110,6 +110,7 @@ class Job:
 
         With an engine the scores are a folder of Parquet files, `scores`.
         """
+        _refuse_other_scores(folder, in_parts=self.engine is not None)
         with whole_files(folder) as draft:  # before the fit: a bad folder costs no training
 
             def opened(name: str) -> Destination:
@@ -248,6 +249,17 @@ class Job:
         if not unused:
             return []
         return [f"The model does not know the columns {listed(unused)}; they were not used."]
+
+
+def _refuse_other_scores(folder: Path, *, in_parts: bool) -> None:
+    """Refuse a folder with scores that this job would not replace: nobody could tell them apart."""
+    others = sorted(folder.glob("scores.*")) if in_parts else [folder / "scores"]
+    for path in others:
+        if path.exists():
+            raise ParameterError(
+                f"{path} has scores of another job, {'without' if in_parts else 'with'} an engine. "
+                "Write to another folder, or remove it."
+            )
 
 
 def _nothing_to_compare(label: Label) -> str:
