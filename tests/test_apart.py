@@ -251,3 +251,19 @@ def test_scores_with_and_without_an_engine_do_not_mix_in_a_folder(tmp_path):
     apart.detect(tmp_path / "parts", page=False)
     with pytest.raises(ParameterError, match="scores has scores of another job, with an engine"):
         plain.detect(tmp_path / "parts", page=False)
+
+
+@pytest.mark.parametrize("label", [None, "odd"])
+def test_a_file_without_rows_changes_nothing(tmp_path, label):
+    (tmp_path / "t").mkdir()
+    for name, rows in (("a", 60), ("b", 0), ("c", 70)):
+        lines = [f"{row % 7},{row % 5},{row % 2}\n" for row in range(rows)]
+        (tmp_path / "t" / f"{name}.csv").write_text("x,y,odd\n" + "".join(lines))
+    source, choice = open_source(tmp_path / "t"), Choice(label=label, exclude=("odd",))
+
+    one = Job(source, small(), choice).detect(tmp_path / "one", page=False)
+    parts = Job(source, small(), choice, engine=Local()).detect(tmp_path / "parts", page=False)
+
+    assert parts.top == one.top
+    assert parts.metrics == one.metrics
+    assert pq.read_table(tmp_path / "parts" / "scores").num_rows == 130

@@ -604,3 +604,15 @@ def test_the_middle_of_some_rows_is_a_value_of_theirs_or_the_strongest_level():
     assert x.to_pylist() == [2, 3]
     assert colour.to_pylist() == ["red", "blue"]
     assert encoder.recover(encoder.middle(rows[None]))[0].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("wild", [-3.4e38, -1e20, 1e20, 1e308, -1e308])
+def test_one_wild_value_does_not_change_what_a_deviation_is(wild):
+    values = np.random.default_rng(0).normal(size=1000)
+    with_wild = np.where(np.arange(1000) == 3, wild, values)
+
+    usual, found = (
+        TableEncoder().fit(as_table(cells[:, None])).columns[0] for cells in (values, with_wild)
+    )
+
+    assert found.scales[0] / found.half == pytest.approx(usual.scales[0] / usual.half, rel=0.01)

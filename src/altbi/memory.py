@@ -1,5 +1,6 @@
 """Rows that count as normal, and how far others are from the nearest of them."""
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,10 +20,10 @@ Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
 
-# Rows that one thread takes at a time, and of these the rows of one product of matrices, whose
-# result should stay in the processor's cache. The product has always the same shape: its sums are
-# then taken in the same order for every row, whatever stands beside it.
-_BLOCK_ROWS = 4096
+# Cells that one thread takes at a time, and the rows of one product of matrices, whose result
+# should stay in the processor's cache. The product has always the same shape: its sums are then
+# taken in the same order for every row, whatever stands beside it.
+_BLOCK_CELLS = 1 << 17
 _STRIP_ROWS = 128
 # Distances of so little, as a share of the row's own size, are what rounding leaves of none.
 _NOTHING = 1e-12
@@ -72,13 +73,14 @@ class Memory:
     def score(self, rows: Rows) -> Scores:
         """Score rows; high means outlier. Gaps (NaN) are passed over, and the rest counts more."""
         lots, scores = self._lots, np.empty(len(rows))
+        size = max(_BLOCK_CELLS // rows.shape[1] // _STRIP_ROWS, 1) * _STRIP_ROWS
 
         def block(first: int) -> None:
-            some = rows[first : first + _BLOCK_ROWS]
+            some = rows[first : first + size]
             distinct, places = _distinct(some) if lots.repeat else (some, slice(None))
-            scores[first : first + _BLOCK_ROWS] = _block_scores(lots, distinct)[places]
+            scores[first : first + size] = _block_scores(lots, distinct)[places]
 
-        for _ in in_threads(block, range(0, len(rows), _BLOCK_ROWS)):
+        for _ in in_threads(block, range(0, len(rows), size)):
             pass
         return scores
 
@@ -86,8 +88,7 @@ class Memory:
         """Take scores apart: ``(n_rows, n_units)``, which add up to the scores."""
         filled, weights = _weighed(rows)
         parts = np.empty(rows.shape)
-        for strip, distances, own in self._lots.strips(filled, weights):
-            self._lots.lows(filled[strip], distances, own)
+        for strip, distances, _ in self._lots.strips(filled, weights):
             places = self._lots.dealt(distances).argmin(axis=0)
             numbers = (places * self.counted + np.arange(self.counted)[:, None]).T
             apart = self.rows[numbers].astype(np.float64) - filled[strip, None]
@@ -103,8 +104,7 @@ class Memory:
         filled, factors = _weighed(rows)
         count = min(count, len(self.rows) - 1)
         numbers = np.empty((len(rows), count), dtype=np.intp)
-        for strip, distances, own in self._lots.strips(filled, factors * weights):
-            self._lots.lows(filled[strip], distances, own)
+        for strip, distances, _ in self._lots.strips(filled, factors * weights):
             numbers[strip] = distances.argsort(axis=0, kind="stable")[:count].T
         return numbers
 
@@ -119,11 +119,13 @@ class _Lots:
         # Empty places make the lots equally large.
         self.places = np.zeros((-(-len(remembered) // count) * count, remembered.shape[1]))
         self.places[: len(remembered)] = remembered
+        self.rooms = threading.local()
 
     @cached_property
     def for_whole(self) -> Tensor:
         """What a row, and a 1 after it, is multiplied by to give its distances."""
         sizes = (self.places**2).sum(axis=1, keepdims=True)
+        sizes[len(self.remembered) :] = np.inf
         return torch.from_numpy(np.hstack([-2 * self.places, sizes]))
 
     @cached_property
@@ -137,73 +139,99 @@ class _Lots:
         distinct = {row.tobytes() for row in self.remembered}
         return len(distinct) < _OFTEN * len(self.remembered)
 
-    def strips(
-        self, rows: Rows, weights: Rows | None
-    ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
-        """Give the distances of a few rows at a time, less the rows' own sizes, and these sizes.
+    def lows(self, rows: Rows) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give the least distances ``(lots, n_rows)``, less the rows' own sizes, and these sizes.
 
-        Which rows, then ``(places, n_rows)`` distances and ``(n_rows,)`` sizes. The distances are
-        the same memory again and again, which stays in the processor's cache.
+        A row that is remembered is not left out here.
         """
-        factors = self.for_whole if weights is None else self.for_weighed
-        columns = torch.ones(factors.shape[1], _STRIP_ROWS, dtype=torch.float64)
-        distances = torch.empty(len(factors), _STRIP_ROWS, dtype=torch.float64)
-        cells, beside = np.split(columns.numpy(), [rows.shape[1]])
+        columns, cells = _columns(rows, len(rows.T) + 1)
+        cells[-1] = 1
+        sizes = (cells[:-1] ** 2).sum(axis=0)
+        lows = np.empty((self.count, len(sizes)))
+        distances = self._room()
+        dealt = self.dealt(distances.numpy())
+        for first in range(0, len(sizes), _STRIP_ROWS):
+            strip = slice(first, first + _STRIP_ROWS)
+            torch.mm(self.for_whole, columns[:, strip], out=distances)
+            dealt.min(axis=0, out=lows[:, strip])
+        return lows[:, : len(rows)], sizes[: len(rows)]
+
+    def _room(self) -> Tensor:
+        """Give this thread's place for distances: the same memory again and again stays near."""
+        if not hasattr(self.rooms, "distances"):
+            shape = (len(self.places), _STRIP_ROWS)
+            self.rooms.distances = torch.empty(shape, dtype=torch.float64)
+        return self.rooms.distances
+
+    def strips(
+        self, rows: Rows, weights: Rows
+    ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
+        """Give all distances of a few rows at a time, less the rows' own sizes, and these sizes.
+
+        Which rows, then ``(places, n_rows)`` distances and ``(n_rows,)`` sizes. One remembered row
+        that is equal to the row is out of its reach.
+        """
         for first in range(0, len(rows), _STRIP_ROWS):
             strip = slice(first, min(first + _STRIP_ROWS, len(rows)))
-            count = strip.stop - first
-            cells[:, :count] = rows[strip].T
-            own = cells**2
-            if weights is not None:
-                beside[:, :count] = weights[strip].T
-                own *= beside
-                cells *= beside
-            own = own.sum(axis=0)[:count]  # of all columns: the order of the sum is the shape's
-            torch.mm(factors, columns, out=distances)
-            found = distances.numpy()[:, :count]
-            found[len(self.remembered) :] = np.inf
-            yield strip, found, own
+            columns, cells = _columns(rows[strip], 2 * rows.shape[1])
+            cells, beside = np.split(cells, 2)
+            beside[:, : strip.stop - first] = weights[strip].T
+            sizes = (cells**2 * beside).sum(axis=0)[: strip.stop - first]
+            cells *= beside
+            distances = torch.mm(self.for_weighed, columns).numpy()[:, : strip.stop - first]
+            distances[len(self.remembered) :] = np.inf
+            self._leave_itself_out(rows[strip], distances, sizes)
+            yield strip, distances, sizes
 
-    def lows(
-        self, rows: Rows, distances: NDArray[np.float64], own: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """Give the least distance to each lot; a row itself is put out of its own reach."""
-        lows = self.dealt(distances).min(axis=0)
-        limits = _NOTHING * (1 + own) - own
-        hits = np.flatnonzero(lows.min(axis=0) <= limits)
-        for place in hits:
+    def _leave_itself_out(
+        self, rows: Rows, distances: NDArray[np.float64], sizes: NDArray[np.float64]
+    ) -> None:
+        limits = _NOTHING * (1 + sizes) - sizes
+        for place in np.flatnonzero(distances.min(axis=0) <= limits):
             near = np.flatnonzero(distances[:, place] <= limits[place])
             equal = near[(self.remembered[near] == rows[place]).all(axis=1)]
             distances[equal[:1], place] = np.inf
-        if len(hits):
-            lows[:, hits] = self.dealt(distances[:, hits]).min(axis=0)
-        return lows
 
     def dealt(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
         """Give ``(places of a lot, lots, n_rows)`` distances."""
         return distances.reshape(-1, self.count, distances.shape[1])
 
 
+def _columns(rows: Rows, height: int) -> tuple[Tensor, NDArray[np.float64]]:
+    """Put rows side by side at the top of a matrix whose width is a number of whole strips."""
+    width = -(-len(rows) // _STRIP_ROWS) * _STRIP_ROWS
+    columns = torch.zeros(height, width, dtype=torch.float64)
+    cells = columns.numpy()
+    cells[: rows.shape[1], : len(rows)] = rows.T
+    return columns, cells
+
+
 def _block_scores(lots: _Lots, rows: Rows) -> Scores:
-    """Score some rows, those with gaps apart from the others."""
-    gaps = np.isnan(rows.sum(axis=1))
-    if not gaps.any():
-        return _whole_scores(lots, rows, None)
-    scores = np.empty(len(rows))
-    scores[~gaps] = _whole_scores(lots, rows[~gaps], None)
-    scores[gaps] = _whole_scores(lots, *_weighed(rows[gaps]))
+    """Score some rows; those with gaps, or equal to a remembered one, take the long way."""
+    special = np.isnan(rows.sum(axis=1))
+    lows, sizes = lots.lows(np.nan_to_num(rows) if special.any() else rows)
+    special |= lows.min(axis=0) <= _NOTHING * (1 + sizes) - sizes
+    scores = _mean(lows + sizes)
+    if special.any():
+        scores[special] = _long_way(lots, *_weighed(rows[special]))
     return scores
 
 
-def _whole_scores(lots: _Lots, rows: Rows, weights: Rows | None) -> Scores:
+def _long_way(lots: _Lots, rows: Rows, weights: Rows) -> Scores:
     scores = np.empty(len(rows))
-    for strip, distances, own in lots.strips(rows, weights):
-        total = np.zeros(len(own))
-        for low in lots.lows(rows[strip], distances, own):  # in this order, whatever the shape
-            total += low + own
+    for strip, distances, sizes in lots.strips(rows, weights):
+        mean = _mean(lots.dealt(distances).min(axis=0) + sizes)
         # Of a row with an equal in each lot nothing but rounding is left.
-        scores[strip] = np.where(total <= _NOTHING * (1 + own), 0, total / lots.count)
+        scores[strip] = np.where(mean <= _NOTHING * (1 + sizes), 0, mean)
     return scores
+
+
+def _mean(squares: NDArray[np.float64]) -> Scores:
+    """Average over lots, in this order, whatever the shape."""
+    total = np.zeros(squares.shape[1])
+    for lot in squares:
+        total += lot
+    return total / len(squares)
 
 
 def _weighed(rows: Rows) -> tuple[Rows, Rows]:

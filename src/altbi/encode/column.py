@@ -152,12 +152,14 @@ def _deviation(seen: NDArray[np.float64], column: Column) -> float:
     """Say what counts as one deviation among these values, under the factor `half`."""
     if column.constant:
         return column.half
-    range_ = column.high * column.half - column.low * column.half
-    shares = (seen * column.half - column.low * column.half) / range_
-    first, third = np.quantile(shares, [0.25, 0.75])
-    share = (third - first) / QUARTILES_OF_A_GAUSSIAN if third > first else shares.std()
-    # The smallest range times a share may be too small for a float.
-    deviation = max(float(share * range_), sys.float_info.min)
+    # Not of shares of the range: one wild value would make all the others equal.
+    first, third = np.quantile(seen * column.half, [0.25, 0.75])
+    deviation = float(third - first) / QUARTILES_OF_A_GAUSSIAN
+    if not deviation:
+        range_ = column.high * column.half - column.low * column.half
+        deviation = float(((seen * column.half - column.low * column.half) / range_).std() * range_)
+    # What is left of the smallest range may be too small for a float.
+    deviation = max(deviation, sys.float_info.min)
     return max(deviation, LEAST_CHOICE) if column.kind == "boolean" else deviation
 
 

@@ -138,7 +138,8 @@ def survey_apart(
         rows = np.concatenate([looked.sample_rows for looked in samples])
         tables = [looked.sample for looked in samples if looked.sample is not None]
         surveyed = look.survey(pa.concat_tables(tables), rows)
-    return surveyed, tuple(map(Part, sources, _firsts(counts), counts))
+    parts = map(Part, sources, _firsts(counts), counts)
+    return surveyed, tuple(part for part in parts if part.n_rows)  # a file may hold a header only
 
 
 def score_apart(
