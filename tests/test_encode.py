@@ -616,3 +616,25 @@ def test_one_wild_value_does_not_change_what_a_deviation_is(wild):
     )
 
     assert found.scales[0] / found.half == pytest.approx(usual.scales[0] / usual.half, rel=0.01)
+
+
+def test_what_stands_out_is_counted_for_its_own_column_whatever_stands_before_it():
+    sample = pa.table({"sort": ["a", "b"] * 50, "size": np.arange(100.0), "rank": np.arange(100.0)})
+    encoder = TableEncoder().fit(as_table(sample))
+    rows = pa.table({"sort": ["a", "b", "a"], "size": [5.0, 6, 7], "rank": [500.0, None, 7]})
+
+    found = encoder.surprises(as_table(rows))
+
+    assert found.outside == {"rank": 1}
+    assert found.missing == {"rank": 1}
+    # A column of numbers may come as texts that are all missing: the others keep their places.
+    texts = rows.set_column(1, "size", pa.nulls(3, pa.string()))
+    assert encoder.surprises(as_table(texts)).outside == {"rank": 1}
+
+
+def test_a_column_without_values_stays_at_nothing_when_it_gets_some():
+    encoder = TableEncoder().fit(as_table(np.array([[1.0, np.nan], [2, np.nan], [4, np.nan]])))
+
+    units = encoder.standardize(as_table(np.array([[2.0, 1e9], [2, -3]])))
+
+    assert (units[:, 1] == 0).all()
