@@ -238,3 +238,15 @@ def test_known_rows_are_drawn_first():
 
     assert are_in(rows, memory)[190:].all()
     assert len(memory.rows) == 20
+
+
+def test_a_remembered_row_that_has_lost_a_cell_is_not_its_own_neighbour():
+    memory = Memory(rows_of((30, 3)), n_lots=2)
+    row = memory.rows[4:5].copy()
+    row[0, 1] = np.nan
+
+    seen = [0, 2]
+    squares = ((memory.rows[:, seen].astype(np.float64) - row[0, seen]) ** 2).sum(axis=1)
+    squares[4] = np.inf
+    expected = np.mean([squares[0::2].min(), squares[1::2].min()]) * 3 / 2
+    assert memory.score(row)[0] == pytest.approx(expected, rel=1e-6)

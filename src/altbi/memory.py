@@ -37,8 +37,8 @@ class Memory:
     """Remembered rows in a few lots; a row's score is its mean squared distance to them.
 
     The distance to a lot is that to the nearest row in it. One remembered row that is equal to the
-    scored one is left out: it may be that row itself, which must not be its own neighbour, and
-    nothing but its values tells whether it is.
+    scored one, in all cells that this one has, is left out: it may be that row itself, which must
+    not be its own neighbour, and nothing but its values tells whether it is.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Memory:
         """Take scores apart: ``(n_rows, n_units)``, which add up to the scores."""
         filled, weights = _weighed(rows)
         parts = np.empty(rows.shape)
-        for strip, distances, _ in self._lots.strips(filled, weights):
+        for strip, distances, _ in self._lots.strips(filled, weights, weights > 0):
             places = self._lots.dealt(distances).argmin(axis=0)
             numbers = (places * self.counted + np.arange(self.counted)[:, None]).T
             apart = self.rows[numbers].astype(np.float64) - filled[strip, None]
@@ -104,7 +104,7 @@ class Memory:
         filled, factors = _weighed(rows)
         count = min(count, len(self.rows) - 1)
         numbers = np.empty((len(rows), count), dtype=np.intp)
-        for strip, distances, _ in self._lots.strips(filled, factors * weights):
+        for strip, distances, _ in self._lots.strips(filled, factors * weights, factors > 0):
             numbers[strip] = distances.argsort(axis=0, kind="stable")[:count].T
         return numbers
 
@@ -164,12 +164,12 @@ class _Lots:
         return self.rooms.distances
 
     def strips(
-        self, rows: Rows, weights: Rows
+        self, rows: Rows, weights: Rows, present: Mask
     ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
         """Give all distances of a few rows at a time, less the rows' own sizes, and these sizes.
 
         Which rows, then ``(places, n_rows)`` distances and ``(n_rows,)`` sizes. One remembered row
-        that is equal to the row is out of its reach.
+        that is equal to the row, in all cells that it has, is out of its reach.
         """
         for first in range(0, len(rows), _STRIP_ROWS):
             strip = slice(first, min(first + _STRIP_ROWS, len(rows)))
@@ -180,16 +180,21 @@ class _Lots:
             cells *= beside
             distances = torch.mm(self.for_weighed, columns).numpy()[:, : strip.stop - first]
             distances[len(self.remembered) :] = np.inf
-            self._leave_itself_out(rows[strip], distances, sizes)
+            self._leave_itself_out(rows[strip], present[strip], distances, sizes)
             yield strip, distances, sizes
 
     def _leave_itself_out(
-        self, rows: Rows, distances: NDArray[np.float64], sizes: NDArray[np.float64]
+        self,
+        rows: Rows,
+        present: Mask,
+        distances: NDArray[np.float64],
+        sizes: NDArray[np.float64],
     ) -> None:
         limits = _NOTHING * (1 + sizes) - sizes
         for place in np.flatnonzero(distances.min(axis=0) <= limits):
             near = np.flatnonzero(distances[:, place] <= limits[place])
-            equal = near[(self.remembered[near] == rows[place]).all(axis=1)]
+            same = (self.remembered[near] == rows[place]) | ~present[place]
+            equal = near[same.all(axis=1)]
             distances[equal[:1], place] = np.inf
 
     def dealt(self, distances: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -219,7 +224,7 @@ def _block_scores(lots: _Lots, rows: Rows) -> Scores:
 
 def _long_way(lots: _Lots, rows: Rows, weights: Rows) -> Scores:
     scores = np.empty(len(rows))
-    for strip, distances, sizes in lots.strips(rows, weights):
+    for strip, distances, sizes in lots.strips(rows, weights, weights > 0):
         mean = _mean(lots.dealt(distances).min(axis=0) + sizes)
         # Of a row with an equal in each lot nothing but rounding is left.
         scores[strip] = np.where(mean <= _NOTHING * (1 + sizes), 0, mean)
