@@ -31,6 +31,7 @@ def example(*, rows=ROWS, top=40, columns=("age", "income", "city"), **changes):
         top=tuple(top_row(place, scores[place], columns) for place in range(min(top, rows))),
         history=tuple(step(place) for place in range(60)),
         metrics=Metrics(label="fraud", outliers=2, auc=0.9712, average_precision=0.5),
+        privacy=None,
         notes=("Column 'code' is constant; it was left out.",),
         command="altbi detect people.csv --id name",
         versions={"altbi": "0.1.0", "torch": "2.13.0"},

@@ -18,7 +18,7 @@ from altbi.storage import FORMAT_VERSION, read_model, write_model
 
 NUMBER = {"kind": "number", "present": 9, "missing": 1, "low": -0.5, "high": 4.0, "fill": 0.5}
 SCALES = {"centre": 1.0, "scales": [1.5, 0.5]}
-COLUMN = {"name": "size", **NUMBER, **SCALES, "levels": [], "distinct": 0}
+COLUMN = {"name": "size", **NUMBER, **SCALES, "levels": [], "distinct": 0, "declared": False}
 COLOUR = {
     **COLUMN,
     "name": "colour",
@@ -34,6 +34,7 @@ HEADER = {
     "offset": -0.25,
     "encoder": {"max_levels": 32, "min_count": 2, "columns": [COLUMN, COLOUR]},
     "history": [{"step": 0, "batch_size": 10, "kept": 1.0, "loss": 3.5}],
+    "privacy": None,
 }
 BENCH = ["datasets", "systems", "run", "tables", "lines", "quick"]
 COMMANDS = ["detect", "fit", "score", "explain", "report", "inspect", "demo", "bench", "completion"]

@@ -35,12 +35,14 @@ def heavy_imports(code, *arguments):
 @pytest.fixture
 def model(tmp_path):
     column = {"name": "x", "kind": "number", "present": 2, "missing": 0, "low": 0.0, "high": 1.0}
+    column |= {"declared": False}
     header = {
         "altbi_version": "0.1.0",
         "detector": "ALTBI",
         "parameters": {},
         "table": {"rows": 2, "sample": 2, "remembered": 0},
         "offset": 0.0,
+        "privacy": None,
         "encoder": {
             "max_levels": 32,
             "min_count": 2,

@@ -122,7 +122,7 @@ def test_a_generator_as_seed_can_be_saved(tmp_path):
 def test_the_header_says_what_the_file_is(path):
     header = read_header(path)
 
-    assert header["format_version"] == 3
+    assert header["format_version"] == 4
     assert header["table"] == {
         "rows": 120,
         "sample": 120,
@@ -165,7 +165,7 @@ def test_another_format_version_is_refused_with_the_version_to_use(path):
     tensors, header = read_model(path)
     write_model(path, tensors, header | {"format_version": 99})
 
-    with pytest.raises(ModelFileError, match="format version 99, but this altbi reads version 3"):
+    with pytest.raises(ModelFileError, match="format version 99, but this altbi reads version 4"):
         ALTBI.load(path)
 
 

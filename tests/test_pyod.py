@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import altbi
 from altbi.errors import ParameterError
-from altbi.pyod import ALTBI
+from altbi.pyod import ALTBI, NOT_SHARED
 
 SMALL = {"n0": 32, "T0": 2, "T1": 8, "T2": 10, "hidden": (8,), "latent": 2}
 ODD = [3, 77, 150]
@@ -166,7 +166,7 @@ def test_every_argument_reaches_the_plain_detector(rows):
         "device": "cpu",
         "random_state": 9,
     }
-    assert arguments.keys() == altbi.ALTBI().get_params().keys() - {"contamination"}
+    assert arguments.keys() == altbi.ALTBI().get_params().keys() - NOT_SHARED
 
     ours = ALTBI(**arguments).fit(rows).decision_scores_
 
@@ -180,16 +180,21 @@ def test_arguments_and_defaults_are_those_of_the_plain_detector():
     )
 
     assert ours.pop("contamination") == 0.1
-    assert plain.pop("contamination") == "auto"
-    assert ours == plain
+    assert ours == {name: plain[name] for name in plain.keys() - NOT_SHARED}
 
 
 @pytest.mark.parametrize("preset", ["paper", "reference"])
 def test_presets_are_those_of_the_plain_detector(preset):
     ours = getattr(ALTBI, preset)(contamination=0.2, rho=0.5).get_params()
-    plain = getattr(altbi.ALTBI, preset)(contamination=0.2, rho=0.5).get_params()
+    plain = getattr(altbi.ALTBI, preset)(rho=0.5).get_params()
 
-    assert ours == plain
+    assert ours.pop("contamination") == 0.2
+    assert ours == {name: plain[name] for name in plain.keys() - NOT_SHARED}
+
+
+def test_privacy_is_not_offered_where_scores_of_training_rows_are_kept():
+    with pytest.raises(TypeError, match="epsilon"):
+        ALTBI(epsilon=1.0)
 
 
 def test_clone_copies_the_arguments_and_nothing_learned(fitted):

@@ -10,6 +10,7 @@ from typing import Any
 
 from altbi.encode import Column, TableEncoder
 from altbi.errors import ModelFileError
+from altbi.privacy.ledger import Ledger
 from altbi.storage import read_header, require
 from altbi.terminal import printable, shortened
 
@@ -43,8 +44,12 @@ class ModelFacts:
         Rows of that sample that the file holds.
     threshold : float
         Rows with an anomaly score above it are outliers.
-    last_loss : float
-        Training loss of the last step.
+    last_loss : float or None
+        Training loss of the last step; not told under a privacy budget.
+    epsilon_rdp, epsilon_prv, delta : float or None
+        What was spent of a privacy budget, by two accountants; None without a budget.
+    privacy : dict or None
+        The whole ledger.
     columns : tuple of Column
         The columns as the sample showed them.
     """
@@ -58,7 +63,11 @@ class ModelFacts:
     sample: int
     remembered: int
     threshold: float
-    last_loss: float
+    last_loss: float | None
+    epsilon_rdp: float | None
+    epsilon_prv: float | None
+    delta: float | None
+    privacy: dict[str, Any] | None
     columns: tuple[Column, ...]
 
 
@@ -76,7 +85,9 @@ def read_facts(path: str | PathLike[str]) -> ModelFacts:
 
 
 def _facts(path: str | PathLike[str], header: dict[str, Any]) -> ModelFacts:
-    table = header["table"]
+    table, ledger = header["table"], header["privacy"]
+    if ledger is not None:
+        ledger = Ledger.from_json(ledger).to_json()
     return ModelFacts(
         file=str(path),
         format_version=header["format_version"],
@@ -88,6 +99,10 @@ def _facts(path: str | PathLike[str], header: dict[str, Any]) -> ModelFacts:
         remembered=table["remembered"],
         threshold=-header["offset"],
         last_loss=header["history"][-1]["loss"],
+        epsilon_rdp=ledger and ledger["epsilon_rdp"],
+        epsilon_prv=ledger and ledger["epsilon_prv"],
+        delta=ledger and ledger["delta"],
+        privacy=ledger,
         columns=TableEncoder.from_json(header["encoder"]).columns,
     )
 
@@ -96,7 +111,7 @@ def _check(path: str | PathLike[str], facts: ModelFacts) -> None:
     """Refuse values of a wrong kind; the columns were checked by the encoder."""
     names = (facts.altbi_version, facts.detector)
     counts = (facts.rows, facts.sample, facts.remembered)
-    numbers = (facts.threshold, facts.last_loss)
+    numbers = (facts.threshold, facts.last_loss if facts.privacy is None else 0.0)
     require(path, all(isinstance(name, str) for name in names), "it does not name its detector")
     require(path, all(type(count) is int for count in counts), "it counts no rows")
     held = 0 <= facts.remembered <= facts.sample
@@ -119,8 +134,11 @@ def _is_float(value: object) -> bool:
 
 
 def _is_plain(value: object) -> bool:
-    items = value if isinstance(value, list) else [value]
-    return all(item is None or isinstance(item, str | int) or _is_float(item) for item in items)
+    if isinstance(value, dict):
+        return all(isinstance(name, str) for name in value) and _is_plain(list(value.values()))
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, str | int) or _is_float(value)
 
 
 def render(facts: ModelFacts) -> str:
@@ -134,7 +152,8 @@ def render(facts: ModelFacts) -> str:
         f"trained on {facts.sample} of the rows",
         f"rows held       {_held(facts)}",
         f"threshold       rows with an anomaly score above {facts.threshold:.6g} are outliers",
-        f"last loss       {facts.last_loss:.6g}",
+        f"last loss       {_last_loss(facts)}",
+        *_privacy_lines(facts.privacy),
         "",
         "parameters",
         *textwrap.wrap(
@@ -154,6 +173,32 @@ def _held(facts: ModelFacts) -> str:
         f"{facts.remembered} of the training table, in deviations: treat the file as you treat "
         "the table"
     )
+
+
+def _last_loss(facts: ModelFacts) -> str:
+    return "not told" if facts.last_loss is None else f"{facts.last_loss:.6g}"
+
+
+def _privacy_lines(ledger: dict[str, Any] | None) -> Iterator[str]:
+    """Tell the ledger: what was spent, on what, and what that covers."""
+    if ledger is None:
+        yield "privacy         none: the file was fitted without a privacy budget"
+        return
+    spent = f"epsilon {ledger['epsilon_prv']:.4g} (PRV), {ledger['epsilon_rdp']:.4g} (RDP)"
+    if not ledger["guarantee"]:
+        spent = f"no guarantee; {spent}"
+    yield f"privacy         {spent} of {ledger['epsilon']:.4g} at delta {ledger['delta']:.3g}"
+    yield f"                {ledger['adjacency']}"
+    for title, items in (("covered", ledger["covered"]), ("not covered", ledger["not_covered"])):
+        for item in items:
+            yield from textwrap.wrap(
+                f"{title}: {item}", WIDTH, initial_indent=" " * 16, subsequent_indent=" " * 18
+            )
+    yield ""
+    yield f"{'noise':>9}  {'of the rows':>16}  {'times':>6}  release"
+    for what, noise, least, most, times in Ledger.from_json(ledger).lines():
+        shares = f"{least:.2%} to {most:.2%}" if least < most else f"{most:.2%}"
+        yield f"{noise:>9.4g}  {shares:>16}  {times:>6}  {what}"
 
 
 def _column_lines(columns: tuple[Column, ...]) -> Iterator[str]:

@@ -10,7 +10,12 @@ from altbi import detectors
 from altbi.errors import need
 from altbi.models import Backbone
 
-__all__ = ["ALTBI"]
+__all__ = ["ALTBI", "NOT_SHARED"]
+
+# What each of the two detectors has for itself: PyOD sets thresholds of its own, and gives away the
+# scores of training rows.
+_PRIVACY = ("epsilon", "delta", "bounds", "clip", "noise", "truncation")
+NOT_SHARED = frozenset({"contamination", "threshold", *_PRIVACY})
 
 BaseDetector: Any = need("pyod.models.base", extra="pyod").BaseDetector
 
@@ -20,8 +25,9 @@ class ALTBI(BaseDetector):
     """`altbi.ALTBI` as a PyOD detector.
 
     Scores are those of `altbi.ALTBI`, to the bit. Threshold, labels, probabilities, confidence and
-    rejection are PyOD's own. All arguments but `contamination` are those of `altbi.ALTBI`, with
-    the same meaning and the same defaults.
+    rejection are PyOD's own. All other arguments are those of `altbi.ALTBI`, with the same meaning
+    and the same defaults, but for those of a privacy budget: PyOD keeps the scores of the training
+    rows, which no budget covers.
 
     Parameters
     ----------
@@ -69,7 +75,7 @@ class ALTBI(BaseDetector):
         flow_steps: int | Literal["auto"] = "auto",
         network: Literal["reference", "paper"] = "reference",
         average: Literal["scaled", "plain"] = "scaled",
-        learning_rate: float = 1e-3,
+        learning_rate: float | Literal["auto"] = "auto",
         weight_decay: float = 5e-7,
         score_by: Literal["distance", "loss"] = "distance",
         keep: float = 0.8,
@@ -135,6 +141,6 @@ class ALTBI(BaseDetector):
 
 
 def _shared(detector: Any) -> dict[str, Any]:  # noqa: ANN401 - either of the two
-    """Give the arguments that both detectors have; the share of outliers is each one's own."""
+    """Give the arguments that both detectors have."""
     parameters = detector.get_params(deep=False)
-    return {name: value for name, value in parameters.items() if name != "contamination"}
+    return {name: value for name, value in parameters.items() if name not in NOT_SHARED}

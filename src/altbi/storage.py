@@ -20,7 +20,7 @@ from altbi.whole import told_as, whole_file
 
 __all__ = ["FORMAT_VERSION", "read_header", "read_model", "require", "write_model"]
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 _FORMAT = "altbi model"
 _ENTRY = "altbi"
 

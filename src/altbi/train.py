@@ -33,12 +33,12 @@ _LEAST_UNIT = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What happened in one step of the training."""
+    """What happened in one step of the training; under a privacy budget the loss is not told."""
 
     step: int
     batch_size: int
     kept: float
-    loss: float
+    loss: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,13 @@ class Adam:
         self.square = torch.zeros_like(self.vector)
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Move the parameters against their gradients."""
+    def step(self, gradient: Tensor | None = None) -> None:
+        """Move the parameters against their gradients, or against one that is given."""
         self.steps += 1
-        gradient = parameters_to_vector(
-            torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters
-        )
+        if gradient is None:
+            gradient = parameters_to_vector(
+                torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters
+            )
         gradient.add_(self.vector, alpha=self.weight_decay)
         self.mean.lerp_(gradient, 1 - 0.9)
         self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)

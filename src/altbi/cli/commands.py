@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from altbi.cli.engine import check_engine, engine_of
 from altbi.cli.meter import terminal_meter
+from altbi.cli.private import private_changes
 from altbi.cli.streams import binary_stdout, opened_table
 from altbi.cli.words import PAGE_HINT, told_fit, told_reasons, told_summary, totals
 from altbi.files import Source, format_of, open_sink, stream_sink
@@ -45,6 +46,11 @@ def detect(args: argparse.Namespace) -> None:
     names = [scores, "reasons.csv", "model.altbi", *(["report.html"] if page else [])]
     folder = _output(args, "-altbi", names)
     check_engine(args)
+    if args.epsilon is not None and not args.release_scores:
+        args.wrong(
+            "detect writes scores of the rows that it learns from, which a privacy budget does not "
+            "cover: use fit, or say --release-scores"
+        )
     with opened_table(args) as source, _engine(args) as engine:
         job = _job(args, source, _detector(args), engine)
         if folder is None:
@@ -193,6 +199,7 @@ def _detector(args: argparse.Namespace) -> GenerativeDetector:
         if args.method == "odim":
             args.wrong("odim scores by loss alone: leave --score-by out")
         changes["score_by"] = args.score_by
+    changes |= private_changes(args)
     build = getattr(detector, args.preset) if args.preset else detector
     return build(
         contamination=args.contamination, max_rows=args.max_rows, random_state=args.seed, **changes

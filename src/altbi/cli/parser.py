@@ -73,6 +73,11 @@ def _detect(commands: Commands) -> None:
     _add_fit(added)
     _add_scores(added)
     added.add_argument("--no-report", action="store_true", help="write no report.html")
+    added.add_argument(
+        "--release-scores",
+        action="store_true",
+        help="with --epsilon: write the scores of the table's own rows, which no budget covers",
+    )
     _add_top(added, 200)
     _add_run(added)
     add_engine(added, "the table: scores become a folder of Parquet files")
@@ -255,7 +260,52 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="rows to learn from, drawn at random from larger tables (default: %(default)s)",
     )
+    group.add_argument(
+        "--threshold",
+        type=float,
+        metavar="SCORE",
+        help="flag rows with a score above it; --contamination is then not used",
+    )
     _add_seed(group)
+    _add_privacy(parser)
+
+
+def _add_privacy(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("privacy (docs/privacy.md)")
+    group.add_argument(
+        "--epsilon", type=float, metavar="E", help="privacy budget (default: no privacy)"
+    )
+    group.add_argument(
+        "--delta",
+        type=float,
+        default=1e-6,
+        metavar="D",
+        help="of the budget (default: %(default)s)",
+    )
+    group.add_argument(
+        "--bounds",
+        nargs="+",
+        metavar="BOUND",
+        help="two numbers for all columns; a JSON file with the bounds or levels of each; or "
+        "estimate, which takes a tenth of the budget",
+    )
+    group.add_argument(
+        "--truncation",
+        choices=("tracked", "trimmed", "previous"),
+        default="tracked",
+        help="the losses left out: by a noisy threshold, of each batch with twice the noise, or as "
+        "in the paper, which is no guarantee (default: %(default)s)",
+    )
+    group.add_argument(
+        "--noise",
+        type=float,
+        metavar="SIGMA",
+        help="train with so much noise until the budget is spent (default: the least with which it "
+        "lasts)",
+    )
+    group.add_argument(
+        "--clip", type=float, default=1.0, metavar="C", help="norm of gradients (default: 1)"
+    )
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:

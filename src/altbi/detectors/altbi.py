@@ -13,13 +13,16 @@ from altbi.borrow import chosen_device
 from altbi.detectors import model_files
 from altbi.detectors.base import Scores
 from altbi.detectors.generative import GenerativeDetector, Ranges, stacked_states
+from altbi.detectors.private import learn_privately
 from altbi.detectors.roles import INLIER, OUTLIER, UNKNOWN, Roles
 from altbi.detectors.rules import altbi_rules
+from altbi.encode import Bounds
 from altbi.ensemble import loss_ranges
 from altbi.errors import ParameterError
 from altbi.memory import remember
 from altbi.models import Backbone, GenerativeModel, Glow, OwnModel, sized_iwae
 from altbi.parameters import check_parameters
+from altbi.privacy.truncation import TruncationName
 from altbi.schedule import Schedule
 from altbi.table import Table, sample_rows
 from altbi.threshold import Contamination
@@ -32,6 +35,7 @@ REFERENCE_STEPS, REFERENCE_WIDTHS = 16, (256, 256)
 LIGHT_STEPS, LIGHT_WIDTHS = 4, (64, 64)
 # Updates in a step where the loss is the score, and where it only chooses what to remember.
 SCORING_UPDATES, CHOOSING_UPDATES = 5, 2
+LEARNING_RATE, PRIVATE_LEARNING_RATE = 1e-3, 1e-2
 # Rows of the sample among which those to remember are sought, and those that set the threshold.
 POOL_ROWS = 10_000
 JUDGED_ROWS = 20_000
@@ -97,8 +101,8 @@ class ALTBI(GenerativeDetector):
     average : {"scaled", "plain"}, default='scaled'
         "scaled": each snapshot's losses are shifted and divided by their range on the training
         sample before they are averaged. "plain": the mean of the losses.
-    learning_rate : float, default=0.001
-        Learning rate of Adam.
+    learning_rate : float or "auto", default='auto'
+        Learning rate of Adam; "auto" is 0.001, and 0.01 under a privacy budget.
     weight_decay : float, default=5e-07
         Weight decay of Adam.
     score_by : {"distance", "loss"}, default='distance'
@@ -119,9 +123,35 @@ class ALTBI(GenerativeDetector):
         Share of these labels that is believed: once losses are left out, those of the labelled
         outliers that look most normal are left out too.
     contamination : float in (0, 0.5] or "auto", default='auto'
-        Share of outliers that sets the threshold; "auto" estimates it from the scores.
+        Share of outliers that sets the threshold; "auto" estimates it from the scores, and is a
+        tenth under a privacy budget.
+    threshold : float or None, default=None
+        Anomaly score above which a row is an outlier, if you know it; `contamination` is then not
+        used.
+    epsilon : float or None, default=None
+        Privacy budget. With one, the fit follows docs/privacy.md: gradients are clipped row by row
+        and get noise, rows are scored by loss and none is stored, and all that the model file holds
+        is within the budget; `ledger_` says how. Needs the extra "privacy". The noise cannot be
+        drawn again, so that two fits differ. None: no privacy.
+    delta : float in (0, 1), default=1e-06
+        Probability with which the promise of epsilon may fail; below one in the number of rows.
+    bounds : pair, dict, "estimate" or None, default=None
+        Under a privacy budget: the range of all columns, ``(low, high)``; or by column its range or
+        the levels of a category; or "estimate", which takes a tenth of the budget.
+    clip : float, default=1.0
+        Under a privacy budget: the norm that each row's gradient is held to.
+    noise : float or "auto", default='auto'
+        Under a privacy budget: deviation of the noise as a multiple of what one row can change;
+        "auto" finds the least with which the whole training keeps to the budget. With a number the
+        training stops before the budget is exceeded.
+    truncation : {"tracked", "trimmed", "previous"}, default='tracked'
+        Under a privacy budget: the losses that are left out. "tracked": those above a threshold
+        that follows noisy counts. "trimmed": the largest of the batch, with twice the noise.
+        "previous": those above the previous batch's quantile, as in the paper; epsilon is then no
+        guarantee, and the model file says so.
     max_rows : int, default=200000
-        Rows in the training sample, drawn uniformly from larger tables.
+        Rows in the training sample, drawn uniformly from larger tables; a fit under a privacy
+        budget takes all rows, and refuses more.
     device : str, default='auto'
         Where the model is trained: "cpu", "cuda" or another name that torch has; "auto" is "cuda"
         where there is one, else "cpu". Rows are scored on the CPU. Scores differ a little between
@@ -152,6 +182,8 @@ class ALTBI(GenerativeDetector):
         The snapshots' weights, each with the snapshots as its first axis. For "loss".
     ensemble_ : Ensemble
         The snapshots as one scorer. For "loss".
+    ledger_ : Ledger or None
+        What a fit under a privacy budget has released, and what it costs.
     typical_ : Typical
         What is usual in the training sample; explanations are measured against it. For "loss".
     history_ : list of Progress
@@ -193,7 +225,7 @@ class ALTBI(GenerativeDetector):
         flow_steps: int | Literal["auto"] = "auto",
         network: Literal["reference", "paper"] = "reference",
         average: Literal["scaled", "plain"] = "scaled",
-        learning_rate: float = 1e-3,
+        learning_rate: float | Literal["auto"] = "auto",
         weight_decay: float = 5e-7,
         score_by: Literal["distance", "loss"] = "distance",
         keep: float = 0.8,
@@ -202,6 +234,13 @@ class ALTBI(GenerativeDetector):
         push: float = 1.0,
         trust: float = 0.75,
         contamination: Contamination = "auto",
+        threshold: float | None = None,
+        epsilon: float | None = None,
+        delta: float = 1e-6,
+        bounds: Bounds | Literal["estimate"] | None = None,
+        clip: float = 1.0,
+        noise: float | Literal["auto"] = "auto",
+        truncation: TruncationName = "tracked",
         max_rows: int = 200_000,
         device: str = "auto",
         random_state: int | np.random.RandomState | None = 0,
@@ -231,6 +270,13 @@ class ALTBI(GenerativeDetector):
         self.push = push
         self.trust = trust
         self.contamination = contamination
+        self.threshold = threshold
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.clip = clip
+        self.noise = noise
+        self.truncation = truncation
         self.max_rows = max_rows
         self.device = device
         self.random_state = random_state
@@ -338,7 +384,15 @@ class ALTBI(GenerativeDetector):
         >>> sum(1 for _ in steps)
         89
         """
-        yield from self._learning(X, known_inlier, known_outlier)
+        if self.epsilon is None:
+            yield from self._learning(X, known_inlier, known_outlier)
+            return
+        if known_inlier is not None or known_outlier is not None:
+            raise ParameterError(
+                "known_inlier and known_outlier are not covered by a privacy budget. "
+                "Leave them out, or fit without epsilon."
+            )
+        yield from learn_privately(self, self.epsilon, self._begun(X), self._draw_seed())
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, backbone: Backbone | None = None) -> Self:
@@ -368,7 +422,7 @@ class ALTBI(GenerativeDetector):
             model,
             learned,
             schedule,
-            learning_rate=self.learning_rate,
+            learning_rate=self._learning_rate(),
             weight_decay=self.weight_decay,
             known=known,
             generator=generator,
@@ -380,6 +434,9 @@ class ALTBI(GenerativeDetector):
             yield progress
         if isinstance(model, OwnModel):
             model.cpu().check(torch.from_numpy(rows), self._blank_model(rows.shape[1]))
+        self._keep_snapshots(snapshots)
+
+    def _keep_snapshots(self, snapshots: list[dict[str, torch.Tensor]]) -> None:
         self.snapshots_ = stacked_states(snapshots)
 
     def _parted(
@@ -423,11 +480,24 @@ class ALTBI(GenerativeDetector):
         return self.memory_.score(self.encoder_.standardize(sample.take(judged)))
 
     def _memory_sizes(self) -> tuple[int, int] | None:
-        return (self.n_remembered, self.n_lots) if self.score_by == "distance" else None
+        by_distance = self.score_by == "distance" and self.epsilon is None
+        return (self.n_remembered, self.n_lots) if by_distance else None
+
+    def _chosen_threshold(self, scores: Scores) -> float:
+        if self.threshold is not None:
+            return float(self.threshold)
+        return super()._chosen_threshold(scores)
+
+    def _learning_rate(self) -> float:
+        if self.learning_rate != "auto":
+            return self.learning_rate
+        return LEARNING_RATE if self.epsilon is None else PRIVATE_LEARNING_RATE
 
     def _snapshot_count(self) -> int:
         schedule = self._schedule()
-        return schedule.T2 - schedule.T1
+        if self.epsilon is None:
+            return schedule.T2 - schedule.T1
+        return max(sum(schedule.is_snapshot(step.step) for step in self.history_), 1)
 
     @property
     def planned_steps(self) -> int:
@@ -435,10 +505,12 @@ class ALTBI(GenerativeDetector):
         return self._schedule().steps
 
     def _is_whole(self, history: list[Progress]) -> bool:
-        return len(history) == self.planned_steps
+        if self.epsilon is None:
+            return len(history) == self.planned_steps
+        return 0 < len(history) <= self.planned_steps  # a budget may end a training
 
     def _ranges(self, losses: NDArray[np.float32]) -> Ranges:
-        if self.average == "scaled":
+        if self.average == "scaled" and self.epsilon is None:
             return loss_ranges(losses)
         return np.zeros(len(losses)), np.ones(len(losses))
 
@@ -449,8 +521,10 @@ class ALTBI(GenerativeDetector):
             if self.backbone == "glow":
                 return self._glow(n_units).float()
             bounded = self.network == "reference"
-            model = sized_iwae(n_units, self.hidden, self.latent, self.draws, bounded=bounded)
-            return model.float()
+            normed = self.epsilon is None  # BatchNorm would tell one row of the others
+            return sized_iwae(
+                n_units, self.hidden, self.latent, self.draws, bounded=bounded, normed=normed
+            ).float()
 
     def _glow(self, n_units: int) -> Glow:
         steps = LIGHT_STEPS if self.flow_steps == "auto" else self.flow_steps
@@ -460,7 +534,7 @@ class ALTBI(GenerativeDetector):
     def _schedule(self) -> Schedule:
         plan = {field.name: getattr(self, field.name) for field in fields(Schedule)}
         if self.updates == "auto":
-            plan["updates"] = CHOOSING_UPDATES if self.score_by == "distance" else SCORING_UPDATES
+            plan["updates"] = SCORING_UPDATES if self._memory_sizes() is None else CHOOSING_UPDATES
         return Schedule(**plan)
 
     def _check_parameters(self) -> None:

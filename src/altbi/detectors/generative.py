@@ -34,6 +34,7 @@ from altbi.models import (
     StackedIWAE,
     landmarks_of,
 )
+from altbi.privacy.ledger import Ledger
 from altbi.table import Table, sample_rows
 from altbi.threshold import Contamination, outlier_threshold
 from altbi.train import Progress
@@ -68,6 +69,7 @@ class GenerativeDetector(Detector):
     ensemble_: Ensemble
     typical_: Typical
     memory_: Memory | None
+    ledger_: Ledger | None
     history_: list[Progress]
 
     @abc.abstractmethod
@@ -134,6 +136,9 @@ class GenerativeDetector(Detector):
         table in parts and want to say it once; `anomaly_score` says it in a warning.
         """
         check_is_fitted(self, "offset_")
+        return self._scored(table)
+
+    def _scored(self, table: Table) -> tuple[Scores, Surprises]:
         scores, surprises = np.empty(len(table)), Surprises()
         size = min(max(_CHUNK_CELLS // self.encoder_.width // 512, 1) * 512, _CHUNK_ROWS)
 
@@ -167,11 +172,7 @@ class GenerativeDetector(Detector):
         known_outlier: ArrayLike | None = None,
     ) -> Iterator[Progress]:
         """Go the whole way of a fit, one step of the training at a time."""
-        self._check_parameters()
-        for learned in ("offset_", "snapshots_", "landmarks_", "ensemble_", "typical_", "memory_"):
-            if hasattr(self, learned):
-                delattr(self, learned)  # not fitted again before the last step
-        table = self._checked_for_fit(X)
+        table = self._begun(X)
         roles = roles_of(known_inlier, known_outlier, X, len(table))
         seed = self._draw_seed()
 
@@ -192,7 +193,19 @@ class GenerativeDetector(Detector):
 
         yield from self._alone(self._train(rows, roles, seed), seed)
         scores = self._calibrate(sample, rows, roles, seed)
-        self.offset_ = -outlier_threshold(scores, self.contamination)
+        self.offset_ = -self._chosen_threshold(scores)
+
+    def _chosen_threshold(self, scores: Scores) -> float:
+        return outlier_threshold(scores, self.contamination)
+
+    def _begun(self, X: Any) -> Table:  # noqa: ANN401
+        """Check parameters and table, and forget what was learned before."""
+        self._check_parameters()
+        for learned in ("offset_", "snapshots_", "landmarks_", "ensemble_", "typical_", "memory_"):
+            if hasattr(self, learned):
+                delattr(self, learned)  # not fitted again before the last step
+        self.ledger_ = None
+        return self._checked_for_fit(X)
 
     def _calibrate(
         self, sample: Table, rows: NDArray[np.float32], roles: Roles | None, seed: int

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import date
 from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +18,7 @@ from altbi.errors import ModelFileError, ParameterError
 from altbi.explain import Typical
 from altbi.memory import Memory
 from altbi.models import N_LANDMARKS, label_of
+from altbi.privacy.ledger import Ledger
 from altbi.storage import read_model, require, write_model
 from altbi.train import Progress
 from altbi.version import __version__
@@ -57,6 +60,7 @@ def save(detector: GenerativeDetector, path: str | PathLike[str]) -> None:
         "offset": detector.offset_,
         "encoder": detector.encoder_.to_json(),
         "history": [asdict(progress) for progress in detector.history_],
+        "privacy": None if detector.ledger_ is None else detector.ledger_.to_json(),
     }
     write_model(path, tensors, header)
 
@@ -111,12 +115,13 @@ def _restored(
     detector = detector_class(**parameters)
     detector._check_parameters()
     detector.encoder_ = TableEncoder.from_json(header["encoder"])
+    detector.ledger_ = _ledger(path, detector, header["privacy"])
+    detector.history_ = [_progress(path, detector, entry) for entry in header["history"]]
     _check_tensors(path, detector, tensors)
     sizes = detector._memory_sizes()
     detector.memory_ = Memory(tensors[_MEMORY], sizes[1]) if sizes else None
     if detector.memory_ is None:
         _restore_snapshots(detector, tensors)
-    detector.history_ = [_progress(path, entry) for entry in header["history"]]
     require(path, detector._is_whole(detector.history_), "its history has gaps")
     _restore_facts(path, detector, header)
     return detector
@@ -137,12 +142,26 @@ def _restore_snapshots(detector: GenerativeDetector, tensors: dict[str, NDArray[
     )
 
 
-def _progress(path: str | PathLike[str], entry: dict[str, Any]) -> Progress:
+def _progress(
+    path: str | PathLike[str], detector: GenerativeDetector, entry: dict[str, Any]
+) -> Progress:
     progress = Progress(**entry)
-    counts, shares = (progress.step, progress.batch_size), (progress.kept, progress.loss)
-    plain = {type(count) for count in counts} == {int} and {type(s) for s in shares} == {float}
+    private = detector.ledger_ is not None
+    require(path, private == (progress.loss is None), "its losses do not fit its ledger")
+    shares = (progress.kept, progress.loss or 0.0)
+    counts = {type(progress.step), type(progress.batch_size)}
+    plain = counts == {int} and {type(share) for share in shares} == {float}
     require(path, plain and all(map(math.isfinite, shares)), "its history makes no sense")
     return progress
+
+
+def _ledger(
+    path: str | PathLike[str], detector: GenerativeDetector, state: object
+) -> Ledger | None:
+    """Read what a private fit has released; a budget without a ledger is no model of ours."""
+    is_private = getattr(detector, "epsilon", None) is not None
+    require(path, is_private == (state is not None), "its ledger does not fit its parameters")
+    return Ledger.from_json(state) if is_private else None
 
 
 def _check_class(path: str | PathLike[str], detector_class: type[object], name: object) -> None:
@@ -281,6 +300,10 @@ def _plain_parameters(detector: GenerativeDetector) -> dict[str, Any]:
 def _plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, date):
+        return value.isoformat()
     return value.item() if isinstance(value, np.generic) else value
 
 

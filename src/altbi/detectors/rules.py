@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast, get_args
 
 import numpy as np
 
 from altbi.parameters import is_count, is_number
+from altbi.privacy.truncation import TruncationName
 from altbi.threshold import is_contamination
 
 if TYPE_CHECKING:
@@ -35,6 +37,10 @@ def altbi_rules(detector: ALTBI) -> Rules:
             _are_widths(detector.hidden, exactly=2 if flow else None),
             "'auto' or two widths" if flow else "'auto' or a tuple of widths",
         ),
+        "learning_rate": (
+            detector.learning_rate == "auto" or _is_rate(detector.learning_rate),
+            "'auto' or a number above 0",
+        ),
         "flow_steps": (
             _is_size(detector.flow_steps, _MAX_LAYERS),
             f"'auto' or a whole number from 1 to {_MAX_LAYERS}",
@@ -51,6 +57,46 @@ def altbi_rules(detector: ALTBI) -> Rules:
         "trust": (is_number(detector.trust, 0, 1) and detector.trust > 0, "a share in (0, 1]"),
         "device": (isinstance(detector.device, str), "'auto' or a name that torch has"),
         "average": (detector.average in ("scaled", "plain"), "'scaled' or 'plain'"),
+        "threshold": (
+            detector.threshold is None or is_number(detector.threshold),
+            "a finite number or None",
+        ),
+        **privacy_rules(detector),
+    }
+
+
+def privacy_rules(detector: ALTBI) -> Rules:
+    """Rules for what a privacy budget needs."""
+    rules: Rules = {
+        "epsilon": (
+            detector.epsilon is None or (is_number(detector.epsilon, 0) and detector.epsilon > 0),
+            "a number above 0, or None",
+        ),
+        "delta": (
+            is_number(detector.delta, 0, 1) and 0 < detector.delta < 1,
+            "a number between 0 and 1",
+        ),
+        "bounds": (
+            _are_bounds(detector.bounds),
+            "(low, high), a dict of bounds and levels by column, 'estimate' or None",
+        ),
+        "clip": (is_number(detector.clip, 0) and detector.clip > 0, "a number above 0"),
+        "noise": (
+            detector.noise == "auto" or (is_number(detector.noise, 0) and detector.noise > 0),
+            "a number above 0, or 'auto'",
+        ),
+        "truncation": (
+            detector.truncation in get_args(TruncationName),
+            f"one of {get_args(TruncationName)}",
+        ),
+    }
+    if detector.epsilon is None:
+        return rules
+    at_hand = "with epsilon, which has no other at hand"
+    return rules | {
+        "backbone": (detector.backbone == "iwae", f"'iwae' {at_hand}"),
+        "network": (detector.network == "reference", f"'reference' {at_hand}"),
+        "device": (detector.device in ("auto", "cpu"), "'auto' or 'cpu' with epsilon"),
     }
 
 
@@ -61,7 +107,7 @@ def model_rules(detector: ALTBI | ODIM) -> Rules:
         "hidden": (_are_widths(detector.hidden), "'auto' or a tuple of widths"),
         "latent": (_is_size(detector.latent), "'auto' or a whole number of at least 1"),
         "learning_rate": (
-            is_number(detector.learning_rate, 0) and detector.learning_rate > 0,
+            _is_rate(detector.learning_rate),
             "a number above 0",
         ),
         "weight_decay": (is_number(detector.weight_decay, 0), "a number of at least 0"),
@@ -95,10 +141,20 @@ def _is_backbone(value: object) -> bool:
     return value in ("iwae", "glow") if isinstance(value, str) else callable(value)
 
 
+def _are_bounds(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) for name in value)
+    return value is None or value == "estimate" or isinstance(value, tuple | list)
+
+
 def _is_size(value: object, most: int | None = None) -> bool:
     if isinstance(value, str):
         return value == "auto"
     return is_count(value) and (most is None or int(cast(int, value)) <= most)
+
+
+def _is_rate(value: object) -> bool:
+    return is_number(value, 0) and value != 0
 
 
 def _is_seed(value: object) -> bool:

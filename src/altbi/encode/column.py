@@ -75,6 +75,8 @@ class Column:
         Levels with a unit of their own, the most frequent first.
     distinct : int
         All levels of the sample, those without a unit of their own included.
+    declared : bool
+        Whether range and levels were declared by someone; counts are then placeholders.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Column:
     scales: tuple[float, ...] = (1.0,)
     levels: tuple[str, ...] = ()
     distinct: int = 0
+    declared: bool = False
 
     @property
     def constant(self) -> bool:
@@ -255,6 +258,8 @@ def _unscaled(column: Column, encoded: NDArray[np.float64]) -> NDArray[np.float6
 
 def notes_on(column: Column) -> Iterator[str]:
     """Say in one sentence each what the encoding changes."""
+    if column.declared:
+        return
     rows = column.present + column.missing
     if not column.present:
         yield f"Column {column.name!r} has no value in any of {rows} rows; it is kept as constant."

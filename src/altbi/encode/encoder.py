@@ -76,6 +76,12 @@ class TableEncoder:
             )
         return self._keep(columns)
 
+    @classmethod
+    def declare(cls, columns: tuple[Column, ...], max_levels: int = 32) -> Self:
+        """Take columns that were declared beforehand, and learn nothing."""
+        most = max(len(column.levels) for column in columns)
+        return cls(max_levels=max(max_levels, most))._keep(columns)
+
     def transform(self, table: Table) -> NDArray[np.float32]:
         """Encode rows as ``(n_rows, width)``; a row's units depend on that row alone."""
         return self._scaled(table, self._layout.ranges)

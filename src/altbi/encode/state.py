@@ -110,6 +110,12 @@ def _scales(value: object, where: str) -> tuple[float, ...]:
     return tuple(_number(scale, where) for scale in value)
 
 
+def _flag(value: object, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise _refused(where, value, "true or false")
+    return value
+
+
 READERS: dict[str, Callable[[object, str], object]] = {
     "name": _text,
     "kind": _kind,
@@ -122,6 +128,7 @@ READERS: dict[str, Callable[[object, str], object]] = {
     "scales": _scales,
     "levels": _levels,
     "distinct": integer_from,
+    "declared": _flag,
 }
 
 

@@ -79,12 +79,12 @@ def surprises_in(table: Table, layout: Layout) -> Surprises:
     for column, gaps, strays in _numbers_that_stand_out(table, layout):
         if column.present:
             outside[column.name] = strays
-        if not column.missing:
+        if not (column.missing or column.declared):
             missing[column.name] = gaps
     for number in layout.categories:
         column = layout.columns[number]
         codes = codes_of(table, number, column)
-        if not column.missing and (codes < 0).any():
+        if not (column.missing or column.declared) and (codes < 0).any():
             missing[column.name] += int((codes < 0).sum())
         if not column.rare and (codes == len(column.levels)).any():
             unseen[column.name] += int((codes == len(column.levels)).sum())

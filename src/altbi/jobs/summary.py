@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 
@@ -11,13 +11,24 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.detectors import GenerativeDetector
+from altbi.detectors.private import CONTAMINATION
 from altbi.encode import Column
 from altbi.explain import Explanation
 from altbi.jobs.choice import Chosen, is_outlier
 from altbi.jobs.findings import CLUES, Findings, expected_text, nearest_texts
 from altbi.jobs.passes import Scan
 from altbi.jobs.tally import ScoreCounts
-from altbi.report import Clue, ColumnFact, Metrics, Step, Summary, TopRow, cell_text, holds_text
+from altbi.report import (
+    Clue,
+    ColumnFact,
+    Metrics,
+    Privacy,
+    Step,
+    Summary,
+    TopRow,
+    cell_text,
+    holds_text,
+)
 from altbi.version import __version__
 
 __all__ = ["summarise", "why_threshold"]
@@ -59,6 +70,7 @@ def summarise(
         top=tuple(_top_rows(chosen, findings, shown)),
         history=tuple(Step(**asdict(progress)) for progress in detector.history_),
         metrics=metrics,
+        privacy=_privacy(detector),
         notes=tuple(notes),
         command=command,
         versions=_versions(),
@@ -66,8 +78,26 @@ def summarise(
     )
 
 
+def _privacy(detector: GenerativeDetector) -> Privacy | None:
+    if detector.ledger_ is None:
+        return None
+    state = detector.ledger_.to_json()
+    told = {field.name: state[field.name] for field in fields(Privacy)}
+    releases = tuple(detector.ledger_.lines())
+    covered, not_covered = tuple(state["covered"]), tuple(state["not_covered"])
+    return Privacy(**told | {"releases": releases, "covered": covered, "not_covered": not_covered})
+
+
 def why_threshold(detector: GenerativeDetector) -> str:
     """Say where the threshold comes from."""
+    if getattr(detector, "threshold", None) is not None:
+        return "The threshold was given."
+    if detector.ledger_ is not None:
+        share = CONTAMINATION if detector.contamination == "auto" else detector.contamination
+        return (
+            f"The threshold is a score that about {share:.0%} of the rows that were learned from "
+            "exceed; noise was added to it, so that it gives no row away."
+        )
     if detector.contamination == "auto":
         return (
             "No share of outliers was given. The threshold stands where the scores of the rows "

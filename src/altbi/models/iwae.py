@@ -51,6 +51,9 @@ class IWAE(GenerativeModel):
         LeakyReLU, a sigmoid on the mean, log-variances held in [-6, 2] and weighted by 1 instead
         of 1/2 in the decoder's density. Otherwise: ReLU, a true Gaussian and no bound but the
         numerical guard [-20, 20].
+    normed : bool, default=True
+        Whether a bounded network has BatchNorm, which mixes the rows of a batch; without it,
+        linear layers have biases.
 
     Without a call of `start` weights and noise come from torch's global random state.
 
@@ -68,16 +71,24 @@ class IWAE(GenerativeModel):
     scoring_draws: Tensor
 
     def __init__(
-        self, n_features: int, hidden: tuple[int, ...], latent: int, draws: int, *, bounded: bool
+        self,
+        n_features: int,
+        hidden: tuple[int, ...],
+        latent: int,
+        draws: int,
+        *,
+        bounded: bool,
+        normed: bool = True,
     ) -> None:
         super().__init__()
         self.bounded = bounded
+        self.normed = normed and bounded
         self.generator: torch.Generator | None = None
-        self.encoder = _layers(n_features, *hidden, bounded=bounded)
-        self.latent_mean = nn.Linear(hidden[-1], latent, bias=not bounded)
+        self.encoder = _layers(n_features, *hidden, bounded=bounded, normed=self.normed)
+        self.latent_mean = nn.Linear(hidden[-1], latent, bias=not self.normed)
         self.latent_log_variance = nn.Linear(hidden[-1], latent)
-        self.decoder = _layers(latent, *reversed(hidden), bounded=bounded)
-        self.mean = nn.Linear(hidden[0], n_features, bias=not bounded)
+        self.decoder = _layers(latent, *reversed(hidden), bounded=bounded, normed=self.normed)
+        self.mean = nn.Linear(hidden[0], n_features, bias=not self.normed)
         self.log_variance = nn.Linear(hidden[0], n_features)
         self.register_buffer("scoring_draws", torch.zeros(draws, latent))
 
@@ -126,13 +137,22 @@ class IWAE(GenerativeModel):
 
     def decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of p(x | z) for ``(n_rows, K, latent)`` draws."""
-        hidden = self.decoder(z.flatten(0, 1))
+        # BatchNorm takes draws as rows; without it they stay inside the row they belong to.
+        hidden = self.decoder(z.flatten(0, 1) if self.normed else z)
         mean = self.mean(hidden)
         if self.bounded:
             mean = mean.sigmoid()
         log_variance = self._guard(self.log_variance(hidden))
         shape = (*z.shape[:2], -1)
         return mean.view(shape), log_variance.view(shape)
+
+    @torch.no_grad()
+    def dreamed(self, n_rows: int, generator: torch.Generator) -> Tensor:
+        """Draw rows from the model itself."""
+        z = torch.randn(n_rows, 1, self.scoring_draws.shape[1], generator=generator)
+        mean, log_variance = self.decode(z)
+        noise = torch.randn(mean.shape, generator=generator)
+        return (mean + (log_variance / 2).exp() * noise)[:, 0]
 
     def _noise(self, rows: Tensor) -> Tensor:
         if self.training:
@@ -146,12 +166,12 @@ class IWAE(GenerativeModel):
         return log_variance.clamp(*self.log_variance_range)
 
 
-def _layers(*widths: int, bounded: bool) -> nn.Sequential:
+def _layers(*widths: int, bounded: bool, normed: bool) -> nn.Sequential:
     """Stack hidden layers; BatchNorm makes a bias of the linear layer idle."""
     layers: list[nn.Module] = []
     for n_in, n_out in pairwise(widths):
-        layers.append(nn.Linear(n_in, n_out, bias=not bounded))
-        if bounded:
+        layers.append(nn.Linear(n_in, n_out, bias=not normed))
+        if normed:
             layers.append(nn.BatchNorm1d(n_out, eps=1e-4, affine=False))
         layers.append(nn.LeakyReLU() if bounded else nn.ReLU())
     return nn.Sequential(*layers)
@@ -177,6 +197,7 @@ def sized_iwae(
     draws: int,
     *,
     bounded: bool,
+    normed: bool = True,
 ) -> IWAE:
     """Build a model; "auto" takes the sizes of the authors' code."""
     auto_hidden, auto_latent = reference_sizes(n_features)
@@ -186,6 +207,7 @@ def sized_iwae(
         auto_latent if latent == "auto" else latent,
         draws,
         bounded=bounded,
+        normed=normed,
     )
 
 

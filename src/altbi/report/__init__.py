@@ -1,6 +1,6 @@
 """What a person who must decide gets to see: facts, then their look, as one page."""
 
-from altbi.report.facts import Clue, ColumnFact, Metrics, Step, Summary, TopRow
+from altbi.report.facts import Clue, ColumnFact, Metrics, Privacy, Step, Summary, TopRow
 from altbi.report.page import can_report, render, require_report
 from altbi.report.words import cell_text, holds_text, number_text
 
@@ -8,6 +8,7 @@ __all__ = [
     "Clue",
     "ColumnFact",
     "Metrics",
+    "Privacy",
     "Step",
     "Summary",
     "TopRow",

@@ -81,8 +81,9 @@ def histogram(bins: Bins, own: float) -> Spec:
 def training(history: Sequence[Step]) -> dict[str, Spec]:
     """Draw what changed over the steps of the training, each on its own small chart."""
     steps = history[:: math.ceil(len(history) / _MOST_STEPS) or 1]
-    return {
-        "loss": _line(steps, lambda step: step.loss, zero=False, format=".3~r"),
+    told = [step for step in steps if step.loss is not None]
+    loss = {"loss": _line(told, lambda step: step.loss or 0.0, zero=False, format=".3~r")}
+    return (loss if told else {}) | {
         "batch": _line(steps, lambda step: step.batch_size, zero=True, format="~s"),
         "kept": _line(steps, lambda step: step.kept, domain=[0, 1], format=".0%"),
     }

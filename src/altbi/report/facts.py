@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Clue", "ColumnFact", "Metrics", "Step", "Summary", "TopRow"]
+__all__ = ["Clue", "ColumnFact", "Metrics", "Privacy", "Step", "Summary", "TopRow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,12 +88,12 @@ class ColumnFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One step of the training."""
+    """One step of the training; a loss is not told under a privacy budget."""
 
     step: int
     batch_size: int
     kept: float
-    loss: float
+    loss: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +104,38 @@ class Metrics:
     outliers: int
     auc: float
     average_precision: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Privacy:
+    """What a fit under a privacy budget has released.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget.
+    epsilon_rdp, epsilon_prv : float
+        What was spent, by two accountants.
+    guarantee : bool
+        Whether that is a guarantee.
+    adjacency : str
+        Which tables are neighbours.
+    covered, not_covered : tuple of str
+        What is promised, and what is not.
+    releases : tuple of (str, float, float, float, int)
+        What was released, with its noise, the least and the most share of the rows that it took,
+        and how often.
+    """
+
+    epsilon: float
+    delta: float
+    epsilon_rdp: float
+    epsilon_prv: float
+    guarantee: bool
+    adjacency: str
+    covered: tuple[str, ...]
+    not_covered: tuple[str, ...]
+    releases: tuple[tuple[str, float, float, float, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +172,8 @@ class Summary:
         How training went.
     metrics : Metrics or None
         If labels were given.
+    privacy : Privacy or None
+        If the model was fitted under a privacy budget.
     notes : tuple of str
         What was noticed about the data, one sentence each.
     command : str
@@ -165,6 +199,7 @@ class Summary:
     top: tuple[TopRow, ...]
     history: tuple[Step, ...]
     metrics: Metrics | None
+    privacy: Privacy | None
     notes: tuple[str, ...]
     command: str
     versions: dict[str, str]

@@ -1,0 +1,172 @@
+"""The ledger: all that a private fit has released, and what it costs together."""
+
+import math
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from altbi.errors import ModelFileError
+from altbi.privacy.accounting import Release, accounted, epsilon_of
+from altbi.privacy.releases import LEVELS_DELTA
+
+__all__ = ["Ledger", "parted_delta"]
+
+ADJACENCY = "two tables are neighbours if one is the other with one row added or removed"
+COVERED = (
+    "the model file: weights, bounds, levels, threshold, number of rows",
+    "scores and explanations of rows that were not in the training table",
+)
+NOT_COVERED = (
+    "scores of the training rows themselves, and what they show of these rows",
+    "names and kinds of the columns, and bounds and levels that were declared",
+    "the choice of the settings, if several were tried on the table",
+)
+NO_GUARANTEE = (
+    "epsilon is no guarantee here: the threshold comes from the previous batch without noise, so "
+    "one row can change the sum of gradients by more than the noise covers"
+)
+# How far two ways of computing the same bound may differ.
+_TOLERANCE = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """What a fit under a privacy budget has released.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        The budget.
+    levels_delta : float
+        The part of delta that goes to the names of levels.
+    truncation : str
+        The rule by which losses were left out.
+    clip : float
+        The norm that a row's gradient was held to.
+    guarantee : bool
+        Whether the noise covers what one row can change.
+    releases : tuple of Release
+        All that was released, each with its noise.
+    told : tuple of float, optional
+        What the accountants said, if a file holds it.
+
+    Examples
+    --------
+    >>> ledger = Ledger(
+    ...     epsilon=1.0,
+    ...     delta=1e-5,
+    ...     truncation="trimmed",
+    ...     clip=1.0,
+    ...     releases=(Release("number of rows", noise=10.0),),
+    ... )
+    >>> bool(ledger.epsilon_prv <= ledger.epsilon_rdp <= 1.0)
+    True
+    """
+
+    epsilon: float
+    delta: float
+    levels_delta: float = 0.0
+    truncation: str
+    clip: float
+    guarantee: bool = True
+    releases: tuple[Release, ...]
+    told: tuple[float, float] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def epsilon_rdp(self) -> float:
+        """What all releases cost, from Rényi divergences."""
+        return self._accounts[0]
+
+    @property
+    def epsilon_prv(self) -> float:
+        """What all releases cost, by privacy random variables; takes some seconds."""
+        return self._accounts[1]
+
+    def lines(self) -> list[tuple[str, float, float, float, int]]:
+        """Tell the releases in few lines: what, noise, least and most share of the rows, times."""
+        groups: dict[tuple[str, float], list[Release]] = {}
+        for release in self.releases:
+            groups.setdefault((release.what, release.noise), []).append(release)
+        return [
+            (
+                *key,
+                min(r.rate for r in group),
+                max(r.rate for r in group),
+                sum(r.times for r in group),
+            )
+            for key, group in groups.items()
+        ]
+
+    @cached_property
+    def _accounts(self) -> tuple[float, float]:
+        if self.told is not None:
+            return self.told
+        return accounted(self.releases, self.delta - self.levels_delta)
+
+    def to_json(self) -> dict[str, Any]:
+        """Give all of it as plain JSON, with words for those who read it."""
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "levels_delta": self.levels_delta,
+            "epsilon_rdp": self.epsilon_rdp,
+            "epsilon_prv": self.epsilon_prv,
+            "guarantee": self.guarantee,
+            "truncation": self.truncation,
+            "clip": self.clip,
+            "adjacency": ADJACENCY,
+            "covered": list(COVERED) if self.guarantee else [],
+            "not_covered": list(NOT_COVERED) if self.guarantee else [NO_GUARANTEE, *NOT_COVERED],
+            "releases": [asdict(release) for release in self.releases],
+        }
+
+    @classmethod
+    def from_json(cls, state: object) -> Self:
+        """Read a ledger that nobody has checked; one that does not add up is refused."""
+        try:
+            ledger = cls._read(state)
+        except (KeyError, TypeError, AttributeError) as cause:
+            raise ModelFileError(f"Its privacy ledger makes no sense ({cause!r}).") from None
+        told = ledger.told or (math.inf, math.inf)
+        bound = epsilon_of(ledger.releases, ledger.delta - ledger.levels_delta)
+        if not math.isclose(bound, told[0], rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+            raise ModelFileError(
+                f"Its privacy ledger says epsilon_rdp={told[0]:.4g}, but its releases add up to "
+                f"{bound:.4g}."
+            )
+        return ledger
+
+    @classmethod
+    def _read(cls, state: Any) -> Self:  # noqa: ANN401 - unchecked JSON
+        numbers = ("epsilon", "delta", "levels_delta", "clip", "epsilon_rdp", "epsilon_prv")
+        releases = tuple(Release(**release) for release in state["releases"])
+        amounts = [state[name] for name in numbers] + [
+            amount for release in releases for amount in (release.noise, release.rate)
+        ]
+        words = [state["truncation"], *(release.what for release in releases)]
+        plain = (
+            all(type(amount) is float and math.isfinite(amount) for amount in amounts)
+            and all(isinstance(word, str) for word in words)
+            and all(type(release.times) is int and release.times > 0 for release in releases)
+            and all(release.noise > 0 and 0 < release.rate <= 1 for release in releases)
+            and isinstance(state["guarantee"], bool)
+            and 0 <= state["levels_delta"] < state["delta"] < 1
+        )
+        if not plain:
+            raise TypeError("a value of a wrong kind")
+        return cls(
+            epsilon=state["epsilon"],
+            delta=state["delta"],
+            levels_delta=state["levels_delta"],
+            truncation=state["truncation"],
+            clip=state["clip"],
+            guarantee=state["guarantee"],
+            releases=releases,
+            told=(state["epsilon_rdp"], state["epsilon_prv"]),
+        )
+
+
+def parted_delta(delta: float, *, names_levels: bool) -> tuple[float, float]:
+    """Part delta: what Gaussians may take, and what the names of levels may."""
+    levels = LEVELS_DELTA * delta if names_levels else 0.0
+    return delta - levels, levels

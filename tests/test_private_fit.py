@@ -1,0 +1,359 @@
+"""A fit under a privacy budget: what leaves it, and what does not."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from altbi import ALTBI
+from altbi.detectors import load, private
+from altbi.errors import MissingExtraError, ModelFileError, ParameterError, TableWarning
+from altbi.inspection import read_facts, render
+from altbi.privacy.accounting import epsilon_of
+from altbi.privacy.releases import Teller
+from altbi.privacy.training import PerRowGradients
+from altbi.privacy.truncation import Tracked
+from altbi.storage import read_header, read_model, write_model
+
+# One batch size: the accountants are quick.
+QUICK = {"gamma": 1.0, "T1": 10, "T2": 15, "delta": 1e-5}
+PRIVATE = QUICK | {"epsilon": 3.0, "bounds": (-6.0, 6.0)}
+BY_COLUMN = {"size": [0, 10], "colour": ["red", "blue"], "day": ["2026-01-01", "2026-12-31"]}
+
+
+def numbers(n_rows=1500, seed=0):
+    rows = np.random.default_rng(seed).normal(size=(n_rows, 4))
+    rows[:30] += 4
+    return rows
+
+
+def frame(n_rows=300, seed=0, colours=("red", "blue"), gaps=0.0):
+    rng = np.random.default_rng(seed)
+    return pd.DataFrame(
+        {
+            "size": np.where(rng.random(n_rows) < gaps, np.nan, rng.uniform(0, 10, n_rows)),
+            "colour": rng.choice(colours, n_rows),
+            "day": pd.Timestamp("2026-01-01") + pd.to_timedelta(rng.integers(0, 300, n_rows), "D"),
+            "open": rng.random(n_rows) < 0.5,
+        }
+    )
+
+
+def test_odd_rows_are_found_under_a_budget():
+    """The odd rows lie in the middle of the bounds: a model that learned nothing expects them."""
+    rows = 3 + 0.5 * np.random.default_rng(0).normal(size=(4000, 4))
+    rows[:30] -= 3
+    labels = np.arange(len(rows)) < 30
+    plan = {"epsilon": 3.0, "delta": 1e-5, "bounds": (-6, 6)}
+    detector = ALTBI(**plan, contamination=0.05).fit(rows)
+    assert roc_auc_score(labels, detector.anomaly_score(rows)) > 0.97
+    assert 0.02 < (detector.predict(rows) == -1).mean() < 0.08
+    untrained = ALTBI(**plan, learning_rate=1e-12).fit(rows)
+    assert roc_auc_score(labels, untrained.anomaly_score(rows)) < 0.5
+
+
+def test_the_ledger_keeps_to_the_budget_and_uses_it():
+    detector = ALTBI(**PRIVATE).fit(numbers())
+    ledger = detector.ledger_
+    assert 2.9 < epsilon_of(ledger.releases, 1e-5) <= 3.0
+    assert 2.4 < ledger.epsilon_prv <= ledger.epsilon_rdp <= 3.0
+    assert ledger.guarantee
+    steps = [release for release in ledger.releases if "gradients" in release.what]
+    assert detector.planned_steps == 25
+    assert sum(release.times for release in steps) == 5 * 25
+    assert [step.loss for step in detector.history_] == [None] * 25
+
+
+def test_a_given_noise_ends_when_the_budget_does():
+    detector = ALTBI(**PRIVATE, noise=2.0, T0=200).fit(numbers())
+    spent = epsilon_of(detector.ledger_.releases, 1e-5)
+    done = len(detector.history_)
+    assert 0 < done < 200
+    assert 2.9 < spent <= 3.0
+    # The budget ended in the warm-up: what was reached there is the model.
+    assert len(next(iter(detector.snapshots_.values()))) == 1
+    assert np.isfinite(detector.anomaly_score(numbers())).all()
+
+
+def test_too_little_noise_for_a_single_step_is_refused():
+    with pytest.raises(ParameterError, match="a single step would cost more"):
+        ALTBI(**PRIVATE, noise=0.05).fit(numbers())
+
+
+def test_noise_cannot_be_drawn_again():
+    rows, state = numbers(), torch.get_rng_state()
+    np.random.seed(0)  # noqa: NPY002 - the caller's own
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    first, second = (ALTBI(**PRIVATE, random_state=0).fit(rows) for _ in range(2))
+    assert not np.array_equal(first.anomaly_score(rows), second.anomaly_score(rows))
+    assert first.n_rows_in_ != second.n_rows_in_ or first.offset_ != second.offset_
+    assert torch.equal(state, torch.get_rng_state())
+    assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
+
+
+class Silence:
+    """Cut every channel that the ledger lists, and fix all that is drawn."""
+
+    def __init__(self, monkeypatch):
+        monkeypatch.setattr(private.secrets, "randbits", lambda bits: 7)
+        monkeypatch.setattr(Teller, "count", lambda teller, n_rows: 250)
+        monkeypatch.setattr(
+            Teller, "_counts", lambda teller, values, edges, noise: np.zeros(len(edges) - 1)
+        )
+        monkeypatch.setattr(Tracked, "observe", lambda *ignored: None)
+        monkeypatch.setattr(
+            PerRowGradients,
+            "clipped_sum",
+            lambda rows, *ignored: torch.zeros(sum(p.numel() for p in rows.parameters)),
+        )
+        # Noise is drawn after as many draws as there are rows.
+        monkeypatch.setattr(torch, "rand", lambda count, generator=None: torch.full((count,), 0.5))
+        monkeypatch.setattr(PerRowGradients, "losses", lambda rows, batch: torch.zeros(len(batch)))
+
+
+@pytest.mark.parametrize("bounds", [BY_COLUMN, "estimate"], ids=["declared", "estimated"])
+def test_nothing_but_the_releases_reaches_the_file(tmp_path, monkeypatch, bounds):
+    """With all releases cut off, two tables that have nothing in common give the same bytes."""
+    Silence(monkeypatch)
+    monkeypatch.setattr(Teller, "_frequent", lambda *ignored: ("red", "blue"))
+    tables = [
+        frame(300),
+        frame(211, seed=5, colours=("red", "secret", "other"), gaps=0.3).assign(size=1e6),
+    ]
+    files = []
+    for number, table in enumerate(tables):
+        path = tmp_path / f"{number}.altbi"
+        ALTBI(**QUICK, epsilon=3.0, bounds=bounds).fit(table).save(path)
+        files.append(path.read_bytes())
+    assert files[0] == files[1]
+    assert b"secret" not in files[0]
+
+
+def test_a_file_tells_no_row_count_no_losses_and_no_rows(tmp_path):
+    rows = numbers(1777)
+    path = tmp_path / "model.altbi"
+    detector = ALTBI(**PRIVATE, score_by="distance").fit(rows)
+    detector.save(path)
+    header = read_header(path)
+    assert header["table"]["remembered"] == 0
+    assert header["table"]["rows"] == header["table"]["sample"] == detector.n_rows_in_
+    assert {entry["loss"] for entry in header["history"]} == {None}
+    for column in header["encoder"]["columns"]:
+        assert (column["low"], column["high"], column["fill"]) == (-6.0, 6.0, 0.5)
+        assert (column["present"], column["missing"]) == (1, 0)
+    assert "memory" not in read_model(path)[0]
+
+
+def test_counts_of_rows_are_noisy_but_near():
+    draw = np.random.default_rng(0)
+    told = np.array([Teller(3.0, 1e-5, draw).count(1000) for _ in range(300)])
+    noise = Teller(3.0, 1e-5, draw)
+    noise.count(1000)
+    assert told.std() == pytest.approx(noise.releases[0].noise, rel=0.15)
+    assert told.mean() == pytest.approx(1000, abs=5)
+    assert Teller(0.01, 1e-5, draw).count(2) >= 2
+
+
+def test_a_saved_model_scores_as_before(tmp_path):
+    table = frame()
+    path = tmp_path / "model.altbi"
+    detector = ALTBI(**QUICK, epsilon=3.0, bounds=BY_COLUMN).fit(table)
+    detector.save(path)
+    again = load(path)
+    assert np.array_equal(again.anomaly_score(table), detector.anomaly_score(table))
+    assert again.ledger_ == detector.ledger_
+    assert again.ledger_.epsilon_prv == detector.ledger_.epsilon_prv
+    assert again.offset_ == detector.offset_
+    reasons = again.explain(table.iloc[:3]).reasons(0)
+    assert {reason.column for reason in reasons} <= set(table.columns)
+
+
+def test_inspect_tells_the_ledger(tmp_path):
+    path = tmp_path / "model.altbi"
+    detector = ALTBI(**PRIVATE).fit(numbers())
+    detector.save(path)
+    facts = read_facts(path)
+    assert facts.epsilon_rdp == detector.ledger_.epsilon_rdp
+    assert facts.epsilon_prv == detector.ledger_.epsilon_prv
+    assert facts.delta == 1e-5
+    assert facts.last_loss is None
+    told = render(facts)
+    assert "of 3 at delta 1e-05" in told
+    assert "not covered: scores of the training rows themselves" in told
+    assert "no guarantee" not in told
+
+
+def test_the_papers_rule_says_that_it_is_no_guarantee(tmp_path):
+    path = tmp_path / "model.altbi"
+    ALTBI(**PRIVATE, truncation="previous").fit(numbers()).save(path)
+    assert read_facts(path).privacy["guarantee"] is False
+    assert "no guarantee; epsilon" in render(read_facts(path))
+    # Without truncation there is no threshold, and nothing to give away.
+    assert ALTBI(**PRIVATE, truncation="previous", rho=1.0).fit(numbers()).ledger_.guarantee
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda header: header["privacy"].update(epsilon_rdp=0.1),
+        lambda header: header.update(privacy=None),
+        lambda header: header["history"][0].update(loss=1.0),
+        lambda header: header["parameters"].update(epsilon=None),
+    ],
+    ids=["cheaper", "no ledger", "a loss", "no budget"],
+)
+def test_a_file_with_a_false_ledger_is_refused(tmp_path, change):
+    path = tmp_path / "model.altbi"
+    ALTBI(**PRIVATE).fit(numbers()).save(path)
+    tensors, header = read_model(path)
+    change(header)
+    write_model(path, tensors, {k: v for k, v in header.items() if not k.startswith("format")})
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+def test_bounds_are_estimated_near_the_values():
+    rng = np.random.default_rng(0)
+    rows = np.column_stack(
+        [rng.normal(size=5000), rng.uniform(1000, 1001, 5000), rng.exponential(1e-3, 5000)]
+    )
+    low, high = Teller(3.0, 1e-5, rng).bounds(rows)
+    inside = ((rows >= low) & (rows <= high)).mean(axis=0)
+    assert (inside > 0.95).all()
+    assert high[1] - low[1] < 20
+    assert (high - low)[0] < 30
+    assert 1e-3 < (high - low)[2] < 0.1
+
+
+def test_rows_without_values_have_some_bounds():
+    low, high = Teller(3.0, 1e-5, np.random.default_rng(0)).bounds(np.full((500, 1), np.nan))
+    assert low < high
+
+
+def test_a_level_that_one_row_has_is_not_told():
+    import pyarrow as pa
+
+    texts = pa.array(["common"] * 500 + ["unique"])
+    draw = np.random.default_rng(0)
+    for _ in range(200):
+        assert Teller(3.0, 1e-5, draw).levels([texts], 32) == [("common",)]
+
+
+def test_levels_are_told_with_noise_for_each_column():
+    import pyarrow as pa
+
+    texts = pa.array(["a"] * 100 + ["b"] * 60)
+    tellers = [Teller(3.0, 1e-5, np.random.default_rng(0)) for _ in range(2)]
+    tellers[0].levels([texts], 32)
+    tellers[1].levels([texts] * 9, 32)
+    assert tellers[0].releases == tellers[1].releases
+    assert tellers[1].levels([texts], 1) in ([("a",)], [()])
+
+
+def test_a_threshold_is_exceeded_by_about_the_share():
+    rng = np.random.default_rng(0)
+    scores = rng.gumbel(size=5000) * 3 - 40
+    for share in (0.02, 0.1, 0.4):
+        threshold = Teller(3.0, 1e-5, rng).threshold(scores, -100.0, 3000.0, share, 5000)
+        assert (scores > threshold).mean() == pytest.approx(share, abs=0.03)
+
+
+def test_a_given_threshold_costs_nothing():
+    detector = ALTBI(**PRIVATE, threshold=-3.5).fit(numbers())
+    assert detector.offset_ == 3.5
+    assert not [
+        release for release in detector.ledger_.releases if "threshold" in release.what[:30]
+    ]
+    assert not any("scores" in release.what for release in detector.ledger_.releases)
+    assert ALTBI(threshold=2.5, T1=5, T2=8).fit(numbers(200)).offset_ == -2.5
+
+
+def test_gaps_read_as_the_middle_and_other_levels_as_other():
+    detector = ALTBI(**QUICK, epsilon=3.0, bounds=BY_COLUMN).fit(frame())
+    gap = frame(2).assign(size=[np.nan, 5.0])
+    gap.loc[0, ["colour", "day", "open"]] = gap.loc[1, ["colour", "day", "open"]]
+    scores = detector.anomaly_score(gap)
+    assert scores[0] == scores[1]
+    with pytest.warns(TableWarning, match="Levels that"):
+        detector.anomaly_score(frame(5, colours=("green",)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "table", "message"),
+    [
+        ({"bounds": None}, numbers(), "there are no bounds"),
+        ({"bounds": (1, 0)}, numbers(), "the smaller one first"),
+        ({"bounds": (0, float("inf"))}, numbers(), "two finite numbers"),
+        ({"bounds": (0, 1, 2)}, numbers(), "two finite numbers"),
+        ({"bounds": "guess"}, numbers(), "bounds='guess'"),
+        ({"bounds": (0, 1)}, frame(), "'colour' holds a category"),
+        ({"bounds": BY_COLUMN | {"weight": [0, 1]}}, frame(), "'weight'"),
+        ({"bounds": {"size": [0, 1]}}, frame(), "'colour' has no bounds"),
+        ({"bounds": BY_COLUMN | {"colour": ["red", "red"]}}, frame(), "texts that all differ"),
+        ({"bounds": BY_COLUMN | {"day": ["soon", "later"]}}, frame(), "two dates"),
+        ({"bounds": BY_COLUMN | {"size": 3}}, frame(), "two finite numbers"),
+        ({"max_rows": 100}, numbers(), "Raise max_rows"),
+        ({"backbone": "glow"}, numbers(), "backbone='glow'"),
+        ({"network": "paper"}, numbers(), "network='paper'"),
+        ({"epsilon": 0.0}, numbers(), "epsilon=0.0"),
+        ({"epsilon": "much"}, numbers(), "epsilon='much'"),
+        ({"delta": 0.0}, numbers(), "delta=0.0"),
+        ({"delta": 1.0}, numbers(), "delta=1.0"),
+        ({"noise": 0.0}, numbers(), "noise=0.0"),
+        ({"clip": -1.0}, numbers(), "clip=-1.0"),
+        ({"truncation": "none"}, numbers(), "truncation='none'"),
+        ({"threshold": float("nan")}, numbers(), "threshold=nan"),
+    ],
+)
+def test_what_would_break_the_promise_is_refused(changes, table, message):
+    with pytest.raises(ParameterError, match=message):
+        ALTBI(**PRIVATE | changes).fit(table)
+
+
+def test_labels_are_not_covered():
+    with pytest.raises(ParameterError, match="not covered by a privacy budget"):
+        ALTBI(**PRIVATE).fit(numbers(), known_outlier=np.arange(1500) < 3)
+
+
+def test_a_delta_that_allows_a_row_is_warned_of():
+    with pytest.warns(TableWarning, match="would allow to publish one of them"):
+        ALTBI(**PRIVATE | {"delta": 0.01}).fit(numbers(300))
+
+
+def test_without_opacus_a_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "opacus", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'altbi\[privacy\]'"):
+        ALTBI(**PRIVATE).fit(numbers(300))
+
+
+def test_a_row_keeps_its_score_in_any_company():
+    rows = numbers(900)
+    detector = ALTBI(**PRIVATE).fit(rows)
+    scores = detector.anomaly_score(rows)
+    assert np.array_equal(detector.anomaly_score(rows[::-1])[::-1], scores)
+    assert np.array_equal(detector.anomaly_score(rows[5:6]), scores[5:6])
+
+
+def test_the_page_shows_the_ledger(tmp_path):
+    from altbi.cli import main
+
+    table = tmp_path / "t.csv"
+    frame().to_csv(table, index=False)
+    bounds = tmp_path / "bounds.json"
+    bounds.write_text(json.dumps(BY_COLUMN))
+    found = tmp_path / "found"
+    words = ["detect", str(table), "--epsilon", "3", "--delta", "1e-5", "--bounds", str(bounds)]
+    with pytest.raises(SystemExit) as refused:
+        main([*words, "-o", str(found)])
+    assert refused.value.code == 2
+    assert not found.exists()
+    main([*words, "-o", str(found), "--release-scores", "--quiet"])
+    page = (found / "report.html").read_text()
+    assert "number of rows" in page
+    assert "Not covered" in page
+    assert 'id="loss"' not in page
+    assert len(pd.read_csv(found / "scores.csv")) == 300
+    assert read_facts(found / "model.altbi").epsilon_prv <= 3
