@@ -72,6 +72,7 @@ def test_presets_hold_the_documented_parameters(preset):
         "keep": 0.8,
         "n_remembered": 1000,
         "n_lots": 5,
+        "whiten": "auto",
         "push": 1.0,
         "trust": 0.75,
         "contamination": "auto",
@@ -480,6 +481,8 @@ def test_contamination_sets_the_share_of_outliers():
         {"keep": 0},
         {"keep": 1.5},
         {"n_lots": 0},
+        {"whiten": 1},
+        {"whiten": "always"},
         {"n_remembered": 5},
         {"n_remembered": 0.5},
         {"max_batch": 100},
@@ -646,3 +649,23 @@ def test_masked_cells_are_missing_not_their_hidden_values(fitted):
     missing[3, 1] = np.nan
 
     assert np.array_equal(fitted.anomaly_score(hidden), fitted.anomaly_score(missing))
+
+
+@pytest.mark.parametrize(("width", "whitens"), [(99, False), (100, True)])
+def test_wide_tables_are_whitened_and_explained(width, whitens):
+    rows = np.random.default_rng(0).normal(size=(60, width))
+    detector = ALTBI(T0=1, T1=2, T2=3, n0=16).fit(rows)
+
+    assert (detector.memory_.whitening is not None) == whitens
+    explanation = detector.explain(rows[:5])
+    np.testing.assert_allclose(explanation.parts.sum(axis=1), explanation.score, rtol=1e-6)
+    assert np.array_equal(explanation.score, detector.anomaly_score(rows)[:5])
+
+
+def test_a_network_that_only_chooses_stops_growing_with_the_columns():
+    def cells(**changes):
+        state = ALTBI(**changes)._blank_state(2000)
+        return sum(tensor.numel() for tensor in state.values())
+
+    assert cells(score_by="distance") < cells(score_by="loss") / 3
+    assert cells(score_by="distance", hidden=(512, 256), latent=128) == cells(score_by="loss")

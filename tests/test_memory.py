@@ -250,3 +250,92 @@ def test_a_remembered_row_that_has_lost_a_cell_is_not_its_own_neighbour():
     squares[4] = np.inf
     expected = np.mean([squares[0::2].min(), squares[1::2].min()]) * 3 / 2
     assert memory.score(row)[0] == pytest.approx(expected, rel=1e-6)
+
+
+def whitened_memory(n_remembered=40, width=6, n_lots=3):
+    """Remember rows; whitened by a matrix that no test below would pass without."""
+    mixing = np.random.default_rng(9).normal(size=(width, width)).astype(np.float32)
+    return Memory(rows_of((n_remembered, width)), n_lots, mixing)
+
+
+def whitened_squares(memory, rows):
+    """All squared distances, by plain arithmetic."""
+    matrix = memory.whitening.astype(np.float64)
+    seen, query = memory.rows @ matrix, np.nan_to_num(rows) @ matrix
+    return ((query[:, None] - seen) ** 2).sum(axis=2)
+
+
+def test_distances_are_measured_after_whitening():
+    memory, rows = whitened_memory(), rows_of((50, 6))
+
+    squares = whitened_squares(memory, rows)
+
+    expected = np.mean([squares[:, lot::3].min(axis=1) for lot in range(3)], axis=0)
+    np.testing.assert_allclose(memory.score(rows), expected, rtol=1e-6)
+
+
+def test_whitened_a_row_is_not_its_own_neighbour_nor_when_it_has_lost_a_cell():
+    memory = whitened_memory(n_lots=2)
+    rows = memory.rows[[4, 4]].copy()
+    rows[1, 2] = np.nan
+
+    squares = whitened_squares(memory, rows)
+    squares[:, 4] = np.inf
+
+    expected = np.mean([squares[:, lot::2].min(axis=1) for lot in range(2)], axis=0)
+    np.testing.assert_allclose(memory.score(rows), expected, rtol=1e-6)
+
+
+def test_whitened_scores_do_not_depend_on_company():
+    memory, rows = whitened_memory(width=130), rows_of((700, 130))
+    rows[5, 3] = np.nan
+    rows[6] = memory.rows[0]
+
+    scores = memory.score(rows)
+
+    assert np.array_equal(memory.score(rows[::-1])[::-1], scores)
+    assert all(memory.score(rows[n : n + 1])[0] == scores[n] for n in (0, 5, 6, 333, 699))
+
+
+def test_whitened_parts_add_up():
+    memory, rows = whitened_memory(), rows_of((30, 6))
+    rows[3, 2] = np.nan
+
+    np.testing.assert_allclose(memory.parts(rows).sum(axis=1), memory.score(rows), rtol=1e-6)
+
+
+def test_rows_that_are_alike_are_found_column_by_column_whatever_the_whitening():
+    memory, rows = whitened_memory(), rows_of((20, 6))
+    weights = np.ones_like(rows)
+
+    plain = Memory(memory.rows, memory.n_lots).alike(rows, weights, 4)
+
+    assert np.array_equal(memory.alike(rows, weights, 4), plain)
+
+
+def test_whitening_makes_what_varies_together_independent():
+    """All columns say the same; a row in which they disagree is odd, though each cell is usual."""
+    generator = np.random.default_rng(0)
+    shared = 3 * generator.normal(size=(200, 1))
+    rows = (shared + 0.1 * generator.normal(size=(200, 4))).astype(np.float32)
+    rows[0] = [1.5, -1.5, 1.5, -1.5]
+    rows[1] = 9.9  # further along than any other, in all columns alike
+
+    plain, whitened = (
+        choose(rows, np.zeros(200), keep=0.9, whiten=whiten) for whiten in (False, True)
+    )
+
+    assert plain.score(rows).argmax() == 1
+    assert whitened.score(rows).argmax() == 0
+    spreads = [
+        np.linalg.eigvalsh(np.cov(seen.T)).max() for seen in (rows, rows @ whitened.whitening)
+    ]
+    assert spreads[0] > 30
+    assert spreads[1] < 1.5
+
+
+def test_rows_that_do_not_vary_can_be_whitened():
+    memory = choose(np.ones((200, 3), dtype=np.float32), np.zeros(200), whiten=True)
+
+    assert np.isfinite(memory.whitening).all()
+    assert memory.score(np.array([[1, 1, 2]], dtype=np.float32))[0] > 0

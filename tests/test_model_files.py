@@ -542,3 +542,23 @@ def test_other_neighbours_than_at_fit_are_not_saved(tmp_path):
 
     with pytest.raises(ParameterError, match="changed after fit"):
         detector.save(tmp_path / "model")
+
+
+def test_a_whitening_is_stored_and_scores_are_the_same(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(120, 5))
+    detector = ALTBI(**REMEMBERING, whiten=True).fit(rows)
+    detector.save(tmp_path / "model.altbi")
+    tensors, header = read_model(tmp_path / "model.altbi")
+
+    loaded = ALTBI.load(tmp_path / "model.altbi")
+
+    assert tensors["whitening"].shape == (5, 5)
+    assert np.array_equal(loaded.anomaly_score(rows), detector.anomaly_score(rows))
+    assert not np.array_equal(
+        ALTBI(**REMEMBERING, whiten=False).fit(rows).anomaly_score(rows),
+        detector.anomaly_score(rows),
+    )
+    del tensors["whitening"]
+    write_model(tmp_path / "model.altbi", tensors, header)
+    with pytest.raises(ModelFileError, match="do not fit its parameters"):
+        ALTBI.load(tmp_path / "model.altbi")

@@ -160,6 +160,7 @@ def test_every_argument_reaches_the_plain_detector(rows):
         "keep": 0.7,
         "n_remembered": 30,
         "n_lots": 4,
+        "whiten": True,
         "push": 0.5,
         "trust": 0.5,
         "max_rows": 60,

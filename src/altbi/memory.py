@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from altbi.borrow import one_thread, plain_torch
 from altbi.ensemble import in_threads
 
 __all__ = ["Memory", "remember"]
@@ -29,6 +30,8 @@ _STRIP_ROWS = 128
 _NOTHING = 1e-12
 # Where fewer of the remembered rows differ, it pays to measure equal rows once.
 _OFTEN = 0.9
+# How far a covariance is moved towards that of independent units, all alike.
+_SHRINKAGE = 0.1
 
 
 @final
@@ -46,6 +49,9 @@ class Memory:
         The remembered rows, as `TableEncoder.standardize` gives them, gaps as 0; at least two.
     n_lots : int
         Lots that the rows are dealt into, one by one; each has at least two.
+    whitening : ndarray of shape (n_units, n_units) or None
+        What rows are multiplied by before they are measured; None: they are measured as they are.
+        Gaps then count as 0.
 
     Examples
     --------
@@ -57,6 +63,7 @@ class Memory:
 
     rows: Rows
     n_lots: int
+    whitening: Rows | None = None
 
     @property
     def counted(self) -> int:
@@ -65,13 +72,20 @@ class Memory:
 
     @cached_property
     def _lots(self) -> "_Lots":
-        return _Lots(self.rows, self.counted)
+        return _Lots(self.rows, self.counted, self.whitening)
 
-    def __reduce__(self) -> tuple[type[Self], tuple[Rows, int]]:
-        return type(self), (self.rows, self.n_lots)  # not what can be computed again
+    @cached_property
+    def _plain_lots(self) -> "_Lots":
+        return self._lots if self.whitening is None else _Lots(self.rows, self.counted, None)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Rows, int, Rows | None]]:
+        return type(self), (self.rows, self.n_lots, self.whitening)  # nothing computed
 
     def score(self, rows: Rows) -> Scores:
-        """Score rows; high means outlier. Gaps (NaN) are passed over, and the rest counts more."""
+        """Score rows; high means outlier.
+
+        Gaps (NaN) are passed over, and the rest counts more, unless there is a whitening.
+        """
         lots, scores = self._lots, np.empty(len(rows))
         size = max(_BLOCK_CELLS // rows.shape[1] // _STRIP_ROWS, 1) * _STRIP_ROWS
 
@@ -85,26 +99,35 @@ class Memory:
         return scores
 
     def parts(self, rows: Rows) -> NDArray[np.float64]:
-        """Take scores apart: ``(n_rows, n_units)``, which add up to the scores."""
+        """Take scores apart: ``(n_rows, n_units)``, which add up to the scores.
+
+        With a whitening, a unit's part is its difference times what all differences together say of
+        it, and may be below 0.
+        """
         filled, weights = _weighed(rows)
         parts = np.empty(rows.shape)
         for strip, distances, _ in self._lots.strips(filled, weights, weights > 0):
             places = self._lots.dealt(distances).argmin(axis=0)
             numbers = (places * self.counted + np.arange(self.counted)[:, None]).T
             apart = self.rows[numbers].astype(np.float64) - filled[strip, None]
-            parts[strip] = (apart**2).mean(axis=1) * weights[strip]
+            if self.whitening is None:
+                parts[strip] = (apart**2).mean(axis=1) * weights[strip]
+            else:
+                whitening = self.whitening.astype(np.float64)
+                parts[strip] = (apart * (apart @ whitening @ whitening.T)).mean(axis=1)
         return parts
 
     def alike(self, rows: Rows, weights: Rows, count: int) -> Numbers:
         """Name the remembered rows most like some rows, ``(n_rows, count)``, nearest first.
 
-        Of each unit of each row the weight says how many times its squared differences count. There
-        may be fewer than `count`.
+        Of each unit of each row the weight says how many times its squared differences count, unit
+        by unit, also where there is a whitening. There may be fewer than `count`.
         """
         filled, factors = _weighed(rows)
         count = min(count, len(self.rows) - 1)
         numbers = np.empty((len(rows), count), dtype=np.intp)
-        for strip, distances, _ in self._lots.strips(filled, factors * weights, factors > 0):
+        lots = self._plain_lots
+        for strip, distances, _ in lots.strips(filled, factors * weights, factors > 0):
             numbers[strip] = distances.argsort(axis=0, kind="stable")[:count].T
         return numbers
 
@@ -113,13 +136,25 @@ class Memory:
 class _Lots:
     """Squared distances from rows to all remembered ones, by one product of matrices."""
 
-    def __init__(self, remembered: Rows, count: int) -> None:
+    def __init__(self, remembered: Rows, count: int, whitening: Rows | None) -> None:
         self.remembered = remembered
         self.count = count
+        self.whitening = None if whitening is None else torch.from_numpy(whitening.T).double()
         # Empty places make the lots equally large.
         self.places = np.zeros((-(-len(remembered) // count) * count, remembered.shape[1]))
-        self.places[: len(remembered)] = remembered
+        self.places[: len(remembered)] = self._whitened(remembered)
         self.rooms = threading.local()
+
+    def _whitened(self, rows: Rows) -> NDArray[np.float64]:
+        columns, cells = _columns(rows, rows.shape[1])
+        self._whiten(columns)
+        return cells[:, : len(rows)].T
+
+    def _whiten(self, columns: Tensor) -> None:
+        """Change rows that stand side by side, a strip at a time."""
+        if self.whitening is not None:
+            for strip in torch.split(columns, _STRIP_ROWS, dim=1):
+                strip.copy_(self.whitening @ strip)
 
     @cached_property
     def for_whole(self) -> Tensor:
@@ -145,6 +180,7 @@ class _Lots:
         A row that is remembered is not left out here.
         """
         columns, cells = _columns(rows, len(rows.T) + 1)
+        self._whiten(columns[:-1])
         cells[-1] = 1
         sizes = (cells[:-1] ** 2).sum(axis=0)
         lows = np.empty((self.count, len(sizes)))
@@ -174,8 +210,9 @@ class _Lots:
         for first in range(0, len(rows), _STRIP_ROWS):
             strip = slice(first, min(first + _STRIP_ROWS, len(rows)))
             columns, cells = _columns(rows[strip], 2 * rows.shape[1])
+            self._whiten(columns[: rows.shape[1]])
             cells, beside = np.split(cells, 2)
-            beside[:, : strip.stop - first] = weights[strip].T
+            beside[:, : strip.stop - first] = weights[strip].T if self.whitening is None else 1
             sizes = (cells**2 * beside).sum(axis=0)[: strip.stop - first]
             cells *= beside
             distances = torch.mm(self.for_weighed, columns).numpy()[:, : strip.stop - first]
@@ -191,6 +228,9 @@ class _Lots:
         sizes: NDArray[np.float64],
     ) -> None:
         limits = _NOTHING * (1 + sizes) - sizes
+        if self.whitening is not None:
+            # A row that has lost a cell is away from where it was.
+            limits[~present.all(axis=1)] = np.finfo(np.float64).max
         for place in np.flatnonzero(distances.min(axis=0) <= limits):
             near = np.flatnonzero(distances[:, place] <= limits[place])
             same = (self.remembered[near] == rows[place]) | ~present[place]
@@ -268,6 +308,7 @@ def remember(
     keep: float,
     n_remembered: int,
     n_lots: int,
+    whiten: bool = False,
     seed: int,
     certain: Mask,
 ) -> Memory:
@@ -286,6 +327,8 @@ def remember(
         Share of the rows that is kept.
     n_remembered, n_lots : int
         Size of the memory, and the lots that it is dealt into.
+    whiten : bool
+        Whether distances are measured in directions that are independent among the rows kept first.
     seed : int
         Seed of the draws.
     certain : ndarray of bool
@@ -293,13 +336,35 @@ def remember(
     """
     generator = np.random.default_rng(seed)
     count = max(round(keep * len(rows)), 2 * n_lots, int(certain.sum()))
+    whitening = None
     for _ in range(2):
         oddness = np.where(certain, -np.inf, oddness)
         # Shuffled first: among rows that are equally odd the order of the table must not decide.
         shuffled = generator.permutation(len(rows))
         ranked = shuffled[np.argsort(oddness[shuffled], kind="stable")]
+        if whiten and whitening is None:
+            whitening = _whitening(rows[ranked[:count]])
         kept = generator.permutation(ranked[:count])
         drawn = np.sort(kept[np.argsort(~certain[kept], kind="stable")][:n_remembered])
-        memory = Memory(np.nan_to_num(rows[drawn]), n_lots)
+        memory = Memory(np.nan_to_num(rows[drawn]), n_lots, whitening)
         oddness = memory.score(rows)
     return memory
+
+
+def _whitening(rows: Rows) -> Rows:
+    """Find a matrix after which units are independent, nearly, and vary alike.
+
+    The covariance is moved a little towards that of independent units, so that it can be inverted
+    where there are fewer rows than units.
+    """
+    with one_thread(), plain_torch():
+        cells = torch.from_numpy(np.nan_to_num(rows)).double()
+        cells -= cells.mean(0)
+        covariance = cells.T @ cells / max(len(cells) - 1, 1)
+        variance = float(covariance.diagonal().mean()) or 1.0
+        covariance.mul_(1 - _SHRINKAGE).diagonal().add_(_SHRINKAGE * variance)
+        factor = torch.linalg.cholesky(covariance)
+        inverse = torch.linalg.solve_triangular(
+            factor, torch.eye(len(factor)).double(), upper=False
+        )
+        return inverse.T.float().contiguous().numpy()

@@ -81,6 +81,7 @@ class ALTBI(BaseDetector):
         keep: float = 0.8,
         n_remembered: int = 1000,
         n_lots: int = 5,
+        whiten: bool | Literal["auto"] = "auto",
         push: float = 1.0,
         trust: float = 0.75,
         max_rows: int = 200_000,
@@ -110,6 +111,7 @@ class ALTBI(BaseDetector):
         self.keep = keep
         self.n_remembered = n_remembered
         self.n_lots = n_lots
+        self.whiten = whiten
         self.push = push
         self.trust = trust
         self.max_rows = max_rows

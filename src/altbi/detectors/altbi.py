@@ -39,6 +39,10 @@ LEARNING_RATE, PRIVATE_LEARNING_RATE = 1e-3, 1e-2
 # Rows of the sample among which those to remember are sought, and those that set the threshold.
 POOL_ROWS = 10_000
 JUDGED_ROWS = 20_000
+# Units of a table whose distances are measured after whitening, if nobody says whether; and units
+# from which on a network that only chooses what to remember grows no more.
+WHITENED_UNITS = range(100, 4097)
+CHOOSING_UNITS = 512
 
 
 @final
@@ -116,6 +120,11 @@ class ALTBI(GenerativeDetector):
     n_lots : int, default=5
         Lots that the remembered rows are dealt into; the nearest row of each counts. For
         "distance".
+    whiten : bool or "auto", default='auto'
+        Whether distances are measured in directions that are independent among the normal rows,
+        each in its own deviations, instead of column by column. "auto": from 100 columns on, as in
+        embeddings, where columns say much the same many times; up to 4,096. A category counts as
+        many columns as it has levels. For "distance".
     push : float, default=1.0
         Weight with which the losses of labelled outliers are pushed up, if `fit` is given any; 0
         only leaves these rows out of the training.
@@ -231,6 +240,7 @@ class ALTBI(GenerativeDetector):
         keep: float = 0.8,
         n_remembered: int = 1000,
         n_lots: int = 5,
+        whiten: bool | Literal["auto"] = "auto",
         push: float = 1.0,
         trust: float = 0.75,
         contamination: Contamination = "auto",
@@ -267,6 +277,7 @@ class ALTBI(GenerativeDetector):
         self.keep = keep
         self.n_remembered = n_remembered
         self.n_lots = n_lots
+        self.whiten = whiten
         self.push = push
         self.trust = trust
         self.contamination = contamination
@@ -469,6 +480,7 @@ class ALTBI(GenerativeDetector):
             keep=self.keep,
             n_remembered=self.n_remembered,
             n_lots=self.n_lots,
+            whiten=self._whitens(),
             seed=seed,
             certain=roles[eligible] == INLIER,
         )
@@ -482,6 +494,11 @@ class ALTBI(GenerativeDetector):
     def _memory_sizes(self) -> tuple[int, int] | None:
         by_distance = self.score_by == "distance" and self.epsilon is None
         return (self.n_remembered, self.n_lots) if by_distance else None
+
+    def _whitens(self) -> bool:
+        if self._memory_sizes() is None:
+            return False
+        return self.encoder_.width in WHITENED_UNITS if self.whiten == "auto" else self.whiten
 
     def _chosen_threshold(self, scores: Scores) -> float:
         if self.threshold is not None:
@@ -520,10 +537,14 @@ class ALTBI(GenerativeDetector):
         with torch.device("meta"):
             if self.backbone == "glow":
                 return self._glow(n_units).float()
-            bounded = self.network == "reference"
-            normed = self.epsilon is None  # BatchNorm would tell one row of the others
             return sized_iwae(
-                n_units, self.hidden, self.latent, self.draws, bounded=bounded, normed=normed
+                n_units,
+                self.hidden,
+                self.latent,
+                self.draws,
+                bounded=self.network == "reference",
+                normed=self.epsilon is None,  # BatchNorm would tell one row of the others
+                sized_for=None if self._memory_sizes() is None else min(n_units, CHOOSING_UNITS),
             ).float()
 
     def _glow(self, n_units: int) -> Glow:

@@ -103,6 +103,10 @@ class GenerativeDetector(Detector):
         """Count the rows to remember and the neighbours; None where rows are scored by loss."""
         return None
 
+    def _whitens(self) -> bool:
+        """Tell whether a fitted detector measures distances after whitening."""
+        return False
+
     @abc.abstractmethod
     def _ranges(self, losses: NDArray[np.float32]) -> Ranges:
         """Say what each snapshot's losses are shifted and divided by."""

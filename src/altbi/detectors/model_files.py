@@ -36,6 +36,7 @@ __all__ = ["load", "save"]
 _SNAPSHOT = "snapshot."
 _LANDMARKS = "landmarks"
 _MEMORY = "memory"
+_WHITENING = "whitening"
 # What stands before the label of a model that is the user's own.
 _OWN = "own:"
 _NUMBERS = ("low", "width", "baseline", "usual", "neutral")
@@ -71,8 +72,9 @@ def _remembered(detector: GenerativeDetector) -> int:
 
 def _tensors(detector: GenerativeDetector) -> dict[str, NDArray[Any]]:
     """Give what scores rows: remembered ones, or snapshots with all that belongs to them."""
-    if detector.memory_ is not None:
-        return {_MEMORY: detector.memory_.rows}
+    if (memory := detector.memory_) is not None:
+        whitening = {} if memory.whitening is None else {_WHITENING: memory.whitening}
+        return {_MEMORY: memory.rows, **whitening}
     tensors = {_SNAPSHOT + name: state for name, state in detector.snapshots_.items()}
     tensors["low"] = detector.ensemble_.low
     tensors["width"] = detector.ensemble_.width
@@ -119,7 +121,9 @@ def _restored(
     detector.history_ = [_progress(path, detector, entry) for entry in header["history"]]
     _check_tensors(path, detector, tensors)
     sizes = detector._memory_sizes()
-    detector.memory_ = Memory(tensors[_MEMORY], sizes[1]) if sizes else None
+    detector.memory_ = (
+        Memory(tensors[_MEMORY], sizes[1], tensors.get(_WHITENING)) if sizes else None
+    )
     if detector.memory_ is None:
         _restore_snapshots(detector, tensors)
     require(path, detector._is_whole(detector.history_), "its history has gaps")
@@ -258,8 +262,10 @@ def _fit(detector: GenerativeDetector, tensors: dict[str, NDArray[Any]]) -> bool
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     if (sizes := detector._memory_sizes()) is None:
         return shapes == _shapes(detector)
-    remembered = (shapes.get(_MEMORY) or (0,))[0]
-    whole = {_MEMORY: (remembered, detector.encoder_.width)}
+    remembered, width = (shapes.get(_MEMORY) or (0,))[0], detector.encoder_.width
+    whole = {_MEMORY: (remembered, width)}
+    if detector._whitens():
+        whole[_WHITENING] = (width, width)
     return shapes == whole and 2 <= remembered <= sizes[0]
 
 

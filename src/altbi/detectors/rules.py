@@ -49,6 +49,10 @@ def altbi_rules(detector: ALTBI) -> Rules:
         "score_by": (detector.score_by in ("distance", "loss"), "'distance' or 'loss'"),
         "keep": (is_number(detector.keep, 0, 1) and detector.keep > 0, "a share in (0, 1]"),
         "n_lots": (is_count(detector.n_lots), "a whole number of at least 1"),
+        "whiten": (
+            detector.whiten == "auto" or isinstance(detector.whiten, bool),
+            "True, False or 'auto'",
+        ),
         "n_remembered": (
             is_count(detector.n_remembered, 2 * lots),
             f"a whole number of at least {2 * lots}, two for each lot",

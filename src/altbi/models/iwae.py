@@ -198,9 +198,10 @@ def sized_iwae(
     *,
     bounded: bool,
     normed: bool = True,
+    sized_for: int | None = None,
 ) -> IWAE:
-    """Build a model; "auto" takes the sizes of the authors' code."""
-    auto_hidden, auto_latent = reference_sizes(n_features)
+    """Build a model; "auto" takes the sizes of the authors' code, for other features if wanted."""
+    auto_hidden, auto_latent = reference_sizes(sized_for or n_features)
     return IWAE(
         n_features,
         auto_hidden if hidden == "auto" else tuple(hidden),
