@@ -8,6 +8,7 @@ import pandas as pd
 
 README = Path(__file__).parent.parent / "README.md"
 COMMANDS = README.parent / "docs" / "commands.md"
+PRIVACY = README.parent / "docs" / "privacy.md"
 OWN_MODEL = README.parent / "docs" / "your-own-model.md"
 
 
@@ -47,6 +48,7 @@ def test_the_example_runs_and_finds_the_planted_row(tmp_path, monkeypatch, capsy
     assert "'country' has" in said
     assert "0 amount 95000.0 expected" in said
     assert (tmp_path / "payments.altbi").exists()
+    assert found["private"].ledger_.epsilon_prv <= 3
 
 
 def test_the_example_on_files_finds_the_planted_row(tmp_path, monkeypatch, capsys):
@@ -71,3 +73,12 @@ def test_the_examples_of_own_models_find_the_planted_row(tmp_path, monkeypatch, 
     assert "x0 1.5 expected" in said
     assert "x1 1.5 expected" in said
     assert (tmp_path / "table.altbi").exists()
+
+
+def test_the_example_of_a_private_fit_keeps_to_its_budget(capsys):
+    found = run_examples(PRIVACY)
+
+    spent, guarantee = capsys.readouterr().out.split()
+    assert 2 < float(spent) <= 3
+    assert guarantee == "True"
+    assert len(found["scores"]) == 500
