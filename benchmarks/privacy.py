@@ -17,7 +17,7 @@ import statistics
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -94,14 +94,14 @@ def tables() -> Iterator[tuple[str, Rows, Labels]]:
             yield CENSUS, arrays["X"].astype(np.float64), arrays["y"]
 
 
-def run(seeds: int, most_cells: float) -> None:
+def run(settings: Sequence[str], seeds: int, most_cells: float) -> None:
     """Fit and judge what has no line yet."""
     for seed in range(seeds):
         for name, X, y in tables():
             if X.size > most_cells:
                 continue
             split = find_protocol("split").split(y, select(["wine"])[0], seed)
-            for setting in SETTINGS:
+            for setting in settings:
                 done = {(line["table"], line["setting"], line["seed"]) for line in lines_of("auc")}
                 if (name, setting, seed) not in done:
                     line = {"kind": "auc", "table": name, "setting": setting, "seed": seed}
@@ -302,11 +302,14 @@ def main() -> None:
     """Run, then print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--no-runs", action="store_true", help="only print the tables")
+    parser.add_argument(
+        "--settings", nargs="+", choices=SETTINGS, default=[*SETTINGS], help="default: all"
+    )
     parser.add_argument("--seeds", type=int, default=SEEDS, help="default: %(default)s")
     parser.add_argument("--most-cells", type=float, default=np.inf, help="leave larger tables out")
     args = parser.parse_args()
     if not args.no_runs:
-        run(args.seeds, args.most_cells)
+        run(args.settings, args.seeds, args.most_cells)
     found = means()
     sys.stdout.write(f"{b11(found)}\n\n{costs(found)}\n\n{truncated()}\n")
 
