@@ -30,8 +30,10 @@ from altbi import ALTBI
 from altbi.bench.datasets import Dataset, is_at_hand, load, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.protocols import sampled
+from altbi.detectors.altbi import CHOOSING_UNITS, SCORING_UPDATES, WHITENED_UNITS
 from altbi.encode import TableEncoder
-from altbi.memory import Memory, remember
+from altbi.memory import Memory, remember, whitening_of
+from altbi.models import reference_sizes
 from altbi.table import as_table
 
 LINES = Path(__file__).parents[1] / "results" / "accuracy.jsonl"
@@ -48,14 +50,40 @@ class Look:
     """One table, and what is computed of it once for all variants."""
 
     X: NDArray[np.float64]
-    rows: Rows
+    deviations: Rows
     seed: int
     losses: dict[int, Scores] = field(default_factory=dict)
+    whitened: list[Rows] = field(default_factory=list)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether the plain detector whitens it."""
+        return self.X.shape[1] in WHITENED_UNITS
+
+    @property
+    def rows(self) -> Rows:
+        """What the plain detector measures distances in."""
+        return self.white() if self.is_wide else self.deviations
+
+    def white(self) -> Rows:
+        """Rows after whitening by those with small losses; computed when first asked for."""
+        if not self.whitened:
+            self.whitened.append(self.turned(self.deviations))
+        return self.whitened[0]
+
+    def turned(self, rows: Rows) -> Rows:
+        """Whiten rows by those with small losses."""
+        kept = np.argsort(self.loss(), kind="stable")[: round(0.8 * len(self.X))]
+        return rows @ whitening_of(rows[kept])
 
     def loss(self, updates: int = 2) -> Scores:
         """Score by the loss after so many updates a step; fitted when it is first asked for."""
         if updates not in self.losses:
-            detector = ALTBI.reference(updates=updates, random_state=self.seed)
+            wide = self.X.shape[1] > CHOOSING_UNITS and updates < SCORING_UPDATES
+            hidden, latent = reference_sizes(CHOOSING_UNITS) if wide else ("auto", "auto")
+            detector = ALTBI.reference(
+                updates=updates, hidden=hidden, latent=latent, random_state=self.seed
+            )
             self.losses[updates] = detector.fit(self.X).anomaly_score(self.X)
         return self.losses[updates]
 
@@ -82,7 +110,12 @@ def with_settings(**changes: float) -> Variant:
 
 def on_columns(scaled: Callable[[Look], NDArray[np.floating]]) -> Variant:
     """Measure distances in columns that are scaled in another way."""
-    return lambda look: memory(look, scaled(look).astype(np.float32), look.loss())
+
+    def scores(look: Look) -> Scores:
+        rows = scaled(look).astype(np.float32)
+        return memory(look, look.turned(rows) if look.is_wide else rows, look.loss())
+
+    return scores
 
 
 def in_rounds(
@@ -153,18 +186,7 @@ def ranked(look: Look) -> NDArray[np.floating]:
     return rankdata(look.X, axis=0) / len(look.X)
 
 
-def whitened(look: Look) -> NDArray[np.floating]:
-    """Columns made independent by the covariance of the rows with small losses, shrunk a tenth."""
-    if look.X.shape[1] > 500:
-        return look.rows
-    kept = look.rows[np.argsort(look.loss(), kind="stable")[: round(0.8 * len(look.X))]]
-    covariance = np.atleast_2d(np.cov(kept.T.astype(np.float64)))
-    shrunk = 0.9 * covariance + 0.1 * np.diag(covariance).mean() * np.eye(len(covariance))
-    values, vectors = np.linalg.eigh(shrunk)
-    return look.rows @ (vectors / np.sqrt(np.maximum(values, 1e-9)))
-
-
-def weighted(look: Look) -> NDArray[np.floating]:
+def weighted(look: Look) -> Rows:
     """Columns weigh more in which the rows left out stray further than those kept."""
     order = np.argsort(memory(look, look.rows, look.loss()), kind="stable")
     kept, left = np.split(look.rows[order], [round(0.8 * len(order))])
@@ -209,8 +231,9 @@ VARIANTS: dict[str, Variant] = {
     "held within 5 deviations": on_columns(clipped(5)),
     "held within 50 deviations": on_columns(clipped(50)),
     "ranks": on_columns(ranked),
-    "whitened": on_columns(whitened),
-    "columns weighed by what strays": on_columns(weighted),
+    "whitened, whatever the width": lambda look: memory(look, look.white(), look.loss()),
+    "not whitened, whatever the width": lambda look: memory(look, look.deviations, look.loss()),
+    "columns weighed by what strays": lambda look: memory(look, weighted(look), look.loss()),
     "vote of loss and distance": vote,
 }
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from altbi.borrow import one_thread, plain_torch
 from altbi.ensemble import in_threads
 
-__all__ = ["Memory", "remember"]
+__all__ = ["Memory", "remember", "whitening_of"]
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
@@ -343,7 +343,7 @@ def remember(
         shuffled = generator.permutation(len(rows))
         ranked = shuffled[np.argsort(oddness[shuffled], kind="stable")]
         if whiten and whitening is None:
-            whitening = _whitening(rows[ranked[:count]])
+            whitening = whitening_of(rows[ranked[:count]])
         kept = generator.permutation(ranked[:count])
         drawn = np.sort(kept[np.argsort(~certain[kept], kind="stable")][:n_remembered])
         memory = Memory(np.nan_to_num(rows[drawn]), n_lots, whitening)
@@ -351,7 +351,7 @@ def remember(
     return memory
 
 
-def _whitening(rows: Rows) -> Rows:
+def whitening_of(rows: Rows) -> Rows:
     """Find a matrix after which units are independent, nearly, and vary alike.
 
     The covariance is moved a little towards that of independent units, so that it can be inverted
