@@ -493,8 +493,9 @@ class TestBatches:
         with pytest.raises(ParameterError, match="Rename the column"):
             score_batches(model, keep=["score"])
 
-    def test_spark_maps_it(self, model, table, scores):
+    def test_spark_maps_it(self, model, table, scores, monkeypatch):
         pytest.importorskip("pyspark", reason="pyspark is not installed")
+        monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # the one that has altbi
         from pyspark.sql import SparkSession
 
         from altbi.engines.batches import SCHEMA
