@@ -48,7 +48,7 @@ SEEDS = 3
 DELTA = 1e-5
 LARGE = 2_000
 NEITHER = {"gamma": 1.0, "rho": 1.0}
-PUBLISHED = {"noise": 0.7, "clip": 10.0, "truncation": "previous"}
+PUBLISHED = {"noise": 0.7, "clip": 10.0, "truncation": "previous", "updates": 5}
 
 # No privacy, then budgets; what is not said is the detector's own choice.
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -59,6 +59,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "epsilon 3": {"epsilon": 3},
     "epsilon 1": {"epsilon": 1},
     "epsilon 1, neither": {"epsilon": 1, **NEITHER},
+    "epsilon 10, five updates a step": {"epsilon": 10, "updates": 5},
+    "epsilon 10, five updates, neither": {"epsilon": 10, "updates": 5, **NEITHER},
     "distance": {},
     "epsilon 10, trimmed": {"epsilon": 10, "truncation": "trimmed"},
     "epsilon 10, estimated bounds": {"epsilon": 10, "bounds": "estimate"},

@@ -34,7 +34,8 @@ __all__ = ["ALTBI"]
 REFERENCE_STEPS, REFERENCE_WIDTHS = 16, (256, 256)
 LIGHT_STEPS, LIGHT_WIDTHS = 4, (64, 64)
 # Updates in a step where the loss is the score, and where it only chooses what to remember.
-SCORING_UPDATES, CHOOSING_UPDATES = 5, 2
+# Under a privacy budget each update costs: fewer, larger steps, which go about as far together.
+SCORING_UPDATES, CHOOSING_UPDATES, PRIVATE_UPDATES = 5, 2, 1
 LEARNING_RATE, PRIVATE_LEARNING_RATE = 1e-3, 1e-2
 # Rows of the sample among which those to remember are sought, and those that set the threshold.
 POOL_ROWS = 10_000
@@ -83,7 +84,8 @@ class ALTBI(GenerativeDetector):
         Last step, counted after the warm-up.
     updates : int or "auto", default='auto'
         Updates of the model in each step; "auto" is 5 where the loss is the score, and 2 where it
-        only says which rows may be remembered: more do not choose better.
+        only says which rows may be remembered: more do not choose better. Under a privacy budget
+        it is 1: each update costs.
     first_truncated : int, default=2
         Step, counted after the warm-up, from which losses are left out.
     max_batch : int or None, default=None
@@ -555,8 +557,13 @@ class ALTBI(GenerativeDetector):
     def _schedule(self) -> Schedule:
         plan = {field.name: getattr(self, field.name) for field in fields(Schedule)}
         if self.updates == "auto":
-            plan["updates"] = SCORING_UPDATES if self._memory_sizes() is None else CHOOSING_UPDATES
+            plan["updates"] = self._auto_updates()
         return Schedule(**plan)
+
+    def _auto_updates(self) -> int:
+        if self.epsilon is not None:
+            return PRIVATE_UPDATES
+        return SCORING_UPDATES if self._memory_sizes() is None else CHOOSING_UPDATES
 
     def _check_parameters(self) -> None:
         self._schedule()
