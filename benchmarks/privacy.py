@@ -115,7 +115,9 @@ def run(settings: Sequence[str], seeds: int, most_cells: float) -> None:
 
 def judged(X: Rows, y: Labels, split: Any, setting: str, seed: int) -> Line:  # noqa: ANN401
     """Fit on one part, and score the other."""
-    changes = {"delta": DELTA, "bounds": bounds_of(X), "max_rows": len(X)} | SETTINGS[setting]
+    changes = {"max_rows": len(X)} | SETTINGS[setting]
+    if "epsilon" in changes:
+        changes = {"delta": DELTA, "bounds": bounds_of(X)} | changes
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)

@@ -516,3 +516,46 @@ def test_json_lines_hold_dates_as_iso_and_any_letter(tmp_path):
     assert json.loads(first) == {"day": "2024-02-29 12:30:00", "word": "é"}
     assert "é" in first
     assert json.loads(second) == {"day": None, "word": None}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epsilon", "0", "--bounds", "0", "1"], "--epsilon: '0', but expected a number above 0"),
+        (["--epsilon", "inf", "--bounds", "0", "1"], "but expected a number above 0"),
+        (["--epsilon", "1", "--delta", "1", "--bounds", "0", "1"], "between 0 and 1"),
+        (["--epsilon", "1"], "--epsilon wants --bounds"),
+        (["--epsilon", "1", "--bounds", "1", "0"], "--bounds 1 0: expected two numbers"),
+        (["--epsilon", "1", "--bounds", "0", "nan"], "expected two numbers"),
+        (["--epsilon", "1", "--bounds", "nowhere.json"], "a JSON file that is there"),
+        (["--delta", "1e-5"], "give --epsilon too"),
+        (["--truncation", "trimmed"], "give --epsilon too"),
+        (["--epsilon", "1", "--bounds", "0", "1", "--method", "altbi-glow"], "not for altbi-glow"),
+        (["--threshold", "nan"], "but expected a finite number"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_is_wrong_usage(tmp_path, capsys, options, message):
+    table = tmp_path / "sizes.csv"
+    table.write_text("size\n1\n2\n3\n", encoding="utf-8")
+
+    with pytest.raises(SystemExit) as ended:
+        main(["fit", str(table), *options])
+
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "sizes.altbi").exists()
+
+
+def test_a_private_fit_says_what_to_doubt(tmp_path, capsys):
+    table = tmp_path / "sizes.csv"
+    table.write_text("size\n" + "\n".join(map(str, range(40))), encoding="utf-8")
+
+    options = ["--epsilon", "5", "--delta", "0.3", "--bounds", "0", "40"]
+    assert main(["fit", str(table), *options, "--truncation", "previous"]) == 0
+
+    said = " ".join(capsys.readouterr().out.split())
+    assert "is not below one in about" in said
+    assert "Epsilon is no guarantee here" in said
+    assert "learned from about" in said
+    assert main(["inspect", str(tmp_path / "sizes.altbi")]) == 0
+    assert "not told" in capsys.readouterr().out

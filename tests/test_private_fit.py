@@ -357,3 +357,47 @@ def test_the_page_shows_the_ledger(tmp_path):
     assert 'id="loss"' not in page
     assert len(pd.read_csv(found / "scores.csv")) == 300
     assert read_facts(found / "model.altbi").epsilon_prv <= 3
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(10.0, 1e-3), (30.0, 1e-3), (3.0, 0.5), (0.5, 1e-9)]
+)
+def test_what_was_fitted_can_be_loaded_whatever_the_budget(tmp_path, epsilon, delta):
+    budget = {"epsilon": epsilon, "delta": delta}
+    detector = ALTBI(**PRIVATE | budget, threshold=0.0).fit(numbers(300))
+    detector.save(tmp_path / "model.altbi")
+    loaded = ALTBI.load(tmp_path / "model.altbi")
+    assert loaded.ledger_ == detector.ledger_
+    assert 0 <= loaded.ledger_.epsilon_prv <= loaded.ledger_.epsilon_rdp + 0.02
+    assert loaded.ledger_.epsilon_rdp <= epsilon
+
+
+def test_the_papers_rule_is_warned_of_at_once():
+    with pytest.warns(TableWarning, match="Epsilon is no guarantee here"):
+        ALTBI(**PRIVATE, truncation="previous").fit(numbers(300))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ({"day": [0, 1]}, "'day'.*holds dates. Expected two dates"),
+        ({"size": [False, True]}, "'size'.*holds numbers. Expected two finite"),
+        ({"colour": []}, "'colour'.*holds texts. Expected a list of its levels"),
+        ({"colour": "red"}, "'colour'.*holds texts"),
+        ({"open": ["yes", "no"]}, "'open'.*true and false. Leave it out"),
+    ],
+)
+def test_bounds_of_another_kind_are_refused(bounds, message):
+    with pytest.raises(ParameterError, match=message):
+        ALTBI(**PRIVATE | {"bounds": BY_COLUMN | bounds}).fit(frame())
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), "estimate"])
+def test_who_gives_bounds_does_not_go_without_privacy_unawares(bounds):
+    with pytest.raises(ParameterError, match=r"bounds=.*None without epsilon"):
+        ALTBI(bounds=bounds).fit(numbers(50))
+
+
+def test_bounds_as_an_array_are_refused_in_a_sentence():
+    with pytest.raises(ParameterError, match="bounds"):
+        ALTBI(epsilon=1.0, bounds=np.array([0, 1])).fit(numbers(50))

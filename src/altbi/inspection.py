@@ -144,12 +144,13 @@ def _is_plain(value: object) -> bool:
 def render(facts: ModelFacts) -> str:
     """Tell the facts to a terminal; whatever comes from the file is escaped."""
     parameters = (f"{name}={value!r}" for name, value in facts.parameters.items())
+    about = "about " if facts.privacy else ""  # no count is exact under a privacy budget
     lines = [
         f"{facts.file}: {facts.detector}, written by altbi {facts.altbi_version}, "
         f"model format {facts.format_version}",
         "",
-        f"training table  {facts.rows} rows, {len(facts.columns)} columns; "
-        f"trained on {facts.sample} of the rows",
+        f"training table  {about}{facts.rows} rows, {len(facts.columns)} columns; "
+        f"trained on {about}{facts.sample} of the rows",
         f"rows held       {_held(facts)}",
         f"threshold       rows with an anomaly score above {facts.threshold:.6g} are outliers",
         f"last loss       {_last_loss(facts)}",
@@ -206,7 +207,8 @@ def _column_lines(columns: tuple[Column, ...]) -> Iterator[str]:
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
     for name, column in zip(names, columns, strict=True):
-        yield f"{name:{width}}  {column.kind:8}  {column.missing:>8}  {_values(column)}"
+        missing = "not told" if column.declared else column.missing
+        yield f"{name:{width}}  {column.kind:8}  {missing:>8}  {_values(column)}"
 
 
 def _values(column: Column) -> str:

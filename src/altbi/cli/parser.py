@@ -1,6 +1,7 @@
 """What one can say to the command: its names, options, examples. Imports nothing heavy."""
 
 import argparse
+import math
 from typing import Any
 
 from altbi.cli.bench_parser import add_bench
@@ -262,7 +263,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--threshold",
-        type=float,
+        type=_finite,
         metavar="SCORE",
         help="flag rows with a score above it; --contamination is then not used",
     )
@@ -273,14 +274,13 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 def _add_privacy(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("privacy (docs/privacy.md)")
     group.add_argument(
-        "--epsilon", type=float, metavar="E", help="privacy budget (default: no privacy)"
+        "--epsilon", type=_above_zero, metavar="E", help="privacy budget (default: no privacy)"
     )
     group.add_argument(
         "--delta",
-        type=float,
-        default=1e-6,
+        type=_below_one,
         metavar="D",
-        help="of the budget (default: %(default)s)",
+        help="of the budget (default: 1e-06)",
     )
     group.add_argument(
         "--bounds",
@@ -292,19 +292,18 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--truncation",
         choices=("tracked", "trimmed", "previous"),
-        default="tracked",
         help="the losses left out: by a noisy threshold, of each batch with twice the noise, or as "
-        "in the paper, which is no guarantee (default: %(default)s)",
+        "in the paper, which is no guarantee (default: tracked)",
     )
     group.add_argument(
         "--noise",
-        type=float,
+        type=_above_zero,
         metavar="SIGMA",
         help="train with so much noise until the budget is spent (default: the least with which it "
         "lasts)",
     )
     group.add_argument(
-        "--clip", type=float, default=1.0, metavar="C", help="norm of gradients (default: 1)"
+        "--clip", type=_above_zero, metavar="C", help="norm of gradients (default: 1)"
     )
 
 
@@ -379,3 +378,26 @@ def _share(text: str) -> float | str:
     if not 0 < share <= 0.5:
         raise argparse.ArgumentTypeError(f"{text!r}, but expected a share in (0, 0.5] or auto")
     return share
+
+
+def _number(text: str, expected: str, low: float, high: float) -> float:
+    """Read a number between two others, neither of which will do."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not low < number < high:
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected {expected}")
+    return number
+
+
+def _above_zero(text: str) -> float:
+    return _number(text, "a number above 0", 0, math.inf)
+
+
+def _below_one(text: str) -> float:
+    return _number(text, "a number between 0 and 1", 0, 1)
+
+
+def _finite(text: str) -> float:
+    return _number(text, "a finite number", -math.inf, math.inf)

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +16,40 @@ def private_changes(args: argparse.Namespace) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     if args.threshold is not None:
         changes["threshold"] = args.threshold
+    given = {name: getattr(args, name) for name in _BUDGET if getattr(args, name) is not None}
     if args.epsilon is not None:
-        changes |= {"epsilon": args.epsilon, "delta": args.delta, "clip": args.clip}
-        changes |= {"truncation": args.truncation, "bounds": _bounds(args)}
-        changes |= {} if args.noise is None else {"noise": args.noise}
-    elif args.bounds is not None or args.noise is not None:
-        args.wrong("--bounds and --noise belong to a privacy budget: give --epsilon too")
+        changes |= given | {"epsilon": args.epsilon, "bounds": _bounds(args)}
+    elif given or args.bounds is not None:
+        options = ", ".join(f"--{name}" for name in ("bounds", *_BUDGET))
+        args.wrong(f"{options} belong to a privacy budget: give --epsilon too")
     if changes and args.method == "odim":
         args.wrong("--threshold and --epsilon are for altbi, not for odim")
+    if args.epsilon is not None and args.method == "altbi-glow":
+        args.wrong("--epsilon is for altbi, not for altbi-glow")
     return changes
 
 
 def _bounds(args: argparse.Namespace) -> Any:  # noqa: ANN401 - a pair, a dict or a word
     words = args.bounds
-    if words is None or words == ["estimate"]:
-        return words and "estimate"
-    if len(words) == 1:
+    if words is None:
+        args.wrong(f"--epsilon wants --bounds: {_WAYS}; they cannot be read from the table")
+    if words == ["estimate"]:
+        return "estimate"
+    if len(words) == 1 and Path(words[0]).exists():
         return _from_file(words[0])
+    numbers = [_number(word) for word in words]
+    # A word that is no number is not smaller than anything.
+    if len(words) != 2 or not numbers[0] < numbers[1]:
+        args.wrong(f"--bounds {' '.join(words)}: expected {_WAYS}. Put the table before it")
+    return tuple(numbers)
+
+
+def _number(word: str) -> float:
     try:
-        low, high = map(float, words)
+        number = float(word)
     except ValueError:
-        args.wrong("--bounds expects two numbers, a JSON file, or estimate")
-    return low, high
+        return math.nan
+    return number if math.isfinite(number) else math.nan
 
 
 def _from_file(path: str) -> dict[str, Any]:
@@ -50,4 +63,6 @@ def _from_file(path: str) -> dict[str, Any]:
     return bounds
 
 
+_BUDGET = ("delta", "truncation", "noise", "clip")
+_WAYS = "two numbers, the smaller one first, a JSON file that is there, or estimate"
 _EXPECTED = 'Expected {"age": [0, 120], "colour": ["red", "blue"]}: bounds or levels by column.'

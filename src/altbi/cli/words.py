@@ -70,9 +70,10 @@ def told_demo(demo: Demo) -> str:
 def told_fit(job: Job, ready: Ready, path: Path) -> str:
     """Tell what a model was learned from."""
     detector = job.detector
+    about = "about " if detector.ledger_ else ""  # no count is exact under a privacy budget
     start = (
-        f"{job.source.name}: {detector.n_rows_in_:,} rows, {detector.n_features_in_:,} columns; "
-        f"learned from {detector.n_sample_:,} rows. Rows with a score above "
+        f"{job.source.name}: {about}{detector.n_rows_in_:,} rows, {detector.n_features_in_:,} "
+        f"columns; learned from {about}{detector.n_sample_:,} rows. Rows with a score above "
         f"{number_text(-detector.offset_)} will be flagged."
     )
     lines = [*_wrapped(start), *_told_notes(ready.notes), *_told_files([str(path)], "")]

@@ -48,13 +48,6 @@ def learn_privately(detector: ALTBI, epsilon: float, table: Table, seed: int) ->
     teller = Teller(epsilon, delta, np.random.default_rng(secrets.randbits(128)))
     n_rows = teller.count(len(table))
     detector.n_rows_in_ = detector.n_sample_ = n_rows
-    if detector.delta >= 1 / n_rows:
-        warnings.warn(
-            f"delta={detector.delta} is not below one in {n_rows} rows: it would allow to publish "
-            "one of them. Choose a smaller delta.",
-            TableWarning,
-            stacklevel=5,
-        )
     detector.encoder_ = _encoder(detector, table, teller)
     # What lies outside the bounds must not lead the training astray.
     rows = detector.encoder_.transform(table).clip(0, 1)
@@ -73,6 +66,8 @@ def learn_privately(detector: ALTBI, epsilon: float, table: Table, seed: int) ->
         guarantee=truncation.guaranteed or detector.rho == 1,
         releases=tuple(teller.releases),
     )
+    for doubt in detector.ledger_.doubts(n_rows):
+        warnings.warn(doubt, TableWarning, stacklevel=5)
 
 
 def _check_table(detector: ALTBI, table: Table) -> None:

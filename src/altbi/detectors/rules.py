@@ -95,7 +95,8 @@ def privacy_rules(detector: ALTBI) -> Rules:
         ),
     }
     if detector.epsilon is None:
-        return rules
+        # Who gives bounds wants privacy, and must not go without it unawares.
+        return rules | {"bounds": (detector.bounds is None, "None without epsilon")}
     at_hand = "with epsilon, which has no other at hand"
     return rules | {
         "backbone": (detector.backbone == "iwae", f"'iwae' {at_hand}"),
@@ -148,7 +149,9 @@ def _is_backbone(value: object) -> bool:
 def _are_bounds(value: object) -> bool:
     if isinstance(value, Mapping):
         return all(isinstance(name, str) for name in value)
-    return value is None or value == "estimate" or isinstance(value, tuple | list)
+    if isinstance(value, str):
+        return value == "estimate"
+    return value is None or isinstance(value, tuple | list)
 
 
 def _is_size(value: object, most: int | None = None) -> bool:

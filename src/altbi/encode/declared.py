@@ -10,6 +10,7 @@ from altbi.table import Kind
 
 __all__ = ["Bounds", "declared_column", "declared_columns"]
 
+_PLURAL = {"date": "dates", "number": "numbers", "category": "texts"}
 # For all columns alike, or by name: two ends of a range, or the levels of a category.
 Bounds = Sequence[object] | Mapping[str, Sequence[object]]
 
@@ -33,6 +34,11 @@ def declared_columns(
 
 def _of_column(name: str, kind: Kind, bounds: Bounds) -> Sequence[object]:
     if kind == "boolean":
+        if isinstance(bounds, Mapping) and list(bounds.get(name, (False, True))) != [False, True]:
+            raise ParameterError(
+                f"bounds of column {name!r}: {bounds[name]!r}, but it holds true and false. Leave "
+                "it out of the bounds."
+            )
         return (False, True)
     if not isinstance(bounds, Mapping):
         if kind == "number":
@@ -46,7 +52,20 @@ def _of_column(name: str, kind: Kind, bounds: Bounds) -> Sequence[object]:
             f"Column {name!r} has no bounds. Under a privacy budget they cannot be read from the "
             "table: declare them, or leave the column out."
         )
-    return bounds[name]
+    declared = bounds[name]
+    plain = isinstance(declared, list | tuple)
+    strange = {"date": int | float, "number": bool, "category": ()}[kind]
+    if not plain or not declared or any(isinstance(end, strange) for end in declared):
+        expected = {
+            "date": "two dates, such as '2020-01-31'",
+            "number": "two finite numbers, the smaller one first",
+            "category": "a list of its levels",
+        }[kind]
+        raise ParameterError(
+            f"bounds of column {name!r}: {declared!r}, but it holds {_PLURAL[kind]}. "
+            f"Expected {expected}."
+        )
+    return declared
 
 
 def declared_column(name: str, kind: Kind, declared: Sequence[object]) -> Column:

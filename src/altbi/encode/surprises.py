@@ -52,7 +52,7 @@ class Surprises:
             )
         if self.unseen:
             yield (
-                f"Levels that the training sample did not have stand in {_counted(self.unseen)}; "
+                f"Levels that the model does not know stand in {_counted(self.unseen)}; "
                 f"they count as {OTHER!r}."
             )
         # A few cells beyond the sample's range are nothing but rows that were not in the sample.

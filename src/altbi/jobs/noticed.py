@@ -17,6 +17,8 @@ _LEAST_ROWS = 10
 def noticed(found: Survey, detector: GenerativeDetector) -> Iterator[str]:
     """Say what the training sample shows: types, gaps, constants, rare levels, copies, counters."""
     encoder = detector.encoder_
+    if detector.ledger_ is not None:
+        yield from detector.ledger_.doubts(detector.n_rows_in_)
     units = encoder.transform(found.sample)
     yield from found.notes
     yield from encoder.notes()

@@ -1,6 +1,7 @@
 """The ledger: all that a private fit has released, and what it costs together."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -25,8 +26,8 @@ NO_GUARANTEE = (
     "epsilon is no guarantee here: the threshold comes from the previous batch without noise, so "
     "one row can change the sum of gradients by more than the noise covers"
 )
-# How far two ways of computing the same bound may differ.
-_TOLERANCE = 0.02
+# How far the same bound, computed on another machine, may differ.
+_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +75,7 @@ class Ledger:
 
     @property
     def epsilon_rdp(self) -> float:
-        """What all releases cost, from Rényi divergences."""
+        """What all releases cost, from Rényi divergences; the budget is kept by this one."""
         return self._accounts[0]
 
     @property
@@ -101,7 +102,18 @@ class Ledger:
     def _accounts(self) -> tuple[float, float]:
         if self.told is not None:
             return self.told
-        return accounted(self.releases, self.delta - self.levels_delta)
+        delta = self.delta - self.levels_delta
+        return epsilon_of(self.releases, delta), max(accounted(self.releases, delta)[1], 0.0)
+
+    def doubts(self, n_rows: int) -> Iterator[str]:
+        """Say what whoever relies on the promise should know at once."""
+        if self.delta >= 1 / n_rows:
+            yield (
+                f"delta={self.delta:g} is not below one in about {n_rows} rows: it would allow to "
+                "publish one of them. Choose a smaller delta."
+            )
+        if not self.guarantee:
+            yield f"{NO_GUARANTEE[0].upper()}{NO_GUARANTEE[1:]}."
 
     def to_json(self) -> dict[str, Any]:
         """Give all of it as plain JSON, with words for those who read it."""
