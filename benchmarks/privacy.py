@@ -180,6 +180,7 @@ def left_out(X: Rows, y: Labels) -> Line:
                 learning_rate=1e-2,
                 weight_decay=5e-7,
                 generator=generator,
+                secret=np.random.default_rng(0),
             )
         else:
             steps = train(

@@ -1,11 +1,14 @@
 """A fit under a privacy budget: what leaves it, and what does not."""
 
 import json
+import secrets
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import torch
+from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from altbi import ALTBI
@@ -94,10 +97,21 @@ def test_noise_cannot_be_drawn_again():
     assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
 
 
+class Steady:
+    """A source of noise that is the same whatever the number of rows."""
+
+    def __init__(self):
+        self.standard_normal = np.random.default_rng(7).standard_normal
+
+    def random(self, count):
+        return np.full(count, 0.5)
+
+
 class Silence:
     """Cut every channel that the ledger lists, and fix all that is drawn."""
 
     def __init__(self, monkeypatch):
+        monkeypatch.setattr(private, "secret_generator", Steady)
         monkeypatch.setattr(private.secrets, "randbits", lambda bits: 7)
         monkeypatch.setattr(Teller, "count", lambda teller, n_rows: 250)
         monkeypatch.setattr(
@@ -109,8 +123,6 @@ class Silence:
             "clipped_sum",
             lambda rows, *ignored: torch.zeros(sum(p.numel() for p in rows.parameters)),
         )
-        # Noise is drawn after as many draws as there are rows.
-        monkeypatch.setattr(torch, "rand", lambda count, generator=None: torch.full((count,), 0.5))
         monkeypatch.setattr(PerRowGradients, "losses", lambda rows, batch: torch.zeros(len(batch)))
 
 
@@ -401,3 +413,120 @@ def test_who_gives_bounds_does_not_go_without_privacy_unawares(bounds):
 def test_bounds_as_an_array_are_refused_in_a_sentence():
     with pytest.raises(ParameterError, match="bounds"):
         ALTBI(epsilon=1.0, bounds=np.array([0, 1])).fit(numbers(50))
+
+
+def test_batches_and_noise_are_secret_and_the_draws_for_scoring_are_not(monkeypatch):
+    """Also where the number of rows tells nothing, and whatever torch's seeds are worth."""
+    monkeypatch.setattr(Teller, "count", lambda teller, n_rows: 300)
+    monkeypatch.setattr(private.secrets, "randbits", lambda bits, real=secrets.randbits: (
+        real(bits) if bits >= 128 else 7
+    ))  # fmt: skip
+    first, second = (ALTBI(**PRIVATE, threshold=0.0).fit(numbers(300)).snapshots_ for _ in "12")
+    assert not np.array_equal(first["mean.weight"], second["mean.weight"])
+    assert np.array_equal(first["scoring_draws"], second["scoring_draws"])
+
+
+def test_rows_outside_the_bounds_are_learned_from_as_at_the_border(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        private, "private_train", lambda model, rows, *rest, **more: seen.append(rows) or iter(())
+    )
+    with pytest.raises(IndexError):  # nothing was trained
+        ALTBI(**PRIVATE).fit(numbers(300) * 100)
+    assert float(seen[0].min()) == 0
+    assert float(seen[0].max()) == 1
+
+
+def test_estimated_levels_have_a_part_of_delta():
+    detector = ALTBI(**QUICK | {"epsilon": 9.0}, bounds="estimate").fit(frame(2000))
+    assert detector.ledger_.levels_delta == pytest.approx(1e-6)
+
+
+class TestTeller:
+    """What is told has the noise that is charged for."""
+
+    def teller(self):
+        return Teller(1.0, 1e-5, np.random.default_rng(0))
+
+    def test_counts(self):
+        found = self.teller()._counts(np.zeros(0), np.arange(5001.0), 3.0)
+        assert found.std() == pytest.approx(3.0, rel=0.05)
+
+    @pytest.mark.parametrize("n_columns", [1, 9])
+    def test_bounds(self, monkeypatch, n_columns):
+        teller, noises = self.teller(), []
+        counts = Teller._counts
+        monkeypatch.setattr(
+            Teller, "_counts", lambda *given: noises.append(given[-1]) or counts(*given)
+        )
+        teller.bounds(np.random.default_rng(1).normal(size=(50_000, n_columns)))
+        (release,) = teller.releases
+        assert set(noises) == {release.noise * np.sqrt(n_columns)}
+        assert n_columns < len(noises) <= n_columns * release.times
+
+    @pytest.mark.parametrize("n_columns", [1, 4])
+    def test_levels(self, monkeypatch, n_columns):
+        teller, given = self.teller(), []
+        monkeypatch.setattr(Teller, "_frequent", lambda _, *rest: given.append(rest[1:]) or ())
+        teller.levels([pa.array(["a"])] * n_columns, 5)
+        (release,) = teller.releases
+        noise = release.noise * np.sqrt(n_columns)
+        beyond = 1 + noise * norm.isf(0.1 * 1e-5 / n_columns)
+        assert given == [(noise, pytest.approx(beyond))] * n_columns
+
+    def test_frequent_levels(self):
+        texts = pa.array([str(number) for number in range(2000)] * 3)
+        told = self.teller()._frequent(texts, 2.0, 3.0)
+        assert 900 < len(told) < 1100
+
+    def test_the_threshold_is_charged_for_every_count(self, monkeypatch):
+        teller, noises = self.teller(), []
+        counts = Teller._counts
+        monkeypatch.setattr(
+            Teller, "_counts", lambda *given: noises.append(given[-1]) or counts(*given)
+        )
+        teller.threshold(np.arange(1000.0), 0.0, 1000.0, 0.1, 1000)
+        (release,) = teller.releases
+        assert noises == [release.noise] * release.times
+
+
+@pytest.mark.parametrize(("noise", "direction"), [(60.0, -1), (-60.0, 1), (1e9, -1), (-1e9, 1)])
+def test_a_noisy_count_moves_the_threshold_and_never_out_of_reach(noise, direction):
+    quiet, noisy = Tracked(4), Tracked(4)
+    losses = torch.linspace(-4, 4, 100)
+    for _ in range(200):
+        quiet.observe(losses, 0.0, 100.0, 0.9)
+        noisy.observe(losses, noise, 100.0, 0.9)
+    assert np.sign(noisy.per_unit - quiet.per_unit) == direction
+    assert -7 < noisy.per_unit < 210
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epsilon_prv": 99.0},
+        {"epsilon_prv": -1.0},
+        {"truncation": "previous"},
+        {"clip": -1.0},
+        {"epsilon": 2.0},
+        {"releases": []},
+    ],
+)
+def test_a_file_with_a_ledger_of_another_fit_is_refused(tmp_path, change):
+    path = tmp_path / "model.altbi"
+    ALTBI(**PRIVATE, threshold=0.0).fit(numbers(300)).save(path)
+    tensors, header = read_model(path)
+    write_model(path, tensors, header | {"privacy": header["privacy"] | change})
+    with pytest.raises(ModelFileError):
+        ALTBI.load(path)
+
+
+@pytest.mark.parametrize("change", [{"times": 10**400}, {"noise": 1e200}, {"noise": 1e-200}])
+def test_releases_beyond_all_measure_are_refused(tmp_path, change):
+    path = tmp_path / "model.altbi"
+    ALTBI(**PRIVATE, threshold=0.0).fit(numbers(300)).save(path)
+    tensors, header = read_model(path)
+    header["privacy"]["releases"][0] |= change
+    write_model(path, tensors, header)
+    with pytest.raises(ModelFileError):
+        read_facts(path)

@@ -72,11 +72,15 @@ class Memory:
 
     @cached_property
     def _lots(self) -> "_Lots":
-        return _Lots(self.rows, self.counted, self.whitening)
+        with one_thread(), plain_torch():
+            return _Lots(self.rows, self.counted, self.whitening)
 
     @cached_property
     def _plain_lots(self) -> "_Lots":
-        return self._lots if self.whitening is None else _Lots(self.rows, self.counted, None)
+        if self.whitening is None:
+            return self._lots
+        with one_thread(), plain_torch():
+            return _Lots(self.rows, self.counted, None)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Rows, int, Rows | None]]:
         return type(self), (self.rows, self.n_lots, self.whitening)  # nothing computed
@@ -209,16 +213,24 @@ class _Lots:
         """
         for first in range(0, len(rows), _STRIP_ROWS):
             strip = slice(first, min(first + _STRIP_ROWS, len(rows)))
-            columns, cells = _columns(rows[strip], 2 * rows.shape[1])
-            self._whiten(columns[: rows.shape[1]])
-            cells, beside = np.split(cells, 2)
-            beside[:, : strip.stop - first] = weights[strip].T if self.whitening is None else 1
-            sizes = (cells**2 * beside).sum(axis=0)[: strip.stop - first]
-            cells *= beside
-            distances = torch.mm(self.for_weighed, columns).numpy()[:, : strip.stop - first]
-            distances[len(self.remembered) :] = np.inf
+            with one_thread(), plain_torch():
+                distances, sizes = self._weighed(rows[strip], weights[strip])
             self._leave_itself_out(rows[strip], present[strip], distances, sizes)
             yield strip, distances, sizes
+
+    def _weighed(
+        self, rows: Rows, weights: Rows
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give the distances of one strip, less the rows' own sizes, and these sizes."""
+        columns, cells = _columns(rows, 2 * rows.shape[1])
+        self._whiten(columns[: rows.shape[1]])
+        cells, beside = np.split(cells, 2)
+        beside[:, : len(rows)] = weights.T if self.whitening is None else 1
+        sizes = (cells**2 * beside).sum(axis=0)[: len(rows)]
+        cells *= beside
+        distances = torch.mm(self.for_weighed, columns).numpy()[:, : len(rows)]
+        distances[len(self.remembered) :] = np.inf
+        return distances, sizes
 
     def _leave_itself_out(
         self,

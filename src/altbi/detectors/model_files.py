@@ -165,7 +165,13 @@ def _ledger(
     """Read what a private fit has released; a budget without a ledger is no model of ours."""
     is_private = getattr(detector, "epsilon", None) is not None
     require(path, is_private == (state is not None), "its ledger does not fit its parameters")
-    return Ledger.from_json(state) if is_private else None
+    if not is_private:
+        return None
+    ledger = Ledger.from_json(state)
+    names = ("epsilon", "delta", "clip")
+    same = all(getattr(detector, name) == getattr(ledger, name) for name in names)
+    require(path, same, "its ledger is that of another budget")
+    return ledger
 
 
 def _check_class(path: str | PathLike[str], detector_class: type[object], name: object) -> None:

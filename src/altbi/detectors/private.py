@@ -39,13 +39,13 @@ N_DREAMED = 2000
 def learn_privately(detector: ALTBI, epsilon: float, table: Table, seed: int) -> Iterator[Progress]:
     """Go the whole way of a private fit; leaves all that a fitted detector has.
 
-    Weights and the draws for scoring come from the seed. All else that is drawn, batches and noise,
-    comes from a source that nobody can repeat.
+    The first weights and the draws for scoring come from the seed. All else that is drawn, batches
+    and noise, comes from a source that nobody can repeat.
     """
     _check_table(detector, table)
     estimates_levels = detector.bounds == "estimate" and "category" in table.kinds
     delta, levels_delta = parted_delta(detector.delta, names_levels=estimates_levels)
-    teller = Teller(epsilon, delta, np.random.default_rng(secrets.randbits(128)))
+    teller = Teller(epsilon, delta, secret_generator())
     n_rows = teller.count(len(table))
     detector.n_rows_in_ = detector.n_sample_ = n_rows
     detector.encoder_ = _encoder(detector, table, teller)
@@ -61,13 +61,18 @@ def learn_privately(detector: ALTBI, epsilon: float, table: Table, seed: int) ->
         epsilon=float(epsilon),
         delta=float(detector.delta),
         levels_delta=levels_delta,
-        truncation=detector.truncation,
+        truncation=detector.truncation if detector.rho < 1 else "none",
         clip=float(detector.clip),
         guarantee=truncation.guaranteed or detector.rho == 1,
         releases=tuple(teller.releases),
     )
     for doubt in detector.ledger_.doubts(n_rows):
         warnings.warn(doubt, TableWarning, stacklevel=5)
+
+
+def secret_generator() -> np.random.Generator:
+    """Give a source of noise that nobody can guess."""
+    return np.random.default_rng(secrets.randbits(256))
 
 
 def _check_table(detector: ALTBI, table: Table) -> None:
@@ -164,7 +169,7 @@ def _trained(
     seed: int,
 ) -> Iterator[Progress]:
     """Train, and keep the snapshots; if the budget ends before the first, the last state."""
-    secret = torch.Generator().manual_seed(secrets.randbits(63))
+    within = torch.Generator().manual_seed(secrets.randbits(32))  # the model's draws in training
     public = torch.Generator().manual_seed(seed)
     model = cast(IWAE, detector._fresh_model(rows.shape[1], public))
     snapshots: list[dict[str, torch.Tensor]] = []
@@ -176,12 +181,16 @@ def _trained(
         truncation,
         learning_rate=detector._learning_rate(),
         weight_decay=detector.weight_decay,
-        generator=secret,
+        generator=within,
+        secret=secret_generator(),
     ):
         detector.history_.append(progress)
         last = progress.step == plan.steps - 1
         if plan.schedule.is_snapshot(progress.step) or (last and not snapshots):
+            # How far the other generator has come would tell how many rows were drawn.
+            model.generator = public
             model.redraw()
+            model.generator = within
             snapshots.append({k: v.clone() for k, v in model.state_dict().items()})
         yield progress
     detector._keep_snapshots(snapshots)

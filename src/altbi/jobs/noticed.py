@@ -18,7 +18,9 @@ def noticed(found: Survey, detector: GenerativeDetector) -> Iterator[str]:
     """Say what the training sample shows: types, gaps, constants, rare levels, copies, counters."""
     encoder = detector.encoder_
     if detector.ledger_ is not None:
+        yield from found.notes
         yield from detector.ledger_.doubts(detector.n_rows_in_)
+        return  # all else would tell of the rows what no budget covers
     units = encoder.transform(found.sample)
     yield from found.notes
     yield from encoder.notes()

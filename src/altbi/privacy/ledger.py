@@ -22,12 +22,17 @@ NOT_COVERED = (
     "names and kinds of the columns, and bounds and levels that were declared",
     "the choice of the settings, if several were tried on the table",
 )
+_GUARANTEED = ("tracked", "trimmed", "none")
 NO_GUARANTEE = (
     "epsilon is no guarantee here: the threshold comes from the previous batch without noise, so "
     "one row can change the sum of gradients by more than the noise covers"
 )
 # How far the same bound, computed on another machine, may differ.
 _TOLERANCE = 1e-3
+# PRV bounds are computed up to this; noise and times beyond these limits are nobody's plan.
+_PRV_ERROR = 0.02
+_NOISES = (1e-3, 1e9)
+_MOST_TIMES = 10**9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,6 +146,11 @@ class Ledger:
             raise ModelFileError(f"Its privacy ledger makes no sense ({cause!r}).") from None
         told = ledger.told or (math.inf, math.inf)
         bound = epsilon_of(ledger.releases, ledger.delta - ledger.levels_delta)
+        if not 0 <= told[1] <= told[0] + _PRV_ERROR:
+            raise ModelFileError(
+                f"Its privacy ledger says epsilon_prv={told[1]:.4g}, but expected from 0 to "
+                f"epsilon_rdp={told[0]:.4g}."
+            )
         if not math.isclose(bound, told[0], rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
             raise ModelFileError(
                 f"Its privacy ledger says epsilon_rdp={told[0]:.4g}, but its releases add up to "
@@ -159,8 +169,13 @@ class Ledger:
         plain = (
             all(type(amount) is float and math.isfinite(amount) for amount in amounts)
             and all(isinstance(word, str) for word in words)
-            and all(type(release.times) is int and release.times > 0 for release in releases)
-            and all(release.noise > 0 and 0 < release.rate <= 1 for release in releases)
+            and all(type(release.times) is int for release in releases)
+            and all(0 < release.times <= _MOST_TIMES for release in releases)
+            and all(_NOISES[0] <= release.noise <= _NOISES[1] for release in releases)
+            and all(0 < release.rate <= 1 for release in releases)
+            and bool(releases)
+            and min(state["epsilon"], state["clip"]) > 0
+            and not (state["guarantee"] and state["truncation"] not in _GUARANTEED)
             and isinstance(state["guarantee"], bool)
             and 0 <= state["levels_delta"] < state["delta"] < 1
         )

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -51,7 +52,7 @@ class NoisyPlan:
 
     def rate(self, step: int) -> float:
         """Share of the rows in a batch, each of them drawn on its own."""
-        return min(self.schedule.batch_size_at(step, self.n_rows) / self.n_rows, 1.0)
+        return self.schedule.batch_size_at(step, self.n_rows) / self.n_rows
 
     @property
     def gradient_noise(self) -> float:
@@ -154,19 +155,21 @@ def private_train(
     learning_rate: float,
     weight_decay: float,
     generator: torch.Generator,
+    secret: np.random.Generator,
 ) -> Iterator[Progress]:
-    """Train the model in place; batches, noise and the model's draws come from the generator.
+    """Train the model in place, with batches and noise from the secret.
 
-    The generator must be a secret: who can draw the noise again can take it away. Yields after
-    each step; no loss is told, as that would be news about the rows.
+    Who can draw the noise again can take it away. The generator, for the model's own draws, would
+    not do: torch's have seeds of 32 bits, which can be tried out. Yields after each step; no loss
+    is told, as that would be news about the rows.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     with per_row_gradients(model, generator) as gradients:
         for step in range(plan.steps):
             rate, share = plan.rate(step), plan.schedule.kept_share_at(step)
             for _ in range(plan.schedule.updates):
-                drawn = torch.rand(len(rows), generator=generator) < rate
-                total = noisy_sum(gradients, rows[drawn], step, plan, truncation, generator)
+                drawn = torch.from_numpy(secret.random(len(rows)) < rate)
+                total = noisy_sum(gradients, rows[drawn], step, plan, truncation, secret)
                 # Public numbers only: how many rows were drawn would be news about the table.
                 optimizer.step(total / (share * rate * plan.n_rows))
             yield Progress(step, round(rate * plan.n_rows), share, None)
@@ -178,18 +181,15 @@ def noisy_sum(
     step: int,
     plan: NoisyPlan,
     truncation: Truncation,
-    generator: torch.Generator,
+    secret: np.random.Generator,
 ) -> Tensor:
     """Release the sum of a batch's clipped gradients; the truncation learns a noisy count."""
     share, rho = plan.schedule.kept_share_at(step), plan.schedule.rho
     losses = gradients.losses(batch)
     total = gradients.clipped_sum(batch, truncation.kept(losses, share), plan.clip)
     reach = plan.clip * (truncation.sensitivity if share < 1 else 1.0)
-    total += _normal(total, generator) * (plan.gradient_noise * reach)
-    noise = float(_normal(total[:1], generator)) * plan.count_noise
-    truncation.observe(losses, noise, plan.rate(step) * plan.n_rows, rho)
+    noise = torch.from_numpy(secret.standard_normal(len(total))).float()
+    total += noise * (plan.gradient_noise * reach)
+    beside = float(secret.standard_normal()) * plan.count_noise
+    truncation.observe(losses, beside, plan.rate(step) * plan.n_rows, rho)
     return total
-
-
-def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.empty_like(like).normal_(generator=generator)

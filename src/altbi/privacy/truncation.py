@@ -22,6 +22,9 @@ COUNT_SHARE = 0.02
 _PACE = 0.2
 _START = 0.1
 _FLOOR = -7.0
+# Much noise must not throw it where no loss is: by so much in a step, and within these heights.
+_MOST = 1.0
+_LEAST_HEIGHT, _MOST_HEIGHT = 0.1, 210.0
 
 
 class Truncation(abc.ABC):
@@ -87,8 +90,9 @@ class Tracked(Truncation):
         # Each row adds a half or takes it away: less than a count from 0 to 1 would give away.
         excess = float((self._below(losses).double() - 0.5).sum() + noise)
         below = 0.5 + excess / expected_rows
-        moved = (self.per_unit - _FLOOR) * math.exp(-_PACE * (below - share))
-        self.per_unit = _FLOOR + moved
+        step = min(max(_PACE * (share - below), -_MOST), _MOST)
+        height = (self.per_unit - _FLOOR) * math.exp(step)
+        self.per_unit = _FLOOR + min(max(height, _LEAST_HEIGHT), _MOST_HEIGHT)
 
     def _below(self, losses: Tensor) -> Tensor:
         return losses.detach() <= self.per_unit * self.n_units
