@@ -1,10 +1,12 @@
 """Remembered rows: distances to the nearest, a row itself left out, and which rows are chosen."""
 
+import pickle
+
 import numpy as np
 import pytest
 import torch
 
-from altbi.memory import Memory, _distinct, remember
+from altbi.memory import Memory, _distinct, remember, whitening_of
 
 RNG = np.random.default_rng(0)
 UNCERTAIN = np.zeros(200, dtype=bool)
@@ -339,3 +341,39 @@ def test_rows_that_do_not_vary_can_be_whitened():
 
     assert np.isfinite(memory.whitening).all()
     assert memory.score(np.array([[1, 1, 2]], dtype=np.float32))[0] > 0
+
+
+def test_a_whitened_memory_survives_pickling():
+    memory, rows = whitened_memory(), rows_of((9, 6))
+
+    assert np.array_equal(pickle.loads(pickle.dumps(memory)).score(rows), memory.score(rows))
+
+
+def test_fewer_rows_than_units_can_be_whitened():
+    rows = rows_of((40, 90))
+
+    spread = np.abs(rows @ whitening_of(rows)).max()
+
+    assert spread < 20
+
+
+def test_whitening_is_about_deviations_from_the_mean():
+    rows = rows_of((200, 3))
+
+    np.testing.assert_allclose(whitening_of(rows), whitening_of(rows + 50), rtol=1e-3, atol=1e-4)
+
+
+def test_rows_that_are_not_kept_and_gaps_leave_the_whitening_alone():
+    rows = rows_of((200, 3))
+    oddness = np.zeros(200)
+    oddness[:50] = 1
+    wild, gappy = rows.copy(), rows.copy()
+    wild[:50] *= 1000
+    gappy[60, 1] = np.nan
+
+    plain, others, gaps = (
+        choose(some, oddness, keep=0.75, whiten=True).whitening for some in (rows, wild, gappy)
+    )
+
+    assert np.array_equal(plain, others)
+    np.testing.assert_allclose(gaps, plain, rtol=0.2, atol=0.1)
