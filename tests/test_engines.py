@@ -286,7 +286,7 @@ class TestFailure:
         job = Job(open_source(tables["csv folder"]), detector, CHOICE)
         ready = job.prepare()
         plain = facts(job, ready, job.score(ready))
-        assert any("did not have stand in 'colour'" in note for note in plain.notes)
+        assert any("does not know stand in 'colour'" in note for note in plain.notes)
 
         path = tables["csv folder"]
         assert facts(*scored_by(Local(), path, detector, tmp_path / "scores")) == plain

@@ -99,7 +99,7 @@ def test_what_the_training_sample_did_not_have_is_said():
 
     missing, unseen = (str(warning.message) for warning in said)
     assert missing.startswith("Cells are missing in 'size' (3 cells), where")
-    assert "did not have stand in 'colour' (600 cells); they count as '(other)'" in unseen
+    assert "does not know stand in 'colour' (600 cells); they count as '(other)'" in unseen
 
 
 def test_many_surprises_are_one_sentence():

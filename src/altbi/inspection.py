@@ -120,7 +120,8 @@ def _check(path: str | PathLike[str], facts: ModelFacts) -> None:
     parameters = facts.parameters
     require(
         path,
-        isinstance(parameters, dict) and all(map(_is_plain, parameters.values())),
+        isinstance(parameters, dict)
+        and all(_is_plain_parameter(*item) for item in parameters.items()),
         "its parameters are not plain values",
     )
 
@@ -133,12 +134,16 @@ def _is_float(value: object) -> bool:
     return isinstance(value, float) and math.isfinite(value)
 
 
+def _is_plain_parameter(name: str, value: object) -> bool:
+    """Tell whether a parameter is a value or a list of them; bounds may be lists by column."""
+    if name == "bounds" and isinstance(value, dict):
+        return all(isinstance(ends, list) and _is_plain(ends) for ends in value.values())
+    return _is_plain(value)
+
+
 def _is_plain(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(name, str) for name in value) and _is_plain(list(value.values()))
-    if isinstance(value, list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, str | int) or _is_float(value)
+    items = value if isinstance(value, list) else [value]
+    return all(item is None or isinstance(item, str | int) or _is_float(item) for item in items)
 
 
 def render(facts: ModelFacts) -> str:
