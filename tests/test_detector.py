@@ -517,7 +517,7 @@ def test_text_in_a_numeric_array_is_located():
 
 
 def test_infinity_is_located_beyond_the_first_chunk(fitted, monkeypatch):
-    monkeypatch.setattr("altbi.detectors.generative._CHUNK_ROWS", 100)
+    monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 100)
     infinite = X.copy()
     infinite[431, 3] = np.inf
 
@@ -583,7 +583,7 @@ def test_a_row_exactly_at_the_threshold_is_no_outlier(fitted):
 def test_large_tables_are_scored_in_chunks_of_bounded_size(fitted, monkeypatch):
     sizes = []
     whole = fitted.anomaly_score(X)
-    monkeypatch.setattr("altbi.detectors.generative._CHUNK_ROWS", 100)
+    monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 100)
     scaled = TableEncoder._scaled
 
     def counted(encoder, table, scale):

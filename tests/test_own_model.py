@@ -279,7 +279,7 @@ def test_scores_do_not_depend_on_order_company_or_chunks(fitted, monkeypatch):
     assert np.array_equal(fitted.anomaly_score(TABLE[::-1])[::-1], scores)
     assert np.array_equal(fitted.anomaly_score(TABLE[7:8]), scores[7:8])
     assert np.array_equal(fitted.anomaly_score(TABLE[100:190]), scores[100:190])
-    monkeypatch.setattr("altbi.detectors.generative._CHUNK_ROWS", 77)
+    monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 77)
     assert np.array_equal(fitted.anomaly_score(TABLE), scores)
 
 

@@ -79,15 +79,18 @@ def test_the_first_update_is_adam_s():
     assert centre == pytest.approx(0.25)
 
 
+@pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.99)])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_adam_is_torch_s_adam(weight_decay):
+def test_adam_is_torch_s_adam(weight_decay, betas):
     torch.manual_seed(0)
     ours = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1)).double()
     theirs = copy.deepcopy(ours)
     rows = torch.randn(20, 3, dtype=torch.float64)
 
-    adam = Adam(ours.parameters(), 0.01, weight_decay)
-    reference = torch.optim.Adam(theirs.parameters(), lr=0.01, weight_decay=weight_decay)
+    adam = Adam(ours.parameters(), 0.01, weight_decay, betas)
+    reference = torch.optim.Adam(
+        theirs.parameters(), lr=0.01, weight_decay=weight_decay, betas=betas
+    )
     for _ in range(50):
         for model, optimizer in ((ours, adam), (theirs, reference)):
             model.zero_grad()

@@ -74,16 +74,21 @@ class Adam:
     ----------
     parameters : iterable of Parameter
         What to learn; they become views of one vector.
-    learning_rate, weight_decay : float
-        As in ``torch.optim.Adam``, with its betas (0.9, 0.999) and its eps of 1e-8.
+    learning_rate, weight_decay, betas
+        As in ``torch.optim.Adam``, with its eps of 1e-8.
     """
 
     def __init__(
-        self, parameters: Iterable[nn.Parameter], learning_rate: float, weight_decay: float
+        self,
+        parameters: Iterable[nn.Parameter],
+        learning_rate: float,
+        weight_decay: float,
+        betas: tuple[float, float] = (0.9, 0.999),
     ) -> None:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.betas = betas
         self.steps = 0
         self.vector = parameters_to_vector(self.parameters).detach()
         vector_to_parameters(self.vector, self.parameters)
@@ -94,15 +99,16 @@ class Adam:
     def step(self, gradient: Tensor | None = None) -> None:
         """Move the parameters against their gradients, or against one that is given."""
         self.steps += 1
+        of_mean, of_square = self.betas
         if gradient is None:
             gradient = parameters_to_vector(
                 torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters
             )
         gradient.add_(self.vector, alpha=self.weight_decay)
-        self.mean.lerp_(gradient, 1 - 0.9)
-        self.square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
-        deviation = (self.square / (1 - 0.999**self.steps)).sqrt_().add_(1e-8)
-        rate = self.learning_rate / (1 - 0.9**self.steps)
+        self.mean.lerp_(gradient, 1 - of_mean)
+        self.square.mul_(of_square).addcmul_(gradient, gradient, value=1 - of_square)
+        deviation = (self.square / (1 - of_square**self.steps)).sqrt_().add_(1e-8)
+        rate = self.learning_rate / (1 - of_mean**self.steps)
         self.vector.addcdiv_(self.mean, deviation, value=-rate)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from altbi.borrow import chosen_device
 from altbi.detectors import model_files
-from altbi.detectors.base import Scores
+from altbi.detectors.base import Scores, drawn_seed
 from altbi.detectors.generative import GenerativeDetector, Ranges, stacked_states
 from altbi.detectors.private import learn_privately
 from altbi.detectors.roles import INLIER, OUTLIER, UNKNOWN, Roles
@@ -405,7 +405,8 @@ class ALTBI(GenerativeDetector):
                 "known_inlier and known_outlier are not covered by a privacy budget. "
                 "Leave them out, or fit without epsilon."
             )
-        yield from learn_privately(self, self.epsilon, self._begun(X), self._draw_seed())
+        table = self._begun(X)
+        yield from learn_privately(self, self.epsilon, table, drawn_seed(self.random_state))
 
     @classmethod
     def load(cls, path: str | PathLike[str], *, backbone: Backbone | None = None) -> Self:

@@ -1,6 +1,7 @@
 """What all detectors share: checked tables, the sign, the threshold."""
 
 import abc
+import secrets
 from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Self
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from altbi.errors import TableError
 from altbi.table import Table, as_table, is_frame
 
-__all__ = ["Detector"]
+__all__ = ["Detector", "Scores", "drawn_seed"]
 
 Scores = NDArray[np.float64]
 
@@ -128,6 +129,15 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+def drawn_seed(random_state: int | np.random.RandomState | None) -> int:
+    """Give the seed of a fit, without a look at the global random state."""
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(random_state.randint(2**31 - 1))
 
 
 def _naming_the_column(X: object, problem: ValueError) -> ValueError:

@@ -1,7 +1,6 @@
 """What detectors share that train a generative model and score rows by its snapshots' losses."""
 
 import abc
-import secrets
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -15,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from altbi.borrow import Draws, one_thread, plain_torch
 from altbi.detectors import model_files
-from altbi.detectors.base import Detector, Scores
+from altbi.detectors.base import Detector, Scores, drawn_seed
+from altbi.detectors.chunks import over_chunks
 from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outliers
 from altbi.encode import Surprises, TableEncoder
-from altbi.ensemble import Ensemble, in_threads, over_blocks
+from altbi.ensemble import Ensemble, over_blocks
 from altbi.errors import TableWarning, TrainingError
 from altbi.explain import Explanation, Typical, explain_by_memory, explain_rows, typical_of
 from altbi.memory import Memory
@@ -40,11 +40,6 @@ from altbi.threshold import Contamination, outlier_threshold
 from altbi.train import Progress
 
 __all__ = ["GenerativeDetector", "stacked_states"]
-
-# Cells and rows that one thread encodes and scores at a time: memory does not grow with the table,
-# and what is computed of a chunk stays near the processor. Whole blocks, which scorers pad.
-_CHUNK_CELLS = 1 << 18
-_CHUNK_ROWS = 1 << 13
 
 Ranges = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -143,17 +138,7 @@ class GenerativeDetector(Detector):
         return self._scored(table)
 
     def _scored(self, table: Table) -> tuple[Scores, Surprises]:
-        scores, surprises = np.empty(len(table)), Surprises()
-        size = min(max(_CHUNK_CELLS // self.encoder_.width // 512, 1) * 512, _CHUNK_ROWS)
-
-        def part(first: int) -> Surprises:
-            chunk = table.slice(first, min(first + size, len(table)))
-            scores[first : first + len(chunk)] = self._score(chunk)
-            return self.encoder_.surprises(chunk)
-
-        for found in in_threads(part, range(0, len(table), size)):
-            surprises += found
-        return scores, surprises
+        return over_chunks(self._score, table, self.encoder_)
 
     def _score(self, table: Table) -> Scores:
         if self.memory_ is not None:
@@ -178,7 +163,7 @@ class GenerativeDetector(Detector):
         """Go the whole way of a fit, one step of the training at a time."""
         table = self._begun(X)
         roles = roles_of(known_inlier, known_outlier, X, len(table))
-        seed = self._draw_seed()
+        seed = drawn_seed(self.random_state)
 
         sample = table
         if len(table) > self.max_rows:
@@ -272,14 +257,6 @@ class GenerativeDetector(Detector):
             if progress is None:
                 return
             yield progress
-
-    def _draw_seed(self) -> int:
-        """Give the seed of this fit, without a look at the global random state."""
-        if self.random_state is None:
-            return secrets.randbits(31)
-        if isinstance(self.random_state, int | np.integer):
-            return int(self.random_state)
-        return int(self.random_state.randint(2**31 - 1))
 
 
 def stacked_states(states: list[dict[str, torch.Tensor]]) -> dict[str, NDArray[Any]]:
