@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from altbi.bench import page, tables
+from altbi.bench import deep, page, tables
 from altbi.bench.datasets import catalogue, find_part, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run
@@ -600,6 +600,41 @@ class TestPage:
         assert [row[0] for row in rows[2:]] == [PLAIN, NEIGHBOURS]
         assert rows[2][1:5] == ["0.600", "0.300", "0.150", "1.00"]
         assert rows[2][-1] == "2 of 2"
+
+    def test_deep_baselines_stand_beside_all_others_with_one_seed(self, folder):
+        once = {
+            "DAGMM": dict.fromkeys(self.DATASETS, (0.3,)),
+            "ICL (100 epochs)": dict.fromkeys(self.DATASETS[:2], (0.95,)),
+        }
+        replayed = {"DAGMM": {"wine": (0.4, 0.5, 0.6)}}
+        for name, question, aucs in (
+            ("transductive", deep.FIRST_SEED, once),
+            ("dte", deep.PUBLISHED, replayed),
+        ):
+            with (folder / f"{name}.jsonl").open("a") as lines:
+                lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs_of(question, aucs))
+
+        write_page(folder.parent / "page.md", folder)
+
+        text = (folder.parent / "page.md").read_text()
+        part, again = text.split("## With the deep baselines")[1].split("## The deep baselines ")
+        grids = [
+            [line.strip("| ").split(" | ") for line in grid.splitlines() if line[:1] == "|"][2:]
+            for grid in part.split("### AUC")[0].split("The same with ICL")
+        ]
+        # The first seed alone counts: 0.5 for ours, whose three have the mean 0.6.
+        assert [(row[0], row[1]) for row in grids[0]] == [
+            (FOREST, "0.800"),
+            (PLAIN, "0.500"),
+            (NEIGHBOURS, "0.400"),
+            ("DAGMM", "0.300"),
+        ]
+        assert [row[0] for row in grids[1]][:2] == ["ICL (100 epochs)", FOREST]
+        assert {row[-1] for row in grids[1]} == {"6 of 6", "2 of 6"}
+        assert "| DAGMM | 1 | 0.5000 |" in again
+
+    def test_without_runs_of_deep_baselines_there_is_no_word_of_them(self, written):
+        assert "deep baselines" not in written.read_text()
 
     def test_one_file_of_lines_is_not_enough(self, folder, tmp_path):
         with pytest.raises(TableError, match="expected a folder with the lines of all protocols"):

@@ -94,6 +94,8 @@ class Adam:
         vector_to_parameters(self.vector, self.parameters)
         self.mean = torch.zeros_like(self.vector)
         self.square = torch.zeros_like(self.vector)
+        # Fresh memory for each step would cost more than what is computed in it.
+        self.deviation = torch.empty_like(self.vector)
 
     @torch.no_grad()
     def step(self, gradient: Tensor | None = None) -> None:
@@ -107,9 +109,9 @@ class Adam:
         gradient.add_(self.vector, alpha=self.weight_decay)
         self.mean.lerp_(gradient, 1 - of_mean)
         self.square.mul_(of_square).addcmul_(gradient, gradient, value=1 - of_square)
-        deviation = (self.square / (1 - of_square**self.steps)).sqrt_().add_(1e-8)
+        torch.div(self.square, 1 - of_square**self.steps, out=self.deviation).sqrt_().add_(1e-8)
         rate = self.learning_rate / (1 - of_mean**self.steps)
-        self.vector.addcdiv_(self.mean, deviation, value=-rate)
+        self.vector.addcdiv_(self.mean, self.deviation, value=-rate)
 
 
 def keep_smallest(losses: Tensor, share: float) -> Tensor:

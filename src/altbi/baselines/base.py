@@ -8,13 +8,14 @@ from typing import Any, Self, final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from altbi.borrow import Draws, one_thread, plain_torch
 from altbi.detectors.base import Detector, Scores, drawn_seed
 from altbi.detectors.chunks import over_chunks
+from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outliers
 from altbi.encode import TableEncoder
 from altbi.ensemble import over_blocks
 from altbi.errors import TableWarning, TrainingError
@@ -138,25 +139,51 @@ class Baseline(Detector):
     def _training(self, network: Any, rows: Tensor) -> Iterator[float]:  # noqa: ANN401 - its own
         """Train the network in place; yields the loss of each epoch."""
 
+    def _informed_training(
+        self,
+        network: Any,  # noqa: ANN401 - its own
+        rows: Tensor,
+        roles: Roles | None,
+    ) -> Iterator[float]:
+        """Train with what is known of some rows; most baselines have no use for it."""
+        return self._training(network, rows)
+
     def _own_rules(self) -> Rules:
         """Say what is expected of the parameters that other baselines do not have."""
         return {}
 
-    @final
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table
         """Learn from a table in which nobody has labelled the bad rows; `y` is not used."""
         self._learn(X)
         return self
 
     @final
-    def _learn(self, X: Any) -> None:  # noqa: ANN401
+    def _learn(
+        self,
+        X: Any,  # noqa: ANN401
+        known_inlier: ArrayLike | None = None,
+        known_outlier: ArrayLike | None = None,
+    ) -> None:
         check_parameters(self, {**_shared_rules(self), **self._own_rules()})
         if hasattr(self, "offset_"):
             del self.offset_  # not fitted again before the last step
         table = self._checked_for_fit(X)
+        roles = roles_of(known_inlier, known_outlier, X, len(table))
         seed = drawn_seed(self.random_state)
         if len(table) > self.max_rows:
-            table = table.take(sample_rows(len(table), self.max_rows, seed))
+            chosen = sample_rows(len(table), self.max_rows, seed)
+            if roles is not None:
+                chosen = with_outliers(chosen, roles, self.max_rows)
+                roles = roles[chosen]
+            table = table.take(chosen)
+        if roles is not None:
+            check_learnable(roles)
+        self._train(table, roles, seed)
+        scores, _ = over_chunks(self._score, table, self.encoder_)
+        self.offset_ = -outlier_threshold(scores, self.contamination)
+
+    def _train(self, table: Table, roles: Roles | None, seed: int) -> None:
+        """Learn the scales, then the network."""
         self.encoder_ = TableEncoder().fit(table)
         units = self.encoder_.transform(table)
         self.mean_ = units.mean(axis=0, dtype=np.float64).astype(np.float32)
@@ -166,10 +193,8 @@ class Baseline(Detector):
         with one_thread(), plain_torch(), Draws(seed).lent():
             rows = torch.from_numpy((units - self.mean_) / self.scale_)
             network = self._network(rows.shape[1]).train()
-            self.history_ = list(self._training(network, rows))
+            self.history_ = list(self._informed_training(network, rows, roles))
         self.network_ = network.eval().requires_grad_(requires_grad=False)
-        scores, _ = over_chunks(self._score, table, self.encoder_)
-        self.offset_ = -outlier_threshold(scores, self.contamination)
 
     def _outlier_score(self, table: Table) -> Scores:
         check_is_fitted(self, "offset_")

@@ -7,10 +7,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Trainer
+from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.parameters import is_number
 from altbi.threshold import Contamination
 
-__all__ = ["DeepSVDD"]
+__all__ = ["DeepSVDD", "away_from_zero"]
 
 WIDTHS = (64, 32)
 # A coordinate of the centre near 0 could be reached by weights of 0: the whole map would be 0.
@@ -40,12 +41,11 @@ class Sphere(Network):
         """Give the squared distance to the centre."""
         return (self.layers(rows)[1] - self.centre).square().sum(-1)
 
-    @torch.no_grad()
-    def settle(self, outputs: Tensor) -> None:
-        """Take the mean of the outputs as centre, no coordinate of it too small."""
-        centre = outputs.mean(0)
-        away = torch.where(centre < 0, -LEAST_COORDINATE, LEAST_COORDINATE)
-        self.centre.copy_(torch.where(centre.abs() < LEAST_COORDINATE, away, centre))
+
+def away_from_zero(centre: Tensor) -> Tensor:
+    """Give a centre without coordinates that are too small."""
+    away = torch.where(centre < 0, -LEAST_COORDINATE, LEAST_COORDINATE)
+    return torch.where(centre.abs() < LEAST_COORDINATE, away, centre)
 
 
 @final
@@ -53,8 +53,7 @@ class DeepSVDD(Baseline):
     """Deep support vector data description: outliers are mapped far from a centre.
 
     A small network without biases is trained to map all rows close to one point, the mean of its
-    outputs before training. Few rows decide little: a row that the network cannot bring there is
-    odd.
+    outputs before training. A row that it does not bring there is odd.
 
     Parameters
     ----------
@@ -118,11 +117,17 @@ class DeepSVDD(Baseline):
     def _network(self, n_units: int) -> Sphere:
         return Sphere(n_units)
 
+    def _own_rules(self) -> Rules:
+        return {
+            "held_out": (is_number(self.held_out, 0, 0.9), "a share from 0 to 0.9"),
+            "foreign_centre": (isinstance(self.foreign_centre, bool), "True or False"),
+        }
+
     def _training(self, network: Sphere, rows: Tensor) -> Iterator[float]:
         rows = rows[: max(round((1 - self.held_out) * len(rows)), 2)]
         with torch.no_grad():
             chooser = Sphere(rows.shape[1]) if self.foreign_centre else network
-            network.settle(chooser.layers(rows)[1])
+            network.centre.copy_(away_from_zero(chooser.layers(rows)[1].mean(0)))
         trainer = Trainer(
             network.parameters(), learning_rate=self.learning_rate, batch_size=self.batch_size
         )

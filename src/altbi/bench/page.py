@@ -2,24 +2,21 @@
 
 import csv
 import io
-import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import final
 
-from altbi.bench.datasets import Dataset, catalogue, select
+from altbi.bench.datasets import catalogue, select
+from altbi.bench.deep import deep_sections
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
 from altbi.bench.findings import OURS, findings, is_enough, tests
 from altbi.bench.grid import markdown_grid
-from altbi.bench.lines import Job, Run, latest, read
-from altbi.bench.look import MISSING, cells, differences, lacking, number
-from altbi.bench.protocols import PROTOCOLS
-from altbi.bench.run import Question, current
+from altbi.bench.look import cells, differences, lacking
+from altbi.bench.parts import Evidence, cost, summary, tables_of
+from altbi.bench.run import Question
 from altbi.bench.statistics import cliques, critical_difference, mean_ranks
 from altbi.bench.systems import find_systems
 from altbi.bench.tables import (
-    METRICS,
     PAPER_METRICS,
     Comparison,
     compare,
@@ -27,7 +24,6 @@ from altbi.bench.tables import (
     shared_means,
 )
 from altbi.bench.words import ABOUT, SAMPLE
-from altbi.errors import TableError
 from altbi.whole import told_as, whole_file
 
 __all__ = ["write_page"]
@@ -53,37 +49,6 @@ CSV_HEAD = (
     *("data set", "files", "of files", "system", "ours", "std", "paper", "difference"),
     *("seeds", "first line"),
 )
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """All runs of a folder that are current, and where each stands, seen from the page."""
-
-    runs: list[Run]
-    places: Mapping[Job, str]
-
-    @classmethod
-    def of(cls, folder: Path) -> "Evidence":
-        """Read the file of each protocol in a folder."""
-        if not folder.is_dir():
-            raise TableError(
-                f"{folder}: expected a folder with the lines of all protocols, of which the page "
-                "is made. Name one with --lines."
-            )
-        runs: list[Run] = []
-        places: dict[Job, str] = {}
-        for protocol in PROTOCOLS:
-            path = folder / f"{protocol}.jsonl"
-            found = read(path)
-            kept = current(found)
-            runs += kept
-            where = f"../{folder.name}/{path.name}"
-            numbers = {id(run): line for line, run in enumerate(found, 1)}
-            places |= {run.job: f"{where}#L{numbers[id(run)]}" for run in kept}
-        if not runs:
-            raise TableError(f"{folder}: no lines of runs there. `altbi bench run` writes them.")
-        return cls(runs, places)
 
 
 def write_page(page: Path, folder: Path) -> None:
@@ -137,6 +102,13 @@ def _embeddings(evidence: Evidence, metric: str = "auc") -> Comparison:
     return replace(found, systems=tuple(whole))
 
 
+def _asked(question: Question, suite: str) -> Callable[[Evidence, str], Comparison]:
+    """All systems of which there are runs, on the data sets of a suite."""
+    return lambda evidence, metric: compare(evidence.runs, metric, question).only(
+        select(suite=suite)
+    )
+
+
 # The page, part by part.
 
 
@@ -155,22 +127,23 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         *findings(main, _main(evidence, "average_precision"), evidence.runs),
         "## All systems on identical rows",
         ABOUT["main"],
-        *_summary(evidence, _main),
+        *summary(evidence, _main),
         *(_compared(main, beside) if is_enough(main) else []),
-        *_tables_of(evidence, MAIN, "tables"),
+        *tables_of(evidence, _asked(MAIN, "tables"), PAPER_METRICS),
         "## Images and texts",
         ABOUT["embeddings"],
-        *_summary(evidence, _embeddings),
-        *_tables_of(evidence, MAIN, "embeddings"),
+        *summary(evidence, _embeddings),
+        *tables_of(evidence, _asked(MAIN, "embeddings"), PAPER_METRICS),
         "## Whole files",
         ABOUT["whole"],
         *_whole(evidence),
         "## The paper's baselines replayed",
         ABOUT["dte"],
         *_published(evidence),
+        *deep_sections(evidence),
         "## Fitted on inliers alone",
         ABOUT["semi"],
-        *_tables_of(evidence, SEMI, "all"),
+        *tables_of(evidence, _asked(SEMI, "all"), PAPER_METRICS),
         "## Not run",
         *_not_run(evidence),
     ]
@@ -185,76 +158,14 @@ def _compared(main: Comparison, beside: str) -> list[str]:
     ]
 
 
-def _summary(evidence: Evidence, choose: Callable[[Evidence, str], Comparison]) -> list[str]:
-    """Means over the shared data sets, ranks, seconds and how many data sets were run."""
-    found = choose(evidence, "auc")
-    shared = [line.dataset for line in shared_means(found)[0]]
-    if len(shared) < 2 or len(found.systems) < 2:
-        return []
-    means = {metric: _means(choose(evidence, metric), shared) for metric in METRICS}
-    ranks = mean_ranks(found.scores)
-    seconds, memory = _cost(evidence, found)
-    head = ["system", *METRICS.values(), "mean rank", "median seconds", "peak MiB", "data sets"]
-    body = [
-        [
-            name,
-            *(number(means[metric].get(name)) for metric in METRICS),
-            f"{ranks[name]:.2f}",
-            f"{seconds[name]:.2f}",
-            f"{memory[name]:.0f}" if name in memory else MISSING,
-            f"{len(found.scores[name])} of {len(found.lines)}",
-        ]
-        for name in sorted(ranks, key=ranks.__getitem__)
-    ]
-    return [markdown_grid([head, *body])]
-
-
-def _means(found: Comparison, datasets: Sequence[Dataset]) -> dict[str, float]:
-    """Average each system that has all of the data sets."""
-    lines = found.only(datasets).lines
-    return {
-        name: statistics.fmean(values)
-        for name in found.systems
-        if len(values := [cell.mean for line in lines if (cell := line.ours[name])]) == len(lines)
-    }
-
-
-def _cost(evidence: Evidence, main: Comparison) -> tuple[dict[str, float], dict[str, float]]:
-    """Median seconds of fit and scoring over the shared data sets, and the highest memory."""
-    last = latest(evidence.runs)
-    shared = shared_means(main)[0]
-    seconds: dict[str, float] = {}
-    memory: dict[str, float] = {}
-    for name in main.systems:
-        runs = [last[job] for line in shared if (cell := line.ours[name]) for job in cell.jobs]
-        times = [(run.fit_seconds or 0) + (run.score_seconds or 0) for run in runs]
-        seconds[name] = statistics.median(times)
-        held = [run.peak_mib for run in runs if run.peak_mib is not None]
-        memory |= {name: max(held)} if held else {}
-    return seconds, memory
-
-
 def _scatter(evidence: Evidence, main: Comparison) -> str:
     means = shared_means(main)[1]
-    seconds = _cost(evidence, main)[0]
+    seconds = cost(evidence, main)[0]
     return scatter_svg(
         {name: (seconds[name], means[name]) for name in means},
         x_title="seconds of fit and scoring, median over runs",
         y_title="mean AUC",
     )
-
-
-def _tables_of(evidence: Evidence, question: Question, suite: str) -> list[str]:
-    parts = []
-    for metric in PAPER_METRICS:
-        found = compare(evidence.runs, metric, question).only(select(suite=suite))
-        ran = tuple(name for name in found.systems if any(line.ours[name] for line in found.lines))
-        found = replace(found, systems=ran)
-        if not found.lines:
-            return ["No lines yet."]
-        parts += [f"### {METRICS[metric]}", markdown_grid(cells(found, evidence.places))]
-        parts += differences(found, markdown_grid)
-    return parts
 
 
 def _whole(evidence: Evidence) -> list[str]:

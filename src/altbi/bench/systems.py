@@ -16,6 +16,7 @@ from altbi.bench.datasets import Rows
 from altbi.errors import MissingExtraError, ParameterError
 
 __all__ = [
+    "FOR_IMAGES",
     "SYSTEMS",
     "Fit",
     "Recipe",
@@ -33,6 +34,8 @@ Fit = Callable[[Rows], Callable[[Rows], Scores]]
 # Seeds of the published numbers: found by replaying them, see docs/results.md.
 DTE_SEEDS = (0, 1, 2, 3, 6)
 DTE_SEEDS_OF_NEIGHBOURS = (0, 1, 2, 3, 4)
+DEEP = "altbi.baselines:"
+DEEP_SEEDS = (0, 1, 2)
 
 
 @final
@@ -108,7 +111,12 @@ class System:
     @property
     def scales_itself(self) -> bool:
         """Whether it brings its columns to one scale; for all others they are standardised."""
-        return self.recipe.package == "altbi"
+        return self.recipe.package == "altbi" and not self.is_deep
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether it is one of the deep baselines."""
+        return self.recipe.source.startswith(DEEP)
 
     def column_in(self, setting: str) -> str | None:
         """Its column in the paper's tables; those of the semi-supervised setting have one ALTBI."""
@@ -164,6 +172,23 @@ def _neighbours(name: str, note: str, **method: str) -> System:
     )
 
 
+def _deep(name: str, note: str = "", *, related: bool = False, **parameters: Any) -> System:  # noqa: ANN401
+    """Take a deep baseline; one that is slow stands aside, and so do all variants."""
+    method = name.partition(" (")[0]
+    one_pass = method == "GOAD" and "epochs" not in parameters
+    quick = {"max_rows": 50} | ({} if one_pass else {"epochs": 1})
+    return System(
+        name,
+        None if related else method,
+        Recipe(DEEP + method.replace("-", ""), parameters),
+        smoke=quick | ({"first_epochs": 1} if method == "DeepSAD" else {}),
+        dte_seeds=DEEP_SEEDS[:1] if method == "ICL" else DEEP_SEEDS,  # it is the slowest
+        aside=True,
+        note=note,
+    )
+
+
+_PUBLISHED = "as in the code behind the published numbers: "
 _STACKS = "puts the rows of the fit and of the query together: a score depends on its neighbours"
 SYSTEMS = {
     system.name: system
@@ -225,7 +250,56 @@ SYSTEMS = {
             "gives the published ones there",
             method="mean",
         ),
+        _deep("DAGMM"),
+        _deep("DAGMM (as published)", _PUBLISHED + "it never learns", untrained=True),
+        _deep("DeepSVDD"),
+        _deep(
+            "DeepSVDD (as published)",
+            _PUBLISHED + "the centre is that of another network",
+            foreign_centre=True,
+        ),
+        _deep("DROCC"),
+        _deep("GOAD", "one pass over the rows, as published"),
+        _deep(
+            "GOAD (as published)",
+            _PUBLISHED + "centres are met while the network changes",
+            running_centres=True,
+        ),
+        _deep("GOAD (25 epochs)", "longer than published", epochs=25),
+        _deep("ICL", "2,000 epochs, as published: hours for a table of some thousand rows"),
+        _deep("ICL (100 epochs)", "a twentieth of the published epochs", epochs=100),
+        _deep("PlanarFlow"),
+        _deep(
+            "PlanarFlow (as published)",
+            _PUBLISHED + "scored without its base density",
+            log_det_only=True,
+        ),
+        _deep("DDPM"),
+        _deep("DTE-IG"),
+        _deep(
+            "DTE-IG (as published)",
+            _PUBLISHED + "scored by an output of which the loss sees only the square",
+            raw_output=True,
+        ),
+        _deep("DTE-C"),
+        _deep(
+            "DTE-C (as published)",
+            _PUBLISHED + "softmax is taken twice",
+            softmax_twice=True,
+        ),
+        _deep("RDA", "related work, without a column in the paper", related=True),
+        _deep("DSEBM", "related work, without a column in the paper", related=True),
+        _deep(
+            "DeepSAD",
+            "related work; without known rows, DeepSVDD after an autoencoder",
+            related=True,
+        ),
     )
+}
+# Related work that cannot be run here: what it learns from are changes of pictures.
+FOR_IMAGES = {
+    "SimCLR": "needs pictures to crop and colour; ADBench has numbers that a network made of them",
+    "CSI": "needs pictures to rotate; ADBench has numbers that a network made of them",
 }
 
 
@@ -244,7 +318,7 @@ def ready_to_fit(system: System, setting: str, seed: int, *, smoke: bool = False
     """Build a system for a job."""
     more = {"random_state": seed} if system.seeded else {}
     detector = system.recipe_for(setting).build(**more, **(system.smoke if smoke else {}))
-    return _with_altbi(detector) if system.scales_itself else _with_pyod(detector)
+    return _with_altbi(detector) if system.recipe.package == "altbi" else _with_pyod(detector)
 
 
 def _with_altbi(detector: Any) -> Fit:  # noqa: ANN401

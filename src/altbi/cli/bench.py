@@ -23,7 +23,7 @@ from altbi.bench.look import nothing_found, printed
 from altbi.bench.measure import version_of
 from altbi.bench.page import write_page
 from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
-from altbi.bench.systems import SYSTEMS, find_systems
+from altbi.bench.systems import FOR_IMAGES, SYSTEMS, find_systems
 from altbi.cli.bench_parser import AUTO, FOLDER, ROWS
 from altbi.cli.engine import engine_of
 from altbi.cli.meter import terminal_meter
@@ -106,7 +106,8 @@ def systems(args: argparse.Namespace) -> None:
         [*(str(fact[key]) for key in head[:3]), _words(fact["parameters"]), str(fact["note"])]
         for fact in facts
     ]
-    sys.stdout.write(plain_grid([head, *body], numbers=False) + "\n")
+    absent = [[name, "not run", "", "", why] for name, why in FOR_IMAGES.items()]
+    sys.stdout.write(plain_grid([head, *body, *absent], numbers=False) + "\n")
 
 
 def _words(parameters: object) -> str:
@@ -118,7 +119,9 @@ def run(args: argparse.Namespace) -> int:
     """Run what is left; 1 when a job failed."""
     smoke = args.suite == "smoke" and args.datasets is None
     question = _question(args, smoke=smoke)
-    jobs = plan(select(args.datasets, args.suite), find_systems(args.systems), question)
+    # Made quick, all systems take part; else those aside only when they are named.
+    names = list(SYSTEMS) if smoke and args.systems is None else args.systems
+    jobs = plan(select(args.datasets, args.suite), find_systems(names), question)
     path = args.lines or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
     watch = _watch(quiet=args.quiet)
     limits = Limits(args.processes, args.threads, args.limit)

@@ -1,0 +1,80 @@
+"""The page's sections on the deep baselines: beside all others, and beside the paper."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from altbi.bench.datasets import Dataset, select
+from altbi.bench.grid import markdown_grid
+from altbi.bench.look import cells, differences, lacking
+from altbi.bench.parts import Evidence, summary, tables_of
+from altbi.bench.run import Question
+from altbi.bench.systems import SYSTEMS, find_systems
+from altbi.bench.tables import Comparison, compare
+from altbi.bench.words import ABOUT, SAMPLE
+
+__all__ = ["deep_sections"]
+
+MOST_ROWS = 10_000
+# One seed for all: the slow ones have no more.
+FIRST_SEED = Question("transductive", SAMPLE, seeds=(0,))
+PUBLISHED = Question("dte")
+REDUCED = "ICL (100 epochs)"
+# One system for each of the paper's 25 columns, and ours.
+COMPARED = (
+    *("ALTBI", "ALTBI-I (reference)", "ALTBI-G (light)", "ODIM"),
+    *(name for name in SYSTEMS if SYSTEMS[name].recipe.package == "pyod"),
+    *("DAGMM", "DeepSVDD", "DROCC", "GOAD", REDUCED, "PlanarFlow", "DDPM", "DTE-IG", "DTE-C"),
+)
+
+Choice = Callable[[Evidence, str], Comparison]
+
+
+def deep_sections(evidence: Evidence) -> list[str]:
+    """All systems on small tables, then the deep ones beside the paper's numbers."""
+    deep = [name for name in SYSTEMS if SYSTEMS[name].is_deep]
+    if not any(run.system in deep and not run.smoke for run in evidence.runs):
+        return []
+    all_but_one = [name for name in COMPARED if name != REDUCED]
+    return [
+        "## With the deep baselines",
+        ABOUT["deep"],
+        *summary(evidence, _on_small_tables(all_but_one)),
+        f"The same with {REDUCED}, on the tables where it was run:",
+        *summary(evidence, _on_small_tables(COMPARED)),
+        *tables_of(evidence, _on_small_tables(["ALTBI", *deep]), ("auc",)),
+        *_not_run(evidence, deep),
+        "## The deep baselines replayed",
+        ABOUT["deep dte"],
+        *_replayed(evidence, deep),
+    ]
+
+
+def small_tables() -> list[Dataset]:
+    """Give the tables that are small enough for the slowest systems."""
+    return [each for each in select(suite="tables") if (each.parts[0].n_rows or 0) <= MOST_ROWS]
+
+
+def _on_small_tables(names: Sequence[str]) -> Choice:
+    def choose(evidence: Evidence, metric: str) -> Comparison:
+        found = compare(evidence.runs, metric, FIRST_SEED, find_systems(names))
+        return _ran(found.only(small_tables()))
+
+    return choose
+
+
+def _ran(found: Comparison) -> Comparison:
+    """Leave out systems that have no cell at all."""
+    ran = tuple(name for name in found.systems if any(line.ours[name] for line in found.lines))
+    return replace(found, systems=ran)
+
+
+def _not_run(evidence: Evidence, deep: Sequence[str]) -> list[str]:
+    found = _on_small_tables(deep)(evidence, "auc")
+    return lacking(evidence.runs, found, small_tables(), find_systems(deep))
+
+
+def _replayed(evidence: Evidence, deep: Sequence[str]) -> list[str]:
+    found = _ran(compare(evidence.runs, "auc", PUBLISHED, find_systems(deep)))
+    if not found.systems:
+        return ["No lines yet."]
+    return [*differences(found, markdown_grid), markdown_grid(cells(found, evidence.places))]
