@@ -21,7 +21,7 @@ STEPS = (1, 9, 17, 33, 49, 65, 89)
 def path(dataset: str, seed: int) -> list[float]:
     """Train as ALTBI does, and look after some of the steps."""
     X, y = load_table(dataset)
-    rows, detector = encoded(X), ALTBI(backbone="glow")
+    rows, detector = encoded(X), ALTBI(backbone="glow", score_by="loss")
     generator = torch.Generator().manual_seed(seed)
     model = detector._fresh_model(rows.shape[1], generator)
     found = []
@@ -29,7 +29,7 @@ def path(dataset: str, seed: int) -> list[float]:
         model,
         rows,
         detector._schedule(),
-        learning_rate=detector.learning_rate,
+        learning_rate=detector._learning_rate(),
         weight_decay=detector.weight_decay,
         generator=generator,
     ):

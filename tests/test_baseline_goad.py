@@ -131,3 +131,20 @@ def test_rows_that_are_far_or_many_columns_wide_get_finite_scores():
 def test_centres_are_chosen_by_true_or_false():
     with pytest.raises(ParameterError, match="GOAD: running_centres='yes', but expected True"):
         GOAD(running_centres="yes").fit(X)
+
+
+def test_the_loss_is_recognition_and_a_tenth_of_the_triplets():
+    detector = GOAD(batch_size=64, learning_rate=1e-12)
+    rows = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    network = detector._network(4)
+    with torch.random.fork_rng():
+        (loss,) = detector._training(network, rows)
+
+    embedded = network.embed(rows).detach()
+    guesses = network.head(embedded).detach().double().log_softmax(-1)
+    recognition = -guesses.diagonal(dim1=1, dim2=2).mean()
+    distances = (embedded[:, :, None] - embedded.mean(0)).square().sum(-1)
+    own = distances.diagonal(dim1=1, dim2=2)
+    others = distances + torch.diag(torch.full((256,), torch.inf))
+    triplets = (own + 1 - others.min(-1).values).clamp(min=0).mean()
+    assert loss == pytest.approx(float(recognition + 0.1 * triplets), rel=1e-4)

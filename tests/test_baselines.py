@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import pickle
 import re
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.base import clone
 from torch import nn
 
 from altbi import baselines
-from altbi.baselines import Baseline
+from altbi.baselines import Baseline, ddpm, dte
 from altbi.baselines.base import Trainer
 from altbi.errors import ParameterError, TrainingError
 
@@ -81,8 +82,37 @@ class TestContract:
 
         assert np.corrcoef(scores, fitted.anomaly_score(X))[0, 1] > 0.99
 
-    def test_scores_survive_a_copy(self, fitted):
-        assert np.array_equal(copy.deepcopy(fitted).anomaly_score(X), fitted.anomaly_score(X))
+    def test_scores_survive_a_copy_and_a_pickle_no_larger_than_what_was_learned(self, fitted):
+        pickled = pickle.dumps(fitted)
+        learned = sum(t.nbytes for t in fitted.network_.state_dict().values())
+
+        for again in (copy.deepcopy(fitted), pickle.loads(pickled)):
+            assert np.array_equal(again.anomaly_score(X), fitted.anomaly_score(X))
+        assert len(pickled) < 1.5 * learned + 100_000
+
+    def test_the_caller_s_default_precision_changes_nothing(self, fitted):
+        torch.set_default_dtype(torch.float64)
+        try:
+            scores = clone(fitted).fit(X).anomaly_score(X)
+            assert torch.get_default_dtype() == torch.float64
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+        assert np.array_equal(scores, fitted.anomaly_score(X))
+
+    def test_training_that_diverges_in_its_last_step_is_told(self, fitted):
+        wild = clone(fitted).set_params(learning_rate=1000.0, batch_size=len(X), epochs=1)
+        try:
+            scores = wild.fit(X).anomaly_score(X)
+        except TrainingError as told:
+            assert "Lower learning_rate" in str(told)  # noqa: PT017 - some do not diverge
+        else:
+            assert np.isfinite(scores).all()
+
+    def test_numpy_s_numbers_are_taken_as_parameters(self, fitted):
+        scores = clone(fitted).set_params(epochs=np.int64(2), batch_size=np.int64(10**6)).fit(X)
+
+        assert np.isfinite(scores.anomaly_score(X)).all()
 
     @pytest.mark.parametrize("n_rows", [2, 3, 65, 257])
     def test_few_rows_and_left_over_rows_are_learned_from(self, fitted, n_rows):
@@ -125,9 +155,11 @@ class TestContract:
             {"epochs": 0},
             {"batch_size": 1},
             {"learning_rate": 0},
+            {"learning_rate": 1e38},
             {"contamination": 0.7},
             {"max_rows": 1},
             {"random_state": "x"},
+            {"random_state": 2**70},
         ],
     )
     def test_wrong_parameters_are_refused_by_name(self, fitted, wrong):
@@ -148,7 +180,79 @@ def test_every_baseline_is_there_and_final():
         assert type(detector).__final__
 
 
+# What is published: widths of all layers for seven columns, shares of dropout, Adam's settings.
+PUBLISHED = {
+    "DAGMM": ([60, 30, 10, 1, 10, 30, 60, 7, 10, 4], [0.5], (256, 1e-4, 0, True, 200)),
+    "DDPM": (
+        [128, 256, 256, 128, *[256, 128] * 3, 7],
+        [0.4, 0.1] * 3,
+        (64, 1e-4, 5e-4, True, 400),
+    ),
+    "DROCC": ([128, 1], [], (256, 1e-4, 0, True, 200)),
+    "DTEC": ([256, 512, 256, 7], [0.5, 0.5], (64, 1e-4, 5e-4, False, 400)),
+    "DTEIG": ([256, 512, 256, 1], [0.5, 0.5], (64, 1e-4, 5e-4, False, 400)),
+    "DeepSVDD": ([64, 32], [], (32, 1e-3, 0, False, 100)),
+    "GOAD": ([8, 256], [], (64, 1e-3, 0, False, 1)),
+    "ICL": ([200, 400, 200, 50, 100, 200], [], (3000, 1e-3, 0, False, 2000)),
+    "PlanarFlow": ([], [], (64, 2e-3, 1e-4, False, 200)),
+}
+
+
+class TestPublished:
+    @pytest.mark.parametrize("name", PUBLISHED)
+    def test_widths_dropout_and_training_are_the_published_ones(self, name, monkeypatch):
+        widths, dropout, (batch_size, rate, decay, drop_last, epochs) = PUBLISHED[name]
+        asked = []
+
+        def spied(parameters, **settings):
+            asked.append(settings)
+            return Trainer(parameters, **settings)
+
+        monkeypatch.setattr(inspect.getmodule(getattr(baselines, name)), "Trainer", spied)
+        detector = getattr(baselines, name)()
+        network = detector._network(7)
+        next(iter(detector._training(network, torch.randn(40, 7))))
+
+        layers = list(network.modules())
+        assert [m.out_features for m in layers if isinstance(m, nn.Linear)] == widths
+        shares = [getattr(m, "share", getattr(m, "p", None)) for m in layers]
+        assert [share for share in shares if share is not None] == dropout
+        assert detector.epochs == epochs
+        told = {"weight_decay": 0.0, "drop_last": False, **asked[0]}
+        assert (told["batch_size"], told["learning_rate"]) == (batch_size, rate)
+        assert (told["weight_decay"], told["drop_last"]) == (decay, drop_last)
+        assert told.get("betas", (0.9, 0.999)) == ((0.5, 0.999) if name == "GOAD" else (0.9, 0.999))
+
+    def test_diffusion_goes_back_250_of_1000_times(self):
+        assert (ddpm.TIMES, ddpm.START, ddpm.BLOCKS) == (1000, 250, 3)
+        assert (dte.TIMES, dte.BINS) == (400, 7)
+
+
 class TestTrainer:
+    def test_weights_decay(self):
+        weight = nn.Parameter(torch.ones(1))
+        trainer = Trainer([weight], learning_rate=0.1, batch_size=4, weight_decay=1.0)
+
+        trainer.epoch(torch.ones(4, 1), lambda batch: 0 * weight.sum())
+
+        assert float(weight.detach()) == pytest.approx(0.9)
+
+    def test_each_epoch_has_an_order_of_its_own(self):
+        weight = nn.Parameter(torch.zeros(1))
+        trainer = Trainer([weight], learning_rate=0.1, batch_size=50)
+        seen = []
+
+        def loss(batch):
+            seen.append(batch[:, 0].tolist())
+            return weight.sum()
+
+        for _ in range(2):
+            trainer.epoch(torch.arange(50)[:, None], loss)
+
+        assert sorted(seen[0]) == sorted(seen[1]) == list(range(50))
+        assert seen[0] != seen[1] != list(range(50))
+        assert seen[0] != list(range(50))
+
     def test_it_finds_the_least_squares_line(self):
         with torch.random.fork_rng():
             torch.manual_seed(0)

@@ -634,7 +634,7 @@ class TestPage:
         assert "| DAGMM | 1 | 0.5000 |" in again
 
     def test_without_runs_of_deep_baselines_there_is_no_word_of_them(self, written):
-        assert "deep baselines" not in written.read_text()
+        assert "## With the deep baselines" not in written.read_text()
 
     def test_one_file_of_lines_is_not_enough(self, folder, tmp_path):
         with pytest.raises(TableError, match="expected a folder with the lines of all protocols"):

@@ -9,7 +9,7 @@ import torch
 
 from altbi.errors import ParameterError
 
-__all__ = ["Draws", "chosen_device", "one_thread", "plain_torch"]
+__all__ = ["Draws", "chosen_device", "one_thread", "plain_torch", "single_precision"]
 
 
 def chosen_device(name: str) -> torch.device:
@@ -47,6 +47,17 @@ def _on_cpu() -> AbstractContextManager[object]:
     """Keep out another default device; where there is none, every call would pay for that."""
     is_cpu = torch.get_default_device().type == "cpu"
     return nullcontext() if is_cpu else torch.device("cpu")
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """Let new numbers be float32, whatever the caller's default is."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextmanager

@@ -12,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from altbi.borrow import Draws, one_thread, plain_torch
+from altbi.borrow import Draws, one_thread, plain_torch, single_precision
 from altbi.detectors.base import Detector, Scores, drawn_seed
 from altbi.detectors.chunks import over_chunks
 from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outliers
+from altbi.detectors.rules import seed_rule
 from altbi.encode import TableEncoder
 from altbi.ensemble import over_blocks
 from altbi.errors import TableWarning, TrainingError
@@ -27,6 +28,12 @@ from altbi.train import Adam
 __all__ = ["Baseline", "Network", "Rules", "Trainer"]
 
 Rules = dict[str, tuple[bool, str]]
+
+_MOST_RATE = 1000
+_DIVERGED = (
+    "Training diverged: the network gives training rows scores that are not finite. "
+    "Lower learning_rate."
+)
 
 
 class Network(nn.Module, abc.ABC):
@@ -99,7 +106,7 @@ class Trainer:
         if whole and (self.drop_last or left_over == 1):
             n_rows = whole
         order = torch.randperm(whole + left_over)[:n_rows]
-        return iter(torch.split(order, self.batch_size))
+        return iter(torch.split(order, int(min(self.batch_size, n_rows))))
 
     def _step(self, loss: Tensor) -> float:
         for parameter in self.adam.parameters:
@@ -180,6 +187,8 @@ class Baseline(Detector):
             check_learnable(roles)
         self._train(table, roles, seed)
         scores, _ = over_chunks(self._score, table, self.encoder_)
+        if not np.isfinite(scores).all():
+            raise TrainingError(_DIVERGED)
         self.offset_ = -outlier_threshold(scores, self.contamination)
 
     def _train(self, table: Table, roles: Roles | None, seed: int) -> None:
@@ -190,11 +199,17 @@ class Baseline(Detector):
         deviation = units.std(axis=0, dtype=np.float64).astype(np.float32)
         self.scale_ = np.where(deviation > 0, deviation, np.float32(1))
 
-        with one_thread(), plain_torch(), Draws(seed).lent():
-            rows = torch.from_numpy((units - self.mean_) / self.scale_)
+        rows = torch.from_numpy((units - self.mean_) / self.scale_)
+        with one_thread(), plain_torch(), single_precision(), Draws(seed).lent():
             network = self._network(rows.shape[1]).train()
-            self.history_ = list(self._informed_training(network, rows, roles))
+            try:
+                self.history_ = list(self._informed_training(network, rows, roles))
+            except torch.linalg.LinAlgError as cause:  # type: ignore[attr-defined]
+                raise TrainingError(_DIVERGED) from cause
         self.network_ = network.eval().requires_grad_(requires_grad=False)
+        for parameter in network.parameters():
+            # Adam left a view of one vector, which a copy or a pickle would hold each time.
+            parameter.data = parameter.data.clone()
 
     def _outlier_score(self, table: Table) -> Scores:
         check_is_fitted(self, "offset_")
@@ -221,15 +236,14 @@ def _shared_rules(baseline: Baseline) -> Rules:
     return {
         "epochs": (is_count(baseline.epochs), "a whole number of at least 1"),
         "batch_size": (is_count(baseline.batch_size, 2), "a whole number of at least 2"),
-        "learning_rate": (is_number(rate, 0) and rate > 0, "a number above 0"),
+        "learning_rate": (
+            is_number(rate, 0, _MOST_RATE) and rate > 0,
+            f"a number above 0, at most {_MOST_RATE:,}",
+        ),
         "contamination": (
             is_contamination(baseline.contamination),
             "'auto' or a share in (0, 0.5]",
         ),
         "max_rows": (is_count(baseline.max_rows, 2), "a whole number of at least 2"),
-        "random_state": (_is_seed(baseline.random_state), "a whole number, a RandomState or None"),
+        "random_state": seed_rule(baseline.random_state),
     }
-
-
-def _is_seed(value: object) -> bool:
-    return value is None or isinstance(value, np.random.RandomState) or is_count(value, 0)

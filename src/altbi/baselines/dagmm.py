@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.parameters import is_flag
 from altbi.threshold import Contamination
 
 __all__ = ["DAGMM"]
@@ -193,7 +194,7 @@ class DAGMM(Baseline):
         self.random_state = random_state
 
     def _own_rules(self) -> Rules:
-        return {"untrained": (isinstance(self.untrained, bool | np.bool_), "True or False")}
+        return {"untrained": (is_flag(self.untrained), "True or False")}
 
     def _network(self, n_units: int) -> Mixture:
         return Mixture(n_units)

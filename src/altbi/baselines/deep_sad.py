@@ -19,9 +19,11 @@ __all__ = ["DeepSAD"]
 WIDTHS = (100, 50, 128)
 # Distances below it count as it where they are divided by.
 LEAST_DISTANCE = 1e-6
+# Larger weights than that are slips of the pen.
+MOST = 1000
 
 
-class Sphere(Network):
+class CodedSphere(Network):
     """A map without biases, and the point that normal rows are to come close to."""
 
     centre: Tensor
@@ -58,9 +60,9 @@ class DeepSAD(Baseline):
     """Deep semi-supervised anomaly detection: known outliers are pushed from the centre.
 
     An autoencoder is trained first. Its encoder is then trained to map rows close to the mean of
-    its outputs, and rows that are known to be odd far from it. Without known rows it is DeepSVDD
-    after that first training. Widths and rates are those of a well-known implementation; the
-    paper that this package follows only cites the method.
+    its outputs, and rows that are known to be odd far from it; the autoencoder and the mean know
+    nothing of these. Without known rows it is DeepSVDD after that first training. Widths and rates
+    are those of the library DeepOD; the paper that this package follows only cites the method.
 
     Parameters
     ----------
@@ -139,14 +141,14 @@ class DeepSAD(Baseline):
         self._learn(X, known_inlier, known_outlier)
         return self
 
-    def _network(self, n_units: int) -> Sphere:
-        return Sphere(n_units)
+    def _network(self, n_units: int) -> CodedSphere:
+        return CodedSphere(n_units)
 
-    def _training(self, network: Sphere, rows: Tensor) -> Iterator[float]:
+    def _training(self, network: CodedSphere, rows: Tensor) -> Iterator[float]:
         return self._informed_training(network, rows, None)
 
     def _informed_training(
-        self, network: Sphere, rows: Tensor, roles: Roles | None
+        self, network: CodedSphere, rows: Tensor, roles: Roles | None
     ) -> Iterator[float]:
         known = torch.zeros(len(rows)) if roles is None else torch.from_numpy(roles).float()
         first = self._trainer(network)
@@ -158,7 +160,7 @@ class DeepSAD(Baseline):
         for _ in range(self.epochs):
             yield second.epoch(marked, lambda batch: self._loss(network, batch))
 
-    def _loss(self, network: Sphere, marked: Tensor) -> Tensor:
+    def _loss(self, network: CodedSphere, marked: Tensor) -> Tensor:
         """Average distances; of rows known to be odd what counts is how close they are."""
         distances, known = network(marked[:, :-1]), marked[:, -1]
         odd = known == OUTLIER
@@ -176,6 +178,6 @@ class DeepSAD(Baseline):
     def _own_rules(self) -> Rules:
         return {
             "first_epochs": (is_count(self.first_epochs, 0), "a whole number of at least 0"),
-            "eta": (is_number(self.eta, 0), "a number of at least 0"),
-            "weight_decay": (is_number(self.weight_decay, 0), "a number of at least 0"),
+            "eta": (is_number(self.eta, 0, MOST), f"a number from 0 to {MOST:,}"),
+            "weight_decay": (is_number(self.weight_decay, 0, MOST), f"a number from 0 to {MOST:,}"),
         }

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from altbi.baselines.base import Baseline, Network, Rules, Trainer
-from altbi.parameters import is_number
+from altbi.parameters import is_flag, is_number
 from altbi.threshold import Contamination
 
 __all__ = ["DeepSVDD", "away_from_zero"]
@@ -64,7 +64,8 @@ class DeepSVDD(Baseline):
     learning_rate : float, default=0.001
         Learning rate of Adam.
     held_out : float, default=0.1
-        Share of the rows that is not trained on, as in the code behind the published numbers.
+        Share of the rows, drawn, that is not trained on, as in the code behind the published
+        numbers.
     foreign_centre : bool, default=False
         Take the centre from another network than the one that is trained, as in that code.
     contamination : float in (0, 0.5] or "auto", default='auto'
@@ -120,14 +121,15 @@ class DeepSVDD(Baseline):
     def _own_rules(self) -> Rules:
         return {
             "held_out": (is_number(self.held_out, 0, 0.9), "a share from 0 to 0.9"),
-            "foreign_centre": (isinstance(self.foreign_centre, bool), "True or False"),
+            "foreign_centre": (is_flag(self.foreign_centre), "True or False"),
         }
 
     def _training(self, network: Sphere, rows: Tensor) -> Iterator[float]:
-        rows = rows[: max(round((1 - self.held_out) * len(rows)), 2)]
         with torch.no_grad():
             chooser = Sphere(rows.shape[1]) if self.foreign_centre else network
             network.centre.copy_(away_from_zero(chooser.layers(rows)[1].mean(0)))
+        # Drawn, not the last ones: a table may have its outliers at its end.
+        rows = rows[torch.randperm(len(rows))][: max(round((1 - self.held_out) * len(rows)), 2)]
         trainer = Trainer(
             network.parameters(), learning_rate=self.learning_rate, batch_size=self.batch_size
         )

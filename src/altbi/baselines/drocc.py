@@ -158,7 +158,7 @@ class DROCC(Baseline):
         rate = self.ascent_rate
         return {
             "warm_up": (is_count(self.warm_up, 0), "a whole number of at least 0"),
-            "radius": (_is_radius(self.radius), "'auto' or a number above 0"),
+            "radius": (_is_radius(self.radius), "'auto' or a number above 0, at most a million"),
             "ascent_steps": (is_count(self.ascent_steps), "a whole number of at least 1"),
             "ascent_rate": (is_number(rate, 0) and rate > 0, "a number above 0"),
         }
@@ -187,8 +187,8 @@ class DROCC(Baseline):
 
     def _rate_at(self, epoch: int) -> float:
         """Give the learning rate of an epoch."""
-        passed = (epoch - self.warm_up) / max(self.epochs - self.warm_up, 1)
-        return self.learning_rate * 0.1 ** sum(passed >= fall for fall in FALLS)
+        done, planned = epoch - self.warm_up, self.epochs - self.warm_up
+        return self.learning_rate * 0.1 ** sum(done > round(fall * planned) for fall in FALLS)
 
     def _made_up(self, network: Classifier, batch: Tensor) -> Tensor:
         """Make up a point in the ring around each row that looks like a row to the network."""
@@ -204,4 +204,4 @@ class DROCC(Baseline):
 def _is_radius(value: object) -> bool:
     if isinstance(value, str):
         return value == "auto"
-    return is_number(value, 0) and value != 0
+    return is_number(value, 0, 1e6) and value != 0

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from altbi.baselines.base import Baseline, Network, Rules, Trainer
 from altbi.errors import TableError
+from altbi.parameters import is_flag
 from altbi.threshold import Contamination
 
 __all__ = ["DTEC", "DTEIG"]
@@ -202,7 +203,7 @@ class DTEC(NoiseEstimation):
         self.random_state = random_state
 
     def _own_rules(self) -> Rules:
-        return {"softmax_twice": (isinstance(self.softmax_twice, bool), "True or False")}
+        return {"softmax_twice": (is_flag(self.softmax_twice), "True or False")}
 
     def _network(self, n_units: int) -> BinGauge:
         return BinGauge(n_units, softmax_twice=self.softmax_twice)
@@ -273,7 +274,7 @@ class DTEIG(NoiseEstimation):
         self.random_state = random_state
 
     def _own_rules(self) -> Rules:
-        return {"raw_output": (isinstance(self.raw_output, bool), "True or False")}
+        return {"raw_output": (is_flag(self.raw_output), "True or False")}
 
     def _network(self, n_units: int) -> ScaleGauge:
         if n_units < 3:

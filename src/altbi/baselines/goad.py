@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.parameters import is_flag
 from altbi.threshold import Contamination
 
 __all__ = ["GOAD"]
@@ -145,7 +146,7 @@ class GOAD(Baseline):
         self.random_state = random_state
 
     def _own_rules(self) -> Rules:
-        return {"running_centres": (isinstance(self.running_centres, bool), "True or False")}
+        return {"running_centres": (is_flag(self.running_centres), "True or False")}
 
     def _network(self, n_units: int) -> Recogniser:
         return Recogniser(n_units)

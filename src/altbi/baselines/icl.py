@@ -28,7 +28,7 @@ PAIRS_AT_ONCE = 2**16
 
 
 def window_length(n_units: int) -> int:
-    """Give the length of a window; there are 159 windows at most."""
+    """Give the length of a window; there are 151 windows at most."""
     if n_units <= NARROW:
         return 2
     return 10 if n_units <= 160 else n_units - 150
@@ -120,7 +120,7 @@ class ICL(Baseline):
     and both are trained so that each rest picks its own window among all windows of the row. The
     score of a row is how badly this succeeds. Columns keep their order; at least three are needed.
 
-    The cost of a row grows with the square of the number of windows, which is less than 160.
+    The cost of a row grows with the square of the number of windows, which is 151 at most.
     Batches of more than 65,536 windows are normalised in parts, so that they take about 1.5 GB.
 
     Parameters
@@ -182,7 +182,8 @@ class ICL(Baseline):
         self.random_state = random_state
 
     def _own_rules(self) -> Rules:
-        is_loss = self.stop_loss == "auto" or is_number(self.stop_loss, 0)
+        is_auto = isinstance(self.stop_loss, str) and self.stop_loss == "auto"
+        is_loss = is_auto or is_number(self.stop_loss, 0)
         return {"stop_loss": (is_loss, "'auto' or a number of at least 0")}
 
     def _network(self, n_units: int) -> Pairs:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.parameters import is_flag
 from altbi.threshold import Contamination
 
 __all__ = ["PlanarFlow"]
@@ -130,7 +131,7 @@ class PlanarFlow(Baseline):
         self.random_state = random_state
 
     def _own_rules(self) -> Rules:
-        return {"log_det_only": (isinstance(self.log_det_only, bool), "True or False")}
+        return {"log_det_only": (is_flag(self.log_det_only), "True or False")}
 
     def _network(self, n_units: int) -> Bends:
         return Bends(n_units, log_det_only=self.log_det_only)

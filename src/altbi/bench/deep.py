@@ -1,7 +1,6 @@
 """The page's sections on the deep baselines: beside all others, and beside the paper."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from altbi.bench.datasets import Dataset, select
 from altbi.bench.grid import markdown_grid
@@ -39,13 +38,22 @@ def deep_sections(evidence: Evidence) -> list[str]:
         "## With the deep baselines",
         ABOUT["deep"],
         *summary(evidence, _on_small_tables(all_but_one)),
-        f"The same with {REDUCED}, on the tables where it was run:",
-        *summary(evidence, _on_small_tables(COMPARED)),
+        *_with_reduced(evidence),
         *tables_of(evidence, _on_small_tables(["ALTBI", *deep]), ("auc",)),
         *_not_run(evidence, deep),
         "## The deep baselines replayed",
         ABOUT["deep dte"],
         *_replayed(evidence, deep),
+    ]
+
+
+def _with_reduced(evidence: Evidence) -> list[str]:
+    choose = _on_small_tables(COMPARED)
+    if REDUCED not in choose(evidence, "auc").systems:
+        return []
+    return [
+        f"The same with {REDUCED}, on the tables where it was run:",
+        *summary(evidence, choose),
     ]
 
 
@@ -57,15 +65,9 @@ def small_tables() -> list[Dataset]:
 def _on_small_tables(names: Sequence[str]) -> Choice:
     def choose(evidence: Evidence, metric: str) -> Comparison:
         found = compare(evidence.runs, metric, FIRST_SEED, find_systems(names))
-        return _ran(found.only(small_tables()))
+        return found.only(small_tables()).that_ran()
 
     return choose
-
-
-def _ran(found: Comparison) -> Comparison:
-    """Leave out systems that have no cell at all."""
-    ran = tuple(name for name in found.systems if any(line.ours[name] for line in found.lines))
-    return replace(found, systems=ran)
 
 
 def _not_run(evidence: Evidence, deep: Sequence[str]) -> list[str]:
@@ -74,7 +76,7 @@ def _not_run(evidence: Evidence, deep: Sequence[str]) -> list[str]:
 
 
 def _replayed(evidence: Evidence, deep: Sequence[str]) -> list[str]:
-    found = _ran(compare(evidence.runs, "auc", PUBLISHED, find_systems(deep)))
+    found = compare(evidence.runs, "auc", PUBLISHED, find_systems(deep)).that_ran()
     if not found.systems:
         return ["No lines yet."]
     return [*differences(found, markdown_grid), markdown_grid(cells(found, evidence.places))]

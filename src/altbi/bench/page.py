@@ -120,9 +120,9 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "edit. Every cell leads to the line of its first run, which holds system, parameters, "
         "seed, rows, versions and seconds; `altbi bench lines --datasets D --systems S` (with "
         "--protocol and --rows as in the section) shows all lines behind a cell, and the command "
-        f"that runs them again. The folder [{beside}]({beside}) has all cells as CSV beside the "
-        "paper's: b2 and b3 (AUC and average precision without labels), b4 and b5 (fitted on "
-        "inliers), b2-dte and b3-dte (the baselines replayed).",
+        f"that runs them again. The folder [{beside}]({beside}) has all cells but those of the "
+        "deep baselines as CSV beside the paper's: b2 and b3 (AUC and average precision without "
+        "labels), b4 and b5 (fitted on inliers), b2-dte and b3-dte (the baselines replayed).",
         "## What they show",
         *findings(main, _main(evidence, "average_precision"), evidence.runs),
         "## All systems on identical rows",
@@ -200,8 +200,7 @@ def _not_run(evidence: Evidence) -> list[str]:
 def _lacking(evidence: Evidence, question: Question) -> list[str]:
     systems = [system for system in find_systems() if system.name not in TOO_SLOW]
     found = compare(evidence.runs, "auc", question, systems)
-    ran = tuple(name for name in found.systems if any(line.ours[name] for line in found.lines))
-    return lacking(evidence.runs, replace(found, systems=ran), catalogue(), systems)
+    return lacking(evidence.runs, found.that_ran(), catalogue(), systems)
 
 
 def _csv(found: Comparison, evidence: Evidence) -> str:

@@ -2,7 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -105,9 +105,7 @@ def tables_of(
     """Give a table for each metric: the systems that ran on any of the data sets."""
     parts = []
     for metric in metrics:
-        found = choose(evidence, metric)
-        ran = tuple(name for name in found.systems if any(line.ours[name] for line in found.lines))
-        found = replace(found, systems=ran)
+        found = choose(evidence, metric).that_ran()
         if not found.lines:
             return ["No lines yet."]
         parts += [f"### {METRICS[metric]}", markdown_grid(cells(found, evidence.places))]

@@ -172,22 +172,23 @@ def _neighbours(name: str, note: str, **method: str) -> System:
     )
 
 
-def _deep(name: str, note: str = "", *, related: bool = False, **parameters: Any) -> System:  # noqa: ANN401
-    """Take a deep baseline; one that is slow stands aside, and so do all variants."""
+def _deep(
+    name: str,
+    note: str = "",
+    *,
+    parameters: Mapping[str, Any] | None = None,
+    in_tables: bool = True,
+    **more: Any,  # noqa: ANN401
+) -> System:
+    """Take a deep baseline; all stand aside, because they are slow."""
     method = name.partition(" (")[0]
-    one_pass = method == "GOAD" and "epochs" not in parameters
-    quick = {"max_rows": 50} | ({} if one_pass else {"epochs": 1})
-    return System(
-        name,
-        None if related else method,
-        Recipe(DEEP + method.replace("-", ""), parameters),
-        smoke=quick | ({"first_epochs": 1} if method == "DeepSAD" else {}),
-        dte_seeds=DEEP_SEEDS[:1] if method == "ICL" else DEEP_SEEDS,  # it is the slowest
-        aside=True,
-        note=note,
-    )
+    fields: dict[str, Any] = {"smoke": {"max_rows": 50, "epochs": 1}, "dte_seeds": DEEP_SEEDS}
+    recipe = Recipe(DEEP + method.replace("-", ""), parameters or {})
+    column = method if in_tables else None
+    return System(name, column, recipe, aside=True, note=note, **{**fields, **more})
 
 
+_FEW_ROWS = {"max_rows": 50}
 _PUBLISHED = "as in the code behind the published numbers: "
 _STACKS = "puts the rows of the fit and of the query together: a score depends on its neighbours"
 SYSTEMS = {
@@ -251,48 +252,64 @@ SYSTEMS = {
             method="mean",
         ),
         _deep("DAGMM"),
-        _deep("DAGMM (as published)", _PUBLISHED + "it never learns", untrained=True),
+        _deep(
+            "DAGMM (as published)",
+            _PUBLISHED
+            + "it never learns (but its determinant is right, and scores are not random)",
+            parameters={"untrained": True},
+        ),
         _deep("DeepSVDD"),
         _deep(
             "DeepSVDD (as published)",
             _PUBLISHED + "the centre is that of another network",
-            foreign_centre=True,
+            parameters={"foreign_centre": True},
         ),
         _deep("DROCC"),
-        _deep("GOAD", "one pass over the rows, as published"),
+        _deep("GOAD", "one pass over the rows, as published", smoke=_FEW_ROWS),
         _deep(
             "GOAD (as published)",
             _PUBLISHED + "centres are met while the network changes",
-            running_centres=True,
+            parameters={"running_centres": True},
+            smoke=_FEW_ROWS,
         ),
-        _deep("GOAD (25 epochs)", "longer than published", epochs=25),
-        _deep("ICL", "2,000 epochs, as published: hours for a table of some thousand rows"),
-        _deep("ICL (100 epochs)", "a twentieth of the published epochs", epochs=100),
+        _deep("GOAD (25 epochs)", "longer than published", parameters={"epochs": 25}),
+        _deep(
+            "ICL",
+            "2,000 epochs, as published: hours for a table of some thousand rows",
+            dte_seeds=DEEP_SEEDS[:1],
+        ),
+        _deep(
+            "ICL (100 epochs)",
+            "a twentieth of the published epochs",
+            parameters={"epochs": 100},
+            dte_seeds=DEEP_SEEDS[:1],
+        ),
         _deep("PlanarFlow"),
         _deep(
             "PlanarFlow (as published)",
-            _PUBLISHED + "scored without its base density",
-            log_det_only=True,
+            _PUBLISHED + "scored without its base density (but no layer folds space)",
+            parameters={"log_det_only": True},
         ),
         _deep("DDPM"),
         _deep("DTE-IG"),
         _deep(
             "DTE-IG (as published)",
             _PUBLISHED + "scored by an output of which the loss sees only the square",
-            raw_output=True,
+            parameters={"raw_output": True},
         ),
         _deep("DTE-C"),
         _deep(
             "DTE-C (as published)",
             _PUBLISHED + "softmax is taken twice",
-            softmax_twice=True,
+            parameters={"softmax_twice": True},
         ),
-        _deep("RDA", "related work, without a column in the paper", related=True),
-        _deep("DSEBM", "related work, without a column in the paper", related=True),
+        _deep("RDA", "related work, without a column in the paper", in_tables=False),
+        _deep("DSEBM", "related work, without a column in the paper", in_tables=False),
         _deep(
             "DeepSAD",
             "related work; without known rows, DeepSVDD after an autoencoder",
-            related=True,
+            in_tables=False,
+            smoke={"max_rows": 50, "epochs": 1, "first_epochs": 1},
         ),
     )
 }

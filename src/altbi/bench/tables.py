@@ -98,6 +98,11 @@ class Comparison:
         lines = tuple(line for line in self.lines if line.dataset in datasets)
         return Comparison(self.metric, self.question, self.systems, lines)
 
+    def that_ran(self) -> "Comparison":
+        """Leave out systems without any cell."""
+        ran = tuple(name for name in self.systems if any(line.ours[name] for line in self.lines))
+        return Comparison(self.metric, self.question, ran, self.lines)
+
     @property
     def scores(self) -> dict[str, dict[str, float]]:
         """Means by system and data set, where there are any."""

@@ -48,8 +48,9 @@ ABOUT = {
         "them, `altbi.baselines`; three more from its related work. Tables of up to 10,000 rows, "
         "one seed, all other systems with the same seed on the same rows. Epochs, widths and "
         "rates are the published ones, but for ICL, whose 2,000 epochs are 100 here; GOAD's "
-        "single pass is what was published. *As published* names what the code behind the paper's "
-        "numbers does: DAGMM never learns, DeepSVDD's centre is that of another network, "
+        "single pass is what was published. *As published* has the worst defect of the code behind "
+        "the paper's numbers, not all of them (docs/baselines.md): DAGMM never learns, DeepSVDD's "
+        "centre is that of another network, GOAD's centres are met while the network changes, "
         "PlanarFlow is scored without its base density, DTE-IG by an output of which its loss "
         "sees only the square, DTE-C's loss takes softmax twice. SimCLR and CSI need pictures. "
         "`altbi bench run --systems S --seeds 1 --datasets D` runs them; `python "
@@ -57,7 +58,7 @@ ABOUT = {
     ),
     "deep dte": (
         "As above, `altbi bench run --protocol dte`, three seeds (0, 1 and 2; one for ICL) beside "
-        "the paper's numbers, which have five; those whose code has a defect are shown with it."
+        "the paper's numbers, which have five."
     ),
     "semi": (
         "`altbi bench run --protocol semi`: fitted on 70 % of the inliers, drawn anew for each "

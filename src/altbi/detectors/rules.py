@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from altbi.detectors.altbi import ALTBI
     from altbi.detectors.odim import ODIM
 
-__all__ = ["altbi_rules", "model_rules", "odim_rules"]
+__all__ = ["altbi_rules", "model_rules", "odim_rules", "seed_rule"]
 
 Rules = dict[str, tuple[bool, str]]
 
@@ -121,11 +121,16 @@ def model_rules(detector: ALTBI | ODIM) -> Rules:
             "a share in (0, 0.5] or 'auto'",
         ),
         "max_rows": (is_count(detector.max_rows, 2), "a whole number of at least 2 rows"),
-        "random_state": (
-            _is_seed(detector.random_state),
-            "a whole number from 0 to 2**63 - 1, a RandomState or None",
-        ),
+        "random_state": seed_rule(detector.random_state),
     }
+
+
+def seed_rule(random_state: object) -> tuple[bool, str]:
+    """Rule for the seed of a fit."""
+    expected = "a whole number from 0 to 2**63 - 1, a RandomState or None"
+    if is_count(random_state, 0):
+        return int(cast(int, random_state)) < 2**63, expected
+    return random_state is None or isinstance(random_state, np.random.RandomState), expected
 
 
 def odim_rules(detector: ODIM) -> Rules:
@@ -162,12 +167,6 @@ def _is_size(value: object, most: int | None = None) -> bool:
 
 def _is_rate(value: object) -> bool:
     return is_number(value, 0) and value != 0
-
-
-def _is_seed(value: object) -> bool:
-    if is_count(value, 0):
-        return int(cast(int, value)) < 2**63
-    return value is None or isinstance(value, np.random.RandomState)
 
 
 def _are_widths(value: object, exactly: int | None = None) -> bool:
