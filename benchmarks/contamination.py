@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import spearmanr
 from sklearn.mixture import GaussianMixture
 
 from altbi import ALTBI
@@ -52,6 +53,7 @@ PYTHRESH = (
 )  # fmt: skip
 SHOWN = 3
 TABLES = ("even", "odd", "all")
+AUTO = '`contamination="auto"`'
 
 Scores = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -116,7 +118,7 @@ def groups_rule(scores: Scores, least: float = 0) -> float:
 
 
 RULES: dict[str, Callable[[Scores], float]] = {
-    '`contamination="auto"`': estimated_share,
+    AUTO: estimated_share,
     "a fixed 5 %": lambda scores: 0.05,
     "a fixed 10 %": lambda scores: 0.1,
     "a fixed 20 %": lambda scores: 0.2,
@@ -261,14 +263,53 @@ def chosen(lines: list[Line]) -> list[str]:
 
 def mean(lines: list[Line], kind: str, method: str) -> tuple[float, float, float]:
     """Mean absolute error of the share, mean F1 and mean signed error; seeds are averaged first."""
-    tables: dict[str, list[tuple[float, float, float]]] = {}
+    means = by_table(lines, kind, method).mean(axis=0)
+    return float(means[0]), float(means[1]), float(means[2])
+
+
+def by_table(lines: list[Line], kind: str, method: str) -> NDArray[np.float64]:
+    """Absolute error of the share, F1, signed error and share of each table, by its name."""
+    tables: dict[str, list[tuple[float, float, float, float]]] = {}
     for line in lines:
         result = line[kind][method]
         share, f1 = (0, 0) if isinstance(result, str) else result  # failed: nothing is flagged
         error = share - line["true"]
-        tables.setdefault(line["table"], []).append((abs(error), f1, error))
-    means = np.mean([np.mean(each, axis=0) for each in tables.values()], axis=0)
-    return float(means[0]), float(means[1]), float(means[2])
+        tables.setdefault(line["table"], []).append((abs(error), f1, error, share))
+    return np.array([np.mean(tables[name], axis=0) for name in sorted(tables)])
+
+
+def compared(lines: list[Line], scoring: str, seed: int | None) -> str:
+    """Write how far "auto" is from each rule, with standard errors over tables, and rank tables."""
+    part = of_fits(lines, scoring, seed=seed)
+    true = [line["true"] for line in sorted(part, key=lambda each: each["table"])]
+    true = true[:: len(part) // len({line["table"] for line in part})]
+    ours = by_table(part, "rules", AUTO)
+    grid = [
+        ['"auto" against', "F1", "tables won", "lost", "error", "rank correlation of its share"]
+    ]
+    for kind, name, title in shown(lines, part):
+        theirs = by_table(part, kind, name)
+        gain, error = ours[:, 1] - theirs[:, 1], ours[:, 0] - theirs[:, 0]
+        rank = f"{spearmanr(theirs[:, 3], true)[0]:.2f}" if np.ptp(theirs[:, 3]) > 0.02 else ""
+        won, lost = (gain > 1e-3).sum(), (gain < -1e-3).sum()
+        grid.append([title, with_error(gain), str(won), str(lost), with_error(error), rank])
+    return markdown_grid(grid) + "\n"
+
+
+def with_error(values: NDArray[np.float64]) -> str:
+    """Write a mean with its standard error."""
+    return f"{values.mean():+.3f} ± {values.std(ddof=1) / len(values) ** 0.5:.3f}"
+
+
+def shown(lines: list[Line], part: list[Line]) -> list[tuple[str, str, str]]:
+    """List own rules, and the best of PyThresh where all fits have them, the oracle last."""
+    rows = [("rules", name, name) for name in part[0]["rules"]]
+    rows[-1:-1] = [
+        ("pythresh", name, f"PyThresh {name}")
+        for name in chosen(lines)
+        if all(name in line["pythresh"] for line in part)
+    ]
+    return rows
 
 
 def run(folder: Path | None) -> None:
@@ -317,15 +358,9 @@ def measured(y: NDArray[np.int64], scores: Scores, methods: list[str]) -> Line:
 def report(lines: list[Line], scoring: str, seed: int | None) -> str:
     """Write a table in Markdown, of one seed or all, after a sentence on what it is about."""
     parts = {tables: of_fits(lines, scoring, tables, seed) for tables in TABLES}
-    rows = [("rules", name, name) for name in parts["all"][0]["rules"]]
-    rows[-1:-1] = [
-        ("pythresh", name, f"PyThresh {name}")
-        for name in chosen(lines)
-        if all(name in line["pythresh"] for line in parts["all"])
-    ]
     grid = [["rule", *(f"error, {tables}" for tables in parts), "signed error, all"]]
     grid[0] += [f"F1, {tables}" for tables in parts]
-    for kind, name, title in rows:
+    for kind, name, title in shown(lines, parts["all"]):
         means = [mean(part, kind, name) for part in parts.values()]
         errors, f1s = ([f"{each[i]:.3f}" for each in means] for i in (0, 1))
         grid.append([title, *errors, f"{means[-1][2]:+.3f}", *f1s])
@@ -355,6 +390,7 @@ def main() -> None:
     for scoring, seed in (FITS[0], ("plain", None), ("reference", None)):
         if of_fits(lines, scoring, seed=seed):
             sys.stdout.write(report(lines, scoring, seed) + "\n")
+            sys.stdout.write(compared(lines, scoring, seed) + "\n")
     reasons = "; ".join(f"{method}: {why}" for method, why in broken(lines).items())
     sys.stdout.write(f"PyThresh methods that are out: {reasons or 'none'}.\n")
 
