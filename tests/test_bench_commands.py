@@ -16,7 +16,7 @@ from altbi.bench import measure
 from altbi.bench import run as running
 from altbi.bench.datasets import catalogue
 from altbi.bench.lines import append, latest, mended, read
-from altbi.bench.systems import SYSTEMS
+from altbi.bench.systems import FOR_IMAGES, SYSTEMS
 from altbi.cli import main
 from altbi.cli.meter import line_of
 from altbi.engines import Dask
@@ -122,7 +122,8 @@ class TestSystems:
         assert main(["bench", "systems"]) == 0
 
         out, _ = said(capsys)
-        assert len(out) == 1 + len(SYSTEMS)
+        assert len(out) == 1 + len(SYSTEMS) + len(FOR_IMAGES)
+        assert out[-1].split()[:3] == ["CSI", "not", "run"]
         (knn,) = [line for line in out if line.startswith("kNN ")]
         assert "  pyod.models.knn:KNN  " in knn
         assert "  n_neighbors=32  " in knn

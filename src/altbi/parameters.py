@@ -4,11 +4,9 @@ import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 
-import numpy as np
-
 from altbi.errors import ParameterError
 
-__all__ = ["check_parameters", "is_count", "is_flag", "is_number"]
+__all__ = ["check_parameters", "is_count", "is_number"]
 
 
 def is_count(value: object, least: int = 1) -> bool:
@@ -22,11 +20,6 @@ def is_number(value: object, least: float = -math.inf, most: float = math.inf) -
         return False
     number = float(value)
     return math.isfinite(number) and least <= number <= most
-
-
-def is_flag(value: object) -> bool:
-    """Tell whether a value is true or false, Python's or NumPy's."""
-    return isinstance(value, bool | np.bool_)
 
 
 def check_parameters(owner: object, rules: Mapping[str, tuple[bool, str]]) -> None:

@@ -25,7 +25,7 @@ from altbi.table import Table, sample_rows
 from altbi.threshold import Contamination, is_contamination, outlier_threshold
 from altbi.train import Adam
 
-__all__ = ["Baseline", "Network", "Rules", "Trainer"]
+__all__ = ["Baseline", "Network", "Rules", "Trainer", "is_flag"]
 
 Rules = dict[str, tuple[bool, str]]
 
@@ -228,6 +228,11 @@ class Baseline(Detector):
 
     def _names(self) -> tuple[str, ...]:
         return self.encoder_.names
+
+
+def is_flag(value: object) -> bool:
+    """Tell whether a value is true or false, Python's or NumPy's."""
+    return isinstance(value, bool | np.bool_)
 
 
 def _shared_rules(baseline: Baseline) -> Rules:

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
-from altbi.parameters import is_flag
+from altbi.baselines.base import Baseline, Network, Rules, Trainer, is_flag
 from altbi.threshold import Contamination
 
 __all__ = ["DAGMM"]

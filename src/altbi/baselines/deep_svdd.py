@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
-from altbi.parameters import is_flag, is_number
+from altbi.baselines.base import Baseline, Network, Rules, Trainer, is_flag
+from altbi.parameters import is_number
 from altbi.threshold import Contamination
 
 __all__ = ["DeepSVDD", "away_from_zero"]

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
-from altbi.parameters import is_flag
+from altbi.baselines.base import Baseline, Network, Rules, Trainer, is_flag
 from altbi.threshold import Contamination
 
 __all__ = ["GOAD"]
