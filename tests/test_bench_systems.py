@@ -191,8 +191,7 @@ class TestCatalogue:
         found = {name: system.dte_seeds for name, system in SYSTEMS.items()}
 
         assert found.pop("kNN") == found.pop("DTE-NP") == (0, 1, 2, 3, 4)
-        assert found.pop("ICL") == found.pop("ICL (100 epochs)") == (0,)
-        assert {found.pop(name) for name in DEEP if name in found} == {(0, 1, 2)}
+        assert {found.pop(name) for name in DEEP} == {(0,)}  # they are slow
         assert set(found.values()) == {(0, 1, 2, 3, 6)}
 
     @pytest.mark.parametrize("name", ["COPOD", "ECOD"])

@@ -57,8 +57,8 @@ ABOUT = {
         "benchmarks/cost.py` measures the cost of all against ALTBI's in one run."
     ),
     "deep dte": (
-        "As above, `altbi bench run --protocol dte`, three seeds (0, 1 and 2; one for ICL) beside "
-        "the paper's numbers, which have five."
+        "As above, `altbi bench run --protocol dte`, one seed beside the paper's numbers, "
+        "which are means of five."
     ),
     "semi": (
         "`altbi bench run --protocol semi`: fitted on 70 % of the inliers, drawn anew for each "
