@@ -58,13 +58,16 @@ def summary(evidence: Evidence, choose: Callable[[Evidence, str], Comparison]) -
         return []
     means = {metric: _means(choose(evidence, metric), shared) for metric in METRICS}
     ranks = mean_ranks(found.scores)
+    by_precision = mean_ranks(choose(evidence, "average_precision").scores)
     seconds, memory = cost(evidence, found)
-    head = ["system", *METRICS.values(), "mean rank", "median seconds", "peak MiB", "data sets"]
+    head = ["system", *METRICS.values(), "mean rank", "by average precision"]
+    head += ["median seconds", "peak MiB", "data sets"]
     body = [
         [
             name,
             *(number(means[metric].get(name)) for metric in METRICS),
             f"{ranks[name]:.2f}",
+            f"{by_precision[name]:.2f}",
             f"{seconds[name]:.2f}",
             f"{memory[name]:.0f}" if name in memory else MISSING,
             f"{len(found.scores[name])} of {len(found.lines)}",
