@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from altbi.borrow import Draws, one_thread, plain_torch, single_precision
 from altbi.detectors.base import Detector, Scores, drawn_seed
 from altbi.detectors.chunks import over_chunks
-from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outliers
+from altbi.detectors.roles import Roles, roles_of, training_sample
 from altbi.detectors.rules import seed_rule
 from altbi.encode import TableEncoder
 from altbi.ensemble import over_blocks
 from altbi.errors import TableWarning, TrainingError
 from altbi.parameters import check_parameters, is_count, is_number
-from altbi.table import Table, sample_rows
+from altbi.table import Table
 from altbi.threshold import Contamination, is_contamination, outlier_threshold
 from altbi.train import Adam
 
@@ -101,12 +101,10 @@ class Trainer:
         return mean
 
     def _batches(self, n_rows: int) -> Iterator[Tensor]:
-        whole = n_rows // self.batch_size * self.batch_size
-        left_over = n_rows - whole
-        if whole and (self.drop_last or left_over == 1):
-            n_rows = whole
-        order = torch.randperm(whole + left_over)[:n_rows]
-        return iter(torch.split(order, int(min(self.batch_size, n_rows))))
+        size = int(min(self.batch_size, n_rows))
+        left_over = n_rows % size
+        n_used = n_rows - left_over if self.drop_last or left_over == 1 else n_rows
+        return iter(torch.split(torch.randperm(n_rows)[:n_used], size))
 
     def _step(self, loss: Tensor) -> float:
         for parameter in self.adam.parameters:
@@ -177,14 +175,7 @@ class Baseline(Detector):
         table = self._checked_for_fit(X)
         roles = roles_of(known_inlier, known_outlier, X, len(table))
         seed = drawn_seed(self.random_state)
-        if len(table) > self.max_rows:
-            chosen = sample_rows(len(table), self.max_rows, seed)
-            if roles is not None:
-                chosen = with_outliers(chosen, roles, self.max_rows)
-                roles = roles[chosen]
-            table = table.take(chosen)
-        if roles is not None:
-            check_learnable(roles)
+        table, roles = training_sample(table, roles, self.max_rows, seed)
         self._train(table, roles, seed)
         scores, _ = over_chunks(self._score, table, self.encoder_)
         if not np.isfinite(scores).all():
@@ -200,7 +191,8 @@ class Baseline(Detector):
         self.scale_ = np.where(deviation > 0, deviation, np.float32(1))
 
         rows = torch.from_numpy((units - self.mean_) / self.scale_)
-        with one_thread(), plain_torch(), single_precision(), Draws(seed).lent():
+        # Draws first: while they are lent, no other fit changes what is the process's.
+        with one_thread(), plain_torch(), Draws(seed).lent(), single_precision():
             network = self._network(rows.shape[1]).train()
             try:
                 self.history_ = list(self._informed_training(network, rows, roles))

@@ -51,8 +51,8 @@ class DSEBM(Baseline):
     is trained by score matching: noise is added to a row, and one step down the energy is to remove
     it. So the energy gets low where rows are, and its slope points to them.
 
-    Two layers of 128, epochs and batches are our choice, made without labels: the loss of rows
-    that were held out still falls after so many epochs. The score is the energy.
+    Two layers of 128, epochs and batches are our choice: the loss of rows that were held out still
+    falls after so many epochs. The score is the energy.
 
     Parameters
     ----------

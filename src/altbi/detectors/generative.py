@@ -16,7 +16,7 @@ from altbi.borrow import Draws, one_thread, plain_torch
 from altbi.detectors import model_files
 from altbi.detectors.base import Detector, Scores, drawn_seed
 from altbi.detectors.chunks import over_chunks
-from altbi.detectors.roles import Roles, check_learnable, roles_of, with_outliers
+from altbi.detectors.roles import Roles, roles_of, training_sample
 from altbi.encode import Surprises, TableEncoder
 from altbi.ensemble import Ensemble, over_blocks
 from altbi.errors import TableWarning, TrainingError
@@ -35,7 +35,7 @@ from altbi.models import (
     landmarks_of,
 )
 from altbi.privacy.ledger import Ledger
-from altbi.table import Table, sample_rows
+from altbi.table import Table
 from altbi.threshold import Contamination, outlier_threshold
 from altbi.train import Progress
 
@@ -165,15 +165,7 @@ class GenerativeDetector(Detector):
         roles = roles_of(known_inlier, known_outlier, X, len(table))
         seed = drawn_seed(self.random_state)
 
-        sample = table
-        if len(table) > self.max_rows:
-            chosen = sample_rows(len(table), self.max_rows, seed)
-            if roles is not None:
-                chosen = with_outliers(chosen, roles, self.max_rows)
-                roles = roles[chosen]
-            sample = table.take(chosen)
-        if roles is not None:
-            check_learnable(roles)
+        sample, roles = training_sample(table, roles, self.max_rows, seed)
         self.n_rows_in_, self.n_sample_ = table.drawn_from or len(table), len(sample)
         self.encoder_ = TableEncoder().fit(sample)
         rows = self.encoder_.transform(sample)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from altbi.errors import ParameterError
+from altbi.table import Table, sample_rows
 
 __all__ = [
     "INLIER",
@@ -14,6 +15,7 @@ __all__ = [
     "Roles",
     "check_learnable",
     "roles_of",
+    "training_sample",
     "with_outliers",
 ]
 
@@ -42,6 +44,21 @@ def roles_of(
     roles[inlier] = INLIER
     roles[outlier] = OUTLIER
     return roles
+
+
+def training_sample(
+    table: Table, roles: Roles | None, most: int, seed: int
+) -> tuple[Table, Roles | None]:
+    """Take the rows to learn from, and their roles: all, or a uniform sample of a large table."""
+    if len(table) > most:
+        chosen = sample_rows(len(table), most, seed)
+        if roles is not None:
+            chosen = with_outliers(chosen, roles, most)
+            roles = roles[chosen]
+        table = table.take(chosen)
+    if roles is not None:
+        check_learnable(roles)
+    return table, roles
 
 
 def with_outliers(chosen: NDArray[np.int64], roles: Roles, most: int) -> NDArray[np.int64]:
