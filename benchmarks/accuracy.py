@@ -30,6 +30,7 @@ from altbi import ALTBI
 from altbi.bench.datasets import Dataset, is_at_hand, load, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.protocols import sampled
+from altbi.bench.statistics import paired_effect
 from altbi.detectors.altbi import CHOOSING_UNITS, SCORING_UPDATES, WHITENED_UNITS
 from altbi.encode import TableEncoder
 from altbi.memory import Memory, remember, whitening_of
@@ -297,18 +298,9 @@ def table(lines: Lines) -> str:
     for name, found in means.items():
         parts = [found, found[even], found[~even]]
         cells = [" / ".join(f"{value:.3f}" for value in part.mean(axis=0)) for part in parts]
-        rows.append([name, *cells, *(_interval(found - means[PLAIN])[m] for m in (0, 1))])
+        differences = (found - means[PLAIN]).T
+        rows.append([name, *cells, *(str(paired_effect(each)) for each in differences)])
     return markdown_grid(rows)
-
-
-def _interval(differences: NDArray[np.float64]) -> list[str]:
-    """Mean over tables, and its 95 % interval by the bootstrap."""
-    drawn = np.random.default_rng(0).integers(len(differences), size=(4000, len(differences)))
-    low, high = np.percentile(differences[drawn].mean(axis=1), [2.5, 97.5], axis=0)
-    return [
-        f"{mean:+.3f} [{lowest:+.3f}, {highest:+.3f}]"
-        for mean, lowest, highest in zip(differences.mean(axis=0), low, high, strict=True)
-    ]
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from altbi import ALTBI
 from altbi.bench.datasets import adbench_folder, is_at_hand, load, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.protocols import find_protocol
+from altbi.bench.statistics import paired_effect
 from altbi.errors import ParameterError, TableWarning
 from altbi.models import IWAE, sized_iwae
 from altbi.privacy.accounting import calibrated
@@ -317,16 +318,9 @@ def worth(found: dict[str, dict[str, float]]) -> str:
             for name in sorted(found)
             if name != CENSUS and {with_both, neither} <= found[name].keys()
         ]
-        mean, low, high = mean_and_interval(gains)
-        grid.append([title, str(len(gains)), f"{mean:+.3f}", f"[{low:+.3f}, {high:+.3f}]"])
+        gain, interval = str(paired_effect(gains)).split(" ", 1)
+        grid.append([title, str(len(gains)), gain, interval])
     return markdown_grid(grid)
-
-
-def mean_and_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Give the mean and its 95 % interval by the bootstrap."""
-    drawn = np.random.default_rng(0).choice(np.array(values), size=(4000, len(values)))
-    low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
-    return statistics.mean(values), float(low), float(high)
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 from altbi.bench import measure
 from altbi.bench.lines import Job, Run
 from altbi.bench.protocols import PROTOCOLS
-from altbi.bench.systems import SYSTEMS, Recipe
+from altbi.bench.systems import Recipe
+from altbi.bench.variants import KNOWN
 
 ON_WINE = Job(file="Classical/45_wine.npz", system="HBOS", seed=0)
 
@@ -23,8 +24,8 @@ def result(job, auc=0.5, error=None, **more):
     """A line as a run would write it."""
     measures = {} if error else {"auc": auc, "average_precision": auc / 2}
     source, parameters = "", {}
-    if job.system in SYSTEMS:
-        source, parameters = SYSTEMS[job.system].told(
+    if job.system in KNOWN:
+        source, parameters = KNOWN[job.system].told(
             PROTOCOLS[job.protocol].setting, smoke=job.smoke
         )
     built = {"source": source, "parameters": parameters}
@@ -49,8 +50,8 @@ def work(job, threads):
 
 def broken(job, threads):
     """Measure a system that fails whatever the rows are."""
-    recipe = Recipe(SYSTEMS[job.system].recipe.source, {"no_such": "argument"})
-    SYSTEMS[job.system] = dataclasses.replace(SYSTEMS[job.system], recipe=recipe)
+    recipe = Recipe(KNOWN[job.system].recipe.source, {"no_such": "argument"})
+    KNOWN[job.system] = dataclasses.replace(KNOWN[job.system], recipe=recipe)
     return measure.measured(job, threads)
 
 

@@ -395,7 +395,7 @@ class Bench:
             )
             for name, source in (("raw", "altbi.toy:Toy"), ("standardised", "pyod.toy:Toy"))
         }
-        self.monkeypatch.setattr(measure, "SYSTEMS", systems)
+        self.monkeypatch.setattr(measure, "KNOWN", systems)
         measure._warm_up.cache_clear()
 
     def run(self, system="standardised", protocol="transductive", seed=0, threads=1, **more):
@@ -742,7 +742,7 @@ class TestMeasured:
     @pytest.mark.parametrize("name", ["ALTBI-I (reference)", "ODIM", "IForest", "LODA", "OCSVM"])
     def test_the_callers_random_state_is_untouched(self, bench, monkeypatch, name):
         bench.table(normal_rows(60), (np.arange(60) >= 50).astype(int))
-        monkeypatch.setattr(measure, "SYSTEMS", SYSTEMS)
+        monkeypatch.setattr(measure, "KNOWN", SYSTEMS)
         before = np.random.get_state(legacy=False), torch.get_rng_state()  # noqa: NPY002
 
         assert bench.run(name, smoke=True).error is None

@@ -11,7 +11,7 @@ from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.bench.tables import Comparison, compare
 from altbi.bench.words import ABOUT, SAMPLE
 
-__all__ = ["deep_sections"]
+__all__ = ["COMPARED", "REDUCED", "deep_sections", "on_small_tables", "small_tables"]
 
 MOST_ROWS = 10_000
 # One seed for all: the slow ones have no more.
@@ -37,9 +37,9 @@ def deep_sections(evidence: Evidence) -> list[str]:
     return [
         "## With the deep baselines",
         ABOUT["deep"],
-        *summary(evidence, _on_small_tables(all_but_one)),
+        *summary(evidence, on_small_tables(all_but_one)),
         *_with_reduced(evidence),
-        *tables_of(evidence, _on_small_tables(["ALTBI", *deep]), ("auc",)),
+        *tables_of(evidence, on_small_tables(["ALTBI", *deep]), ("auc",)),
         *_not_run(evidence, deep),
         "## The deep baselines replayed",
         ABOUT["deep dte"],
@@ -48,7 +48,7 @@ def deep_sections(evidence: Evidence) -> list[str]:
 
 
 def _with_reduced(evidence: Evidence) -> list[str]:
-    choose = _on_small_tables(COMPARED)
+    choose = on_small_tables(COMPARED)
     if REDUCED not in choose(evidence, "auc").systems:
         return []
     return [
@@ -62,7 +62,9 @@ def small_tables() -> list[Dataset]:
     return [each for each in select(suite="tables") if (each.parts[0].n_rows or 0) <= MOST_ROWS]
 
 
-def _on_small_tables(names: Sequence[str]) -> Choice:
+def on_small_tables(names: Sequence[str]) -> Choice:
+    """Ask about some systems on small tables, one seed."""
+
     def choose(evidence: Evidence, metric: str) -> Comparison:
         found = compare(evidence.runs, metric, FIRST_SEED, find_systems(names))
         return found.only(small_tables()).that_ran()
@@ -71,7 +73,7 @@ def _on_small_tables(names: Sequence[str]) -> Choice:
 
 
 def _not_run(evidence: Evidence, deep: Sequence[str]) -> list[str]:
-    found = _on_small_tables(deep)(evidence, "auc")
+    found = on_small_tables(deep)(evidence, "auc")
     return lacking(evidence.runs, found, small_tables(), find_systems(deep))
 
 

@@ -3,18 +3,23 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from math import isfinite
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from altbi.errors import TableError
 
-__all__ = ["Job", "Run", "append", "latest", "mended", "read", "todo"]
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+__all__ = ["Job", "Run", "append", "latest", "mended", "parsed", "read", "todo"]
 
 MEASURES = ("auc", "average_precision")
+
+Parsed = TypeVar("Parsed")
 
 
 @final
@@ -91,7 +96,7 @@ class Run:
         return Job(**{each.name: getattr(self, each.name) for each in fields(Job)})
 
 
-def append(path: Path, run: Run) -> None:
+def append(path: Path, run: "DataclassInstance") -> None:
     """Write one line to its end, or fail."""
     line = json.dumps(asdict(run), allow_nan=False) + "\n"
     with path.open("ab") as lines:
@@ -101,8 +106,11 @@ def append(path: Path, run: Run) -> None:
 
 
 @contextmanager
-def mended(path: Path) -> Iterator[None]:
-    """Keep the file to oneself; cut off a last line that was not written to its end."""
+def mended(path: Path, parse: Callable[[bytes], object] | None = None) -> Iterator[None]:
+    """Keep the file to oneself; cut off a last line that was not written to its end.
+
+    Its lines are runs, or what `parse` takes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab+") as lines:
         try:
@@ -112,7 +120,9 @@ def mended(path: Path) -> Iterator[None]:
                 f"{path}: another benchmark writes its runs there. Wait for its end, or name "
                 "another file with --lines."
             ) from cause
-        read(path)  # a file of something else is refused before anything is cut off
+        parsed(
+            path, parse or _run
+        )  # a file of something else is refused before anything is cut off
         lines.seek(0)
         content = lines.read()
         end = content.rfind(b"\n") + 1
@@ -125,19 +135,27 @@ def mended(path: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> list[Run]:
-    """Read all lines; one not written to its end is left out, and its job is still to do."""
+    """Read all runs; one not written to its end is left out, and its job is still to do."""
+    return parsed(path, _run)
+
+
+def parsed(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
+    """Read all lines but one that was not written to its end."""
     content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1].splitlines()
-    return [_parse(line, f"{path}, line {number}") for number, line in enumerate(whole, 1)]
+    found = []
+    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+        try:
+            found.append(parse(line))
+        except (ValueError, TypeError, RecursionError) as cause:
+            raise TableError(
+                f"{path}, line {number}: not a run of the benchmark ({cause}). Remove the line, "
+                "or name another file."
+            ) from cause
+    return found
 
 
-def _parse(line: bytes, where: str) -> Run:
-    try:
-        return _checked(Run(**json.loads(line)))
-    except (ValueError, TypeError, RecursionError) as cause:
-        raise TableError(
-            f"{where}: not a run of the benchmark ({cause}). Remove the line, or name another file."
-        ) from cause
+def _run(line: bytes) -> Run:
+    return _checked(Run(**json.loads(line)))
 
 
 def _checked(run: Run) -> Run:

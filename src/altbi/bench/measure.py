@@ -17,11 +17,12 @@ import altbi
 from altbi.bench.datasets import Labels, Rows, find_part, load
 from altbi.bench.lines import Job, Run
 from altbi.bench.protocols import Split, find_protocol, sampled
-from altbi.bench.systems import SYSTEMS, Scores, ready_to_fit
+from altbi.bench.systems import Scores, ready_to_fit
+from altbi.bench.variants import KNOWN
 from altbi.errors import TableError
 from altbi.terminal import shortened
 
-__all__ = ["failed", "measured", "precision_at_n", "version_of"]
+__all__ = ["failed", "measured", "precision_at_n", "version_of", "versions"]
 
 MOST_WARNINGS = 3
 PACKAGES = ("altbi", "numpy", "torch", "scikit-learn")
@@ -44,7 +45,7 @@ def failed(job: Job, reason: str) -> Run:
 
 
 def _measured(job: Job, threads: int) -> Run:
-    system, protocol = SYSTEMS[job.system], find_protocol(job.protocol)
+    system, protocol = KNOWN[job.system], find_protocol(job.protocol)
     dataset, _ = find_part(job.file)
     X, y = sampled(*_loaded(job.file), job.rows)
     split = protocol.split(y, dataset, job.seed)
@@ -97,15 +98,20 @@ def _fields(job: Job) -> dict[str, Any]:
 
 def _origin(job: Job) -> dict[str, Any]:
     """Say what was built, and of which versions."""
-    system, setting = SYSTEMS[job.system], find_protocol(job.protocol).setting
+    system, setting = KNOWN[job.system], find_protocol(job.protocol).setting
     source, parameters = system.told(setting, smoke=job.smoke)
-    packages = PACKAGES if system.scales_itself else (*PACKAGES, system.recipe.package)
     return {
         "source": source,
         "parameters": parameters,
-        "versions": {name: found for name in packages if (found := version_of(name))}
-        | {"altbi code": code_digest()},
+        "versions": versions("altbi" if system.scales_itself else system.recipe.package),
     }
+
+
+def versions(package: str) -> dict[str, str]:
+    """Name the versions that a result depends on: ours, those of what we build on, a package."""
+    names = dict.fromkeys((*PACKAGES, package))
+    found = {name: version for name in names if (version := version_of(name))}
+    return found | {"altbi code": code_digest()}
 
 
 def version_of(package: str) -> str | None:
@@ -155,7 +161,7 @@ def _rows(X: Rows, split: Split, *, standardised: bool) -> tuple[Rows, Rows]:
 def _warm_up(name: str) -> None:
     """Let a system compile and import once, so that its first job is not the slowest."""
     rows = np.random.default_rng(0).normal(size=(100, 4))
-    ready_to_fit(SYSTEMS[name], "unsupervised", 0, smoke=True)(rows)(rows[:50])
+    ready_to_fit(KNOWN[name], "unsupervised", 0, smoke=True)(rows)(rows[:50])
 
 
 def _measures(y: Labels, scores: Scores) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from altbi.bench.tables import (
 from altbi.bench.words import ABOUT, SAMPLE
 from altbi.whole import told_as, whole_file
 
-__all__ = ["write_page"]
+__all__ = ["SEMI", "main_comparison", "write_files", "write_page"]
 
 # It takes minutes for a small table: run with one seed on small tables only, docs/systems.md.
 TOO_SLOW = ("ALTBI-G (reference)",)
@@ -55,15 +55,20 @@ def write_page(page: Path, folder: Path) -> None:
     """Write the page, and tables and figures into the folder beside it that has its name."""
     evidence = Evidence.of(folder)
     beside = page.with_suffix("")
-    beside.mkdir(parents=True, exist_ok=True)
     files = {page: _page(evidence, folder.name, beside.name)}
-    main = _main(evidence)
+    main = main_comparison(evidence)
     for metric, protocol, name in _PAPER_TABLES:
         found = compare(evidence.runs, metric, protocol)
         files[beside / f"{name}.csv"] = _csv(found, evidence)
     if is_enough(main):
         files |= {beside / name: text for name, text in _figures(evidence, main).items()}
+    write_files(files)
+
+
+def write_files(files: Mapping[Path, str]) -> None:
+    """Write files, each whole or not at all."""
     for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as draft, told_as(path):
             draft.write_text(text, encoding="utf-8")
 
@@ -87,7 +92,7 @@ _PAPER_TABLES = (
 )
 
 
-def _main(evidence: Evidence, metric: str = "auc") -> Comparison:
+def main_comparison(evidence: Evidence, metric: str = "auc") -> Comparison:
     """All systems but the slowest on the tables."""
     everything = compare(evidence.runs, metric, MAIN)
     names = [name for name in everything.systems if name not in TOO_SLOW]
@@ -113,7 +118,7 @@ def _asked(question: Question, suite: str) -> Callable[[Evidence, str], Comparis
 
 
 def _page(evidence: Evidence, lines: str, beside: str) -> str:
-    main = _main(evidence)
+    main = main_comparison(evidence)
     parts = [
         "# Results",
         f"Made by `altbi bench tables --page docs/results.md` of the lines in `{lines}/`; do not "
@@ -124,10 +129,10 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "deep baselines as CSV beside the paper's: b2 and b3 (AUC and average precision without "
         "labels), b4 and b5 (fitted on inliers), b2-dte and b3-dte (the baselines replayed).",
         "## What they show",
-        *findings(main, _main(evidence, "average_precision"), evidence.runs),
+        *findings(main, main_comparison(evidence, "average_precision"), evidence.runs),
         "## All systems on identical rows",
         ABOUT["main"],
-        *summary(evidence, _main),
+        *summary(evidence, main_comparison),
         *(_compared(main, beside) if is_enough(main) else []),
         *tables_of(evidence, _asked(MAIN, "tables"), PAPER_METRICS),
         "## Images and texts",

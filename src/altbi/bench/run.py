@@ -9,7 +9,8 @@ from altbi.bench.datasets import VARIABLE, Dataset, Part, adbench_folder, is_at_
 from altbi.bench.lines import Job, Run, append, mended, read, todo
 from altbi.bench.pool import results, results_by
 from altbi.bench.protocols import PROTOCOLS, find_protocol
-from altbi.bench.systems import DTE_SEEDS, SYSTEMS, System
+from altbi.bench.systems import DTE_SEEDS, System
+from altbi.bench.variants import KNOWN
 from altbi.engines import Engine
 from altbi.errors import ParameterError, TableError
 
@@ -105,7 +106,7 @@ def current(runs: Iterable[Run]) -> list[Run]:
     return [
         run
         for run in runs
-        if run.system in SYSTEMS and run.protocol in PROTOCOLS and _recipe(run) == _built(run.job)
+        if run.system in KNOWN and run.protocol in PROTOCOLS and _recipe(run) == _built(run.job)
     ]
 
 
@@ -114,7 +115,7 @@ def _recipe(run: Run) -> tuple[str, dict[str, Any]]:
 
 
 def _built(job: Job) -> tuple[str, dict[str, Any]]:
-    return SYSTEMS[job.system].told(find_protocol(job.protocol).setting, smoke=job.smoke)
+    return KNOWN[job.system].told(find_protocol(job.protocol).setting, smoke=job.smoke)
 
 
 def run_all(

@@ -6,7 +6,7 @@ Learning Research 7, 2006. scipy is imported where it is used: the command line 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import final
@@ -18,12 +18,14 @@ from altbi.errors import ParameterError
 from altbi.parameters import is_count, is_number
 
 __all__ = [
+    "Effect",
     "Friedman",
     "Pair",
     "cliques",
     "critical_difference",
     "friedman",
     "mean_ranks",
+    "paired_effect",
     "shared",
     "wilcoxon_holm",
 ]
@@ -32,6 +34,7 @@ Scores = Mapping[str, Mapping[str, float]]
 
 # What is equal on paper must tie: 0.3 - 0.2 and 0.2 - 0.1 differ in the last bits only.
 DECIMALS = 12
+RESAMPLES = 4000
 
 
 @final
@@ -67,6 +70,41 @@ class Pair:
     adjusted_p_value: float
     significant: bool
     favours_first: bool
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A mean difference over data sets, and its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    n_datasets: int
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether the interval contains 0."""
+        return self.low <= 0 <= self.high
+
+    def __str__(self) -> str:
+        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+
+
+def paired_effect(differences: Sequence[float] | NDArray[np.float64]) -> Effect:
+    """Average the differences over data sets; the interval is by the bootstrap.
+
+    Examples
+    --------
+    >>> print(paired_effect([0.01, 0.01, 0.01]))
+    +0.010 [+0.010, +0.010]
+    """
+    found = np.asarray(differences, dtype=np.float64)
+    if not len(found):
+        raise ParameterError("There are no differences, but expected those of some data sets.")
+    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
+    low, high = np.percentile(found[drawn].mean(axis=1), [2.5, 97.5])
+    return Effect(float(found.mean()), float(low), float(high), len(found))
 
 
 def shared(scores: Scores) -> tuple[list[str], NDArray[np.float64]]:

@@ -31,7 +31,16 @@ _HOMES = {
     "demo": ("altbi.cli.models", "demo"),
     **{
         f"bench_{name}": ("altbi.cli.bench", name)
-        for name in ("datasets", "systems", "run", "tables", "lines", "quick")
+        for name in (
+            "datasets",
+            "systems",
+            "run",
+            "tables",
+            "lines",
+            "quick",
+            "ablation",
+            "figures",
+        )
     },
     "completion": ("altbi.cli.completion", "completion"),
 }
@@ -77,7 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _left_by(args: argparse.Namespace) -> str:
     """Say what a command leaves that was not done to its end."""
-    if args.run in ("bench_run", "bench_quick"):
+    if args.run in ("bench_run", "bench_quick", "bench_ablation"):
         return GOES_ON
     return PARTS_STAY if getattr(args, "engine", None) else NO_TRACE
 

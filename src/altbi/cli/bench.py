@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict
+from typing import TypeVar
 
 from altbi.bench.datasets import (
     SOURCE,
@@ -17,7 +18,7 @@ from altbi.bench.datasets import (
     is_at_hand,
     select,
 )
-from altbi.bench.grid import plain_grid
+from altbi.bench.grid import markdown_grid, plain_grid
 from altbi.bench.lines import Job, Run, latest, read
 from altbi.bench.look import nothing_found, printed
 from altbi.bench.measure import version_of
@@ -29,8 +30,9 @@ from altbi.cli.engine import engine_of
 from altbi.cli.meter import terminal_meter
 from altbi.terminal import printable
 
-__all__ = ["datasets", "lines", "quick", "run", "systems", "tables"]
+__all__ = ["ablation", "datasets", "figures", "lines", "quick", "run", "systems", "tables"]
 
+Item = TypeVar("Item")
 QUICK = ("ALTBI", "ALTBI-I (reference)", "IForest", "kNN")
 
 
@@ -145,10 +147,10 @@ def _question(args: argparse.Namespace, *, smoke: bool = False) -> Question:
     return Question(args.protocol, rows, args.seeds, smoke)
 
 
-def _watch(*, quiet: bool) -> Callable[[Iterator[Run], int], Iterator[Run]]:
+def _watch(*, quiet: bool) -> Callable[[Iterator[Item], int], Iterator[Item]]:
     meter = terminal_meter(quiet=quiet)
 
-    def watched(runs: Iterator[Run], total: int) -> Iterator[Run]:
+    def watched(runs: Iterator[Item], total: int) -> Iterator[Item]:
         return runs if meter is None else meter("running", runs, total, lambda _: 1)
 
     return watched
@@ -207,3 +209,38 @@ def quick(args: argparse.Namespace) -> int:
     args.page = None
     tables(args)
     return code
+
+
+def ablation(args: argparse.Namespace) -> int:
+    """Run what is left of the ablations and of the trainings to watch, then print."""
+    from altbi.bench.ablation import figure_jobs, trace_jobs, variant_jobs
+    from altbi.bench.ablation_tables import ablation_tables
+    from altbi.bench.figure_parts import ABLATION, TRACES
+    from altbi.bench.traces import read_traces, run_traces
+    from altbi.bench.variants import find_panels
+
+    runs_at, traces_at = args.lines / ABLATION, args.lines / TRACES
+    panels, chosen = find_panels(args.settings), select(args.datasets, "tables")
+    if not args.no_runs:
+        limits, retry = Limits(args.processes, args.threads, args.limit), args.retry
+        jobs = variant_jobs(panels, chosen, args.seeds)
+        run_all(runs_at, jobs, limits, _watch(quiet=args.quiet), retry=retry)
+        watched = [*figure_jobs(), *trace_jobs(chosen, args.seeds)]
+        run_traces(traces_at, watched, limits, _watch(quiet=args.quiet), retry=retry)
+    runs, traces = read(runs_at), read_traces(traces_at)
+    grid = markdown_grid if args.markdown else plain_grid
+    sys.stdout.write("\n\n".join(ablation_tables(runs, traces, grid)) + "\n")
+    # A later line replaces an earlier one.
+    last = {each.job.title: each.error for each in runs}
+    last |= {each.job.title: each.error for each in traces}
+    failed = {title: reason for title, reason in last.items() if reason is not None}
+    for title, reason in failed.items():
+        sys.stderr.write(f"{title}: {printable(' '.join(reason.split()))}\n")
+    return 1 if failed else 0
+
+
+def figures(args: argparse.Namespace) -> None:
+    """Write the page of figures."""
+    from altbi.bench.figures import write_figures
+
+    write_figures(args.page, args.lines)

@@ -19,7 +19,7 @@ Add = Callable[..., argparse.ArgumentParser]
 
 def add_bench(experiments: Any, add: Add) -> None:  # noqa: ANN401 - argparse's own
     """Add the commands of the benchmark to those of `altbi bench`."""
-    for build in (_datasets, _systems, _run, _tables, _lines, _quick):
+    for build in (_datasets, _systems, _run, _tables, _lines, _quick, _ablation, _figures):
         build(experiments, add)
 
 
@@ -79,6 +79,54 @@ def _quick(experiments: Any, add: Add) -> None:  # noqa: ANN401
     _add_where(added)
     _add_machine(added)
     added.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _ablation(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "change one setting of ALTBI-I at a time, and watch trainings step by step; then tables"
+    added = _added(experiments, add, "ablation", about, "bench ablation --settings rho,gamma")
+    _add_folder(added)
+    added.add_argument(
+        "--datasets", type=_names, metavar="A,B", help="names as in the paper (default: all tables)"
+    )
+    added.add_argument(
+        "--settings",
+        type=_names,
+        metavar="A,B",
+        help="of rho, gamma, draws, learning_rate, n0 (default: all)",
+    )
+    added.add_argument(
+        "--seeds",
+        type=_seeds,
+        default=(0,),
+        metavar="N",
+        help="how many, or a list such as 0,1 (default: 1)",
+    )
+    added.add_argument("--no-runs", action="store_true", help="only print what is there")
+    added.add_argument("--markdown", action="store_true", help="print Markdown")
+    _add_jobs(added)
+
+
+def _figures(experiments: Any, add: Add) -> None:  # noqa: ANN401
+    about = "draw the paper's figures from the lines, and write a page about them"
+    added = _added(experiments, add, "figures", about, "bench figures --page figures.md")
+    _add_folder(added)
+    added.add_argument(
+        "--page",
+        type=Path,
+        default=Path("docs/figures.md"),
+        metavar="FILE",
+        help="as Markdown, pictures in a folder beside it (default: %(default)s)",
+    )
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        default=FOLDER,
+        metavar="FOLDER",
+        help="where the files of lines are (default: %(default)s)",
+    )
 
 
 def _added(
@@ -141,6 +189,11 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_machine(parser: argparse.ArgumentParser) -> None:
+    _add_jobs(parser)
+    add_engine(parser, "the jobs, each in a process of its own, in place of --processes")
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes", type=_positive, default=1, metavar="N", help="jobs at once (default: 1)"
     )
@@ -156,7 +209,6 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--retry", action="store_true", help="run failed jobs again")
     parser.add_argument("--quiet", action="store_true", help="show no progress")
-    add_engine(parser, "the jobs, each in a process of its own, in place of --processes")
 
 
 def _names(text: str) -> list[str]:

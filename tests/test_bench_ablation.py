@@ -1,0 +1,436 @@
+"""Ablations: variants are what they say, differences are paired, and pages tell what is missing."""
+
+import dataclasses
+import xml.etree.ElementTree as ET
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bench_jobs
+from altbi import ALTBI
+from altbi.bench import figures_of_runs, pictures
+from altbi.bench.ablation import (
+    ROWS,
+    TECHNIQUES,
+    figure_jobs,
+    panel_points,
+    published,
+    published_effect,
+    technique_effects,
+    trace_jobs,
+    variant_jobs,
+)
+from altbi.bench.ablation_tables import ablation_tables
+from altbi.bench.datasets import is_at_hand, select
+from altbi.bench.figures import write_figures
+from altbi.bench.lines import Job, append
+from altbi.bench.pictures import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
+from altbi.bench.statistics import paired_effect
+from altbi.bench.systems import SYSTEMS
+from altbi.bench.traces import SERIES, SETTINGS, Trace, TraceJob
+from altbi.bench.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
+from altbi.bench.watching import averaged, memorised, shares_judged, window_aucs, wobbles
+from altbi.cli import main
+from altbi.errors import ParameterError
+
+PAPER = Path(__file__).parents[1].parent / "shared" / "paper"
+FILES = ("Classical/45_wine.npz", "Classical/14_glass.npz", "Classical/39_vertebral.npz")
+
+
+class TestVariants:
+    def test_each_is_the_reference_but_for_what_its_name_says(self):
+        reference = ALTBI.reference().get_params()
+        for name, system in VARIANTS.items():
+            built = system.recipe.build().get_params()
+            changed = {key for key in reference if built[key] != reference[key]}
+            assert changed == set(system.recipe.parameters), name
+            assert all(f"{key} {built[key]:g}" in name for key in changed)
+
+    def test_defaults_are_those_of_the_reference(self):
+        reference = ALTBI.reference(learning_rate=1e-3).get_params()
+        for panel in PANELS.values():
+            assert panel.default == reference[panel.parameter]
+            assert panel.default in panel.values
+            assert panel.system(panel.default) is BASE
+            assert list(panel.values) == sorted(panel.values)
+
+    def test_all_can_be_looked_up_and_none_hides_another(self):
+        assert set(KNOWN) == {*SYSTEMS, *VARIANTS}
+        assert not set(SYSTEMS) & set(VARIANTS)
+        assert len(VARIANTS) == 1 + sum(len(panel.values) - 1 for panel in PANELS.values())
+
+    def test_panels_are_found_by_name(self):
+        assert [panel.parameter for panel in find_panels(["n0", "rho"])] == ["rho", "n0"]
+        assert find_panels(None) == list(PANELS.values())
+        with pytest.raises(ParameterError, match=r"'rhoo'.*rho, gamma, draws, learning_rate, n0"):
+            find_panels(["rhoo"])
+
+
+class TestPublished:
+    @pytest.mark.parametrize(
+        ("file", "parameter"),
+        [("b6_rho", "rho"), ("b7_gamma", "gamma"), ("b8_k", "draws"), ("b9_lr", "learning_rate")],
+    )
+    def test_the_papers_numbers_are_the_papers(self, file, parameter):
+        if not PAPER.is_dir():
+            pytest.skip("the paper is not at hand")
+        lines = (PAPER / f"{file}.csv").read_text().splitlines()[1:]
+        theirs = {float(a): float(b) for a, b in (line.split(",") for line in lines)}
+        ours = {float(v): auc for (name, v), auc in published().items() if name == parameter}
+        assert ours == theirs
+        assert set(PANELS[parameter].values) == set(theirs)
+
+    def test_so_are_those_of_windows(self):
+        if not PAPER.is_dir():
+            pytest.skip("the paper is not at hand")
+        lines = (PAPER / "b10_ensemble.csv").read_text().splitlines()[1:]
+        theirs = {f"{a}-{c}": float(auc) for a, _, c, auc in (line.split(",") for line in lines)}
+        ours = {window: auc for (name, window), auc in published().items() if name == "window"}
+        assert ours == theirs
+        assert set(theirs) < {f"{a}-{b}" for a, b in SETTINGS["reference"].windows}
+
+    def test_what_the_techniques_are_worth_there(self):
+        first, second, both = TECHNIQUES
+        assert published_effect(first) == pytest.approx(0.007)
+        assert published_effect(second) == pytest.approx(0.001)
+        assert published_effect(both) is None
+
+
+def runs_of(aucs, seeds=(0,), files=FILES):
+    """Make lines: system name -> AUC on each file."""
+    return [
+        bench_jobs.result(Job(file=file, system=name, seed=seed, rows=None), auc=auc)
+        for name, values in aucs.items()
+        for file, auc in zip(files, values, strict=False)
+        for seed in seeds
+    ]
+
+
+class TestEffects:
+    def test_differences_are_taken_table_by_table(self):
+        aucs = {BASE.name: [0.9, 0.8, 0.7]}
+        aucs |= {each.name: [0.8, 0.7, 0.7] for each in TECHNIQUES.values()}
+        effects, n_seeds = technique_effects(runs_of(aucs, seeds=(0, 1)))
+        assert n_seeds == 2
+        expected = paired_effect([0.1, 0.1, 0.0])
+        assert {round(effect.mean, 6) for effect in effects.values()} == {round(expected.mean, 6)}
+        assert not effects["both"].is_chance or expected.low == 0
+
+    def test_only_tables_and_seeds_that_all_have_count(self):
+        panel = PANELS["rho"]
+        aucs = {panel.system(value).name: [0.6, 0.7, 0.8] for value in panel.values}
+        runs = runs_of(aucs) + runs_of({BASE.name: [0.1, 0.1, 0.1]}, seeds=(1,))
+        whole = panel_points(runs, panel)
+        assert whole[1:] == (3, 1)
+        lacking = [
+            run for run in runs if not (run.system == panel.system(1).name and run.file == FILES[2])
+        ]
+        points, n_tables, n_seeds = panel_points(lacking, panel)
+        assert (n_tables, n_seeds) == (2, 1)
+        assert [point.auc for point in points] == pytest.approx([0.65] * len(panel.values))
+
+    def test_points_say_what_changes_and_what_the_paper_has(self):
+        panel = PANELS["gamma"]
+        aucs = {panel.system(value).name: [0.6 + value / 100] * 3 for value in panel.values}
+        points, *_ = panel_points(runs_of(aucs), panel)
+        assert [point.value for point in points] == list(panel.values)
+        (default,) = [point for point in points if point.effect is None]
+        assert default.value == 1.03
+        assert points[0].effect.mean == pytest.approx(-0.0003)
+        assert points[0].paper == 0.761
+
+    def test_failed_runs_and_trials_do_not_count(self):
+        panel = PANELS["rho"]
+        aucs = {panel.system(value).name: [0.6] * 3 for value in panel.values}
+        runs = runs_of(aucs)
+        broken = dataclasses.replace(runs[0], auc=None, average_precision=None, error="no")
+        assert panel_points([*runs, broken], panel)[1] == 2
+        trials = [dataclasses.replace(run, smoke=True) for run in runs]
+        assert panel_points(trials, panel) == ([], 0, 0)
+
+    def test_no_lines_no_points(self):
+        assert panel_points([], PANELS["rho"]) == ([], 0, 0)
+        assert technique_effects([]) == ({}, 0)
+
+    def test_an_interval_covers_what_it_should(self):
+        generator = np.random.default_rng(0)
+        samples = generator.normal(0.01, 0.05, size=(300, 40))
+        found = [paired_effect(sample) for sample in samples]
+        assert 0.9 < np.mean([each.low <= 0.01 <= each.high for each in found]) < 0.99
+        assert paired_effect([0.02] * 5).is_chance is False
+        assert paired_effect([-0.1, 0.1] * 5).is_chance
+        with pytest.raises(ParameterError, match="no differences"):
+            paired_effect([])
+
+
+class TestJobs:
+    def test_each_value_has_a_job_on_each_table_and_once(self, adbench):
+        tables = select(["wine", "glass", "ionosphere"])
+        jobs = variant_jobs(list(PANELS.values()), tables, (0, 1))
+        assert len(jobs) == len(set(jobs))
+        assert {job.rows for job in jobs} == {None}  # all smaller than the sample
+        wide = {job.system for job in jobs if "Ionosphere" in job.file}
+        narrow = {job.system for job in jobs if "glass" in job.file}
+        assert narrow == {BASE.name, *VARIANTS}
+        assert narrow - wide == {
+            PANELS["draws"].system(k).name for k in (1, 5, 10, 20, 50, 70, 100)
+        }
+
+    def test_chosen_panels_and_both_techniques(self, adbench):
+        jobs = variant_jobs([PANELS["n0"]], select(["wine"]), (0,))
+        names = {job.system for job in jobs}
+        assert {each.name for each in TECHNIQUES.values()} <= names
+        assert "ALTBI-I, n0 16" in names
+        assert not any("learning" in name for name in names)
+
+    def test_every_table_is_watched_in_every_setting(self, adbench):
+        tables = select(suite="tables")
+        there = [each for each in tables if is_at_hand(each.parts[0])]
+        jobs = trace_jobs(tables, (0, 1))
+        assert len(set(jobs)) == len(jobs) == 2 * len(there) * len(SETTINGS)
+        assert {job.rows for job in jobs} == {ROWS}
+
+    def test_the_papers_single_tables(self, adbench):
+        jobs = figure_jobs()
+        assert len(jobs) == len(set(jobs)) == 190
+        assert {job.share for job in jobs if "PageBlocks" in job.file} == {
+            percent / 100 for percent in range(1, 10)
+        }
+
+
+def a_trace(file, setting="reference", seed=0, *, share=None, windows=0.7, **series):
+    """A training whose series are constants unless said otherwise."""
+    setting_of = SETTINGS[setting]
+    values = {name: [0.5] * setting_of.schedule.steps for name in SERIES}
+    job = TraceJob(file=file, setting=setting, seed=seed, rows=ROWS, share=share)
+    means = {f"{a}-{b}": windows for a, b in setting_of.windows}
+    return Trace(**dataclasses.asdict(job), **{**values, **series}, windows=means)
+
+
+class TestWatching:
+    def test_a_gap_in_all_steps_is_assumption_one(self):
+        steps = 110
+        inlier = [0.9] * 10 + list(np.linspace(0.8, 0.2, 100))
+        outlier = [0.1] * 10 + [value + 0.1 for value in inlier[10:]]
+        (found,) = memorised([a_trace(FILES[0], inlier_loss=inlier, outlier_loss=outlier)])
+        assert found.table == "wine"
+        assert found.a3 == pytest.approx(0.1)  # the warm-up does not count
+        assert found.a2 == pytest.approx(0.8)
+        assert found.a1 == pytest.approx(inlier[89])  # nor do steps after the 80th
+        assert found.positive == 1
+        assert found.last_gap == pytest.approx(0.1)
+        assert steps == len(inlier)
+
+    def test_one_step_without_a_gap_breaks_it(self):
+        outlier = [0.6] * 110
+        outlier[40] = 0.4
+        (found,) = memorised([a_trace(FILES[0], inlier_loss=[0.5] * 110, outlier_loss=outlier)])
+        assert found.a3 == pytest.approx(-0.1)
+        assert found.positive == pytest.approx(79 / 80)
+
+    def test_seeds_are_averaged_before_anything_is_said(self):
+        traces = [
+            a_trace(FILES[0], seed=seed, inlier_loss=[0.5] * 110, outlier_loss=[value] * 110)
+            for seed, value in enumerate((0.4, 0.8))
+        ]
+        (found,) = memorised(traces)
+        assert found.a3 == pytest.approx(0.1)
+
+    def test_an_average_is_judged_against_the_last_snapshot_alone(self):
+        aucs = [0.0] * 89 + [0.6] + [0.0] * 20  # step 80 after a warm-up of 10
+        traces = [a_trace(file, auc=aucs, windows=0.7) for file in FILES]
+        windows, single = window_aucs(traces)
+        assert single.tolist() == [0.6] * 3
+        assert windows["60-80"].tolist() == [0.7] * 3
+        assert averaged(traces).mean == pytest.approx(0.1)
+        assert averaged([]) is None
+
+    def test_fluctuation_is_the_mean_change_of_late_steps(self):
+        restless = [0.9, 0.1] * 25 + [0.5, 0.6] * 25
+        calm = [0.9, 0.1] * 25 + [0.5, 0.52] * 25
+        traces = [
+            a_trace(file, setting, auc=auc)
+            for file in FILES
+            for setting, auc in (("VAE", restless), ("VAE, growth", calm))
+        ]
+        (found,) = wobbles(traces)
+        assert found.growing == pytest.approx(0.02)
+        assert found.constant == pytest.approx(0.1)
+        assert found.effect.mean == pytest.approx(-0.08)
+
+    def test_shares_of_outliers_are_told_apart(self):
+        traces = [
+            a_trace(FILES[0], "VAE", seed, share=share, auc=[0.0] * 99 + [auc])
+            for share, aucs in ((0.01, (0.8, 0.9)), (0.05, (0.6, 0.6)))
+            for seed, auc in enumerate(aucs)
+        ]
+        found = shares_judged([*traces, a_trace(FILES[0], "VAE")])
+        assert found == {0.01: pytest.approx((0.85, 0.05, 2)), 0.05: pytest.approx((0.6, 0, 2))}
+
+    def test_failed_trainings_and_other_samples_do_not_count(self):
+        good = a_trace(FILES[0])
+        assert memorised([dataclasses.replace(good, error="no")]) == []
+        assert memorised([dataclasses.replace(good, rows=20_000)]) == []
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def texts(svg):
+    return [each.text for each in ET.fromstring(svg).iter(f"{SVG}text")]
+
+
+class TestPictures:
+    def test_bars_have_names_numbers_and_a_legend(self):
+        rows = [Bar("one & <only>", 0.8, 0.01, "classic"), Bar("other", 0.7, None, "deep")]
+        svg = bars(rows, title="AUC", kinds=FAMILIES, lowest=0.4)
+        found = texts(svg)
+        assert {"one & <only>", "other", "0.800", "0.700", "AUC", "classic", "deep"} <= set(found)
+        assert svg.count(FAMILIES["classic"]) >= 2  # the bar, and its place in the legend
+        assert "<script" not in svg
+
+    def test_panels_have_titles_series_and_axes(self):
+        dots = [Dot(value, value / 2, 0.1, 0.9) for value in (0.01, 0.1, 1.0)]
+        drawn = {
+            "first": [Stroke("ours", dots), Stroke("paper", dots[:2])],
+            "second": [Stroke("ours", [Dot(step, 0.5) for step in range(50)])],
+        }
+        svg = panels(drawn, x_title="x", y_title="AUC", logarithmic=frozenset({"first"}))
+        found = texts(svg)
+        assert {"first", "second", "ours", "paper", "x", "AUC", "0.01", "0.1", "1"} <= set(found)
+
+    def test_a_grid_shows_every_number(self):
+        cells = [Shade(x, y, 0.7 + 0.01 * place) for place, (x, y) in enumerate(["ab", "cd"])]
+        assert {"0.700", "0.710", "a", "b", "c", "d", "T1"} <= set(
+            texts(heat(cells, x_title="T1", y_title="T2"))
+        )
+
+    def test_the_same_numbers_make_the_same_picture(self):
+        rows = [Bar("a", 0.8, 0.01, "classic")]
+        one, other = (bars(rows, title="t", kinds=FAMILIES, lowest=0.4) for _ in range(2))
+        assert one == other
+
+    def test_without_the_extra_it_is_said_what_to_install(self, monkeypatch):
+        monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
+        with pytest.raises(Exception, match=r"pip install 'altbi\[report\]'"):
+            pictures._svg(None)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Lines of a few systems, variants and trainings."""
+    results = tmp_path / "results"
+    results.mkdir()
+    for place, name in enumerate(["ALTBI", "ALTBI-I (reference)", "IForest", "kNN"]):
+        for file, seed in product(FILES, range(3)):
+            job = Job(file=file, system=name, seed=seed)
+            append(results / "transductive.jsonl", bench_jobs.result(job, 0.9 - place / 20))
+            semi = dataclasses.replace(job, protocol="semi")
+            append(results / "semi.jsonl", bench_jobs.result(semi, 0.8 + place / 50))
+    for place, name in enumerate([BASE.name, *VARIANTS]):
+        for file in FILES:
+            line = bench_jobs.result(Job(file=file, system=name, seed=0), 0.8 - place / 200)
+            append(results / "ablation.jsonl", line)
+    for setting, file in product(SETTINGS, FILES):
+        steps = SETTINGS[setting].schedule.steps
+        trace = a_trace(file, setting, inlier_loss=[0.3] * steps, outlier_loss=[0.5] * steps)
+        append(results / "traces.jsonl", trace)
+    return results
+
+
+class TestPage:
+    def test_what_has_runs_is_drawn_and_the_rest_is_named(self, folder):
+        page = folder.parent / "docs" / "figures.md"
+        write_figures(page, folder)
+        text = page.read_text()
+        drawn = {path.stem for path in (page.parent / "figures").iterdir()}
+        assert {"systems", "semi", "ablation", "windows", "memorisation"} <= drawn
+        assert not {"ratio", "techniques", "private"} & drawn
+        for name in drawn:
+            assert f"](figures/{name}.svg)" in text
+        assert text.count("Not drawn: its runs are missing.") == 10 - len(drawn)
+        assert "there is one on 3 of 3 tables" in text
+        assert "ALTBI-I (reference) is 2 of 4" in text
+
+    def test_a_missing_run_is_named(self, folder):
+        path = folder / "ablation.jsonl"
+        gone = [
+            line
+            for line in path.read_text().splitlines()
+            if not ('"ALTBI-I, n0 16"' in line and "glass" in line)
+        ]
+        path.write_text("\n".join(gone) + "\n")
+        page = folder.parent / "figures.md"
+        write_figures(page, folder)
+        text = page.read_text()
+        assert "- ALTBI-I, n0 16: glass\n" in text + "\n"
+        assert "n0 (in the paper a figure without numbers), 2 tables" in text
+
+    def test_tables_say_what_is_more_than_chance(self, folder, capsys):
+        assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 0
+        said = capsys.readouterr().out
+        assert "rho (in the paper Table B.6), 3 tables, 1 seed:" in said
+        assert "0.92  0.800                  default  0.762" in said
+        assert "0.96  0.780  -0.020 [-0.020, -0.020]  0.758" in said
+        assert "3 of 3" in said
+
+    def test_a_failed_run_is_an_exit_code(self, folder, capsys):
+        failed = bench_jobs.result(Job(file=FILES[0], system=BASE.name, seed=0), error="it broke")
+        append(folder / "ablation.jsonl", failed)
+        assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 1
+        assert "it broke" in capsys.readouterr().err
+
+    def test_an_unknown_setting_is_one_sentence(self, folder, capsys):
+        code = main(["bench", "ablation", "--settings", "rhoo", "--lines", str(folder)])
+        assert code == 1
+        assert "No setting is called 'rhoo'" in capsys.readouterr().err
+
+    def test_the_command_writes_the_page(self, folder, tmp_path):
+        page = tmp_path / "here" / "mine.md"
+        assert main(["bench", "figures", "--lines", str(folder), "--page", str(page)]) == 0
+        assert (page.parent / "mine" / "systems.svg").is_file()
+        assert "](mine/systems.svg)" in page.read_text()
+
+    def test_the_command_runs_what_is_missing(self, tmp_path, adbench, capsys, monkeypatch):
+        monkeypatch.setattr("altbi.bench.ablation.figure_jobs", list)
+        words = ["bench", "ablation", "--datasets", "wine", "--settings", "rho", "--quiet"]
+        monkeypatch.setattr("altbi.bench.ablation.SETTINGS", {"VAE": SETTINGS["VAE"]})
+        assert main([*words, "--lines", str(tmp_path)]) == 0
+        said = capsys.readouterr().out
+        assert "rho (in the paper Table B.6), 1 tables, 1 seed:" in said
+        runs = (tmp_path / "ablation.jsonl").read_text()
+        traces = (tmp_path / "traces.jsonl").read_text()
+        assert len(runs.splitlines()) == 8  # six values, growth, neither
+        assert len(traces.splitlines()) == 1
+        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert (tmp_path / "ablation.jsonl").read_text() == runs
+        assert (tmp_path / "traces.jsonl").read_text() == traces
+
+    def test_the_committed_page_is_made_of_the_committed_lines(self, tmp_path):
+        root = Path(__file__).parents[1]
+        (tmp_path / "results").symlink_to(root / "results")
+        write_figures(tmp_path / "docs" / "figures.md", tmp_path / "results")
+        made = (tmp_path / "docs" / "figures.md").read_text()
+        assert made == (root / "docs" / "figures.md").read_text()
+        pictures_made = {each.name for each in (tmp_path / "docs" / "figures").iterdir()}
+        committed = root / "docs" / "figures"
+        assert pictures_made == {each.name for each in committed.iterdir()}
+        # Letters are measured with the fonts of a machine: numbers must agree, not places.
+        for name in pictures_made:
+            ours, theirs = (
+                texts((where / name).read_text())
+                for where in (tmp_path / "docs" / "figures", committed)
+            )
+            assert ours == theirs, name
+
+    def test_families_are_the_papers(self):
+        family = figures_of_runs._family
+        assert [family(name) for name in ("ALTBI", "ODIM", "DTE-NP", "DDPM", "GOAD", "kNN")] == [
+            *("memorisation", "memorisation", "diffusion", "diffusion", "deep", "classic")
+        ]
+
+
+def test_tables_of_nothing_are_no_tables():
+    assert ablation_tables([], []) == []
