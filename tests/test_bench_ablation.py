@@ -31,7 +31,15 @@ from altbi.bench.statistics import paired_effect
 from altbi.bench.systems import SYSTEMS
 from altbi.bench.traces import SERIES, SETTINGS, Trace, TraceJob
 from altbi.bench.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
-from altbi.bench.watching import averaged, memorised, shares_judged, window_aucs, wobbles
+from altbi.bench.watching import (
+    Held,
+    Memorised,
+    averaged,
+    memorised,
+    shares_judged,
+    window_aucs,
+    wobbles,
+)
 from altbi.cli import main
 from altbi.errors import ParameterError
 
@@ -211,24 +219,30 @@ def a_trace(file, setting="reference", seed=0, *, share=None, windows=0.7, **ser
 
 class TestWatching:
     def test_a_gap_in_all_steps_is_assumption_one(self):
-        steps = 110
         inlier = [0.9] * 10 + list(np.linspace(0.8, 0.2, 100))
         outlier = [0.1] * 10 + [value + 0.1 for value in inlier[10:]]
         (found,) = memorised([a_trace(FILES[0], inlier_loss=inlier, outlier_loss=outlier)])
         assert found.table == "wine"
-        assert found.a3 == pytest.approx(0.1)  # the warm-up does not count
-        assert found.a2 == pytest.approx(0.8)
-        assert found.a1 == pytest.approx(inlier[89])  # nor do steps after the 80th
-        assert found.positive == 1
+        held = found.held(0)
+        assert held.a3 == pytest.approx(0.1)  # the warm-up does not count
+        assert held.a2 == pytest.approx(0.8)
+        assert held.a1 == pytest.approx(inlier[89])  # nor do steps after the 80th
+        assert held.share == 1
         assert found.last_gap == pytest.approx(0.1)
-        assert steps == len(inlier)
+        assert found.held(0.11).share == 0
+        assert found.held(0.11).a1 is None
 
-    def test_one_step_without_a_gap_breaks_it(self):
-        outlier = [0.6] * 110
-        outlier[40] = 0.4
+    def test_the_range_ends_where_a_step_has_no_gap(self):
+        found = Memorised("x", (0.9, 0.8, 0.3, 0.2, 0.1), (0.5, -0.1, 0.2, 0.05, 0.3), 0.3)
+        assert found.held(0) == Held(0.1, 0.3, 0.05, 3 / 5)
+        assert found.held(0.06) == Held(0.1, 0.1, 0.3, 1 / 5)
+        assert found.held(-1) == Held(0.1, 0.9, -0.1, 1)
+
+    def test_the_last_gap_is_that_of_the_snapshots(self):
+        outlier = [0.5] * 110
+        outlier[71:90] = [0.9] * 19  # steps 62 to 80 after a warm-up of 10
         (found,) = memorised([a_trace(FILES[0], inlier_loss=[0.5] * 110, outlier_loss=outlier)])
-        assert found.a3 == pytest.approx(-0.1)
-        assert found.positive == pytest.approx(79 / 80)
+        assert found.last_gap == pytest.approx(0.4)
 
     def test_seeds_are_averaged_before_anything_is_said(self):
         traces = [
@@ -236,7 +250,7 @@ class TestWatching:
             for seed, value in enumerate((0.4, 0.8))
         ]
         (found,) = memorised(traces)
-        assert found.a3 == pytest.approx(0.1)
+        assert found.held(0).a3 == pytest.approx(0.1)
 
     def test_an_average_is_judged_against_the_last_snapshot_alone(self):
         aucs = [0.0] * 89 + [0.6] + [0.0] * 20  # step 80 after a warm-up of 10
@@ -351,7 +365,7 @@ class TestPage:
         for name in drawn:
             assert f"](figures/{name}.svg)" in text
         assert text.count("Not drawn: its runs are missing.") == 10 - len(drawn)
-        assert "there is one on 3 of 3 tables" in text
+        assert "in all steps on 3 of 3 tables" in text
         assert "ALTBI-I (reference) is 2 of 4" in text
 
     def test_a_missing_run_is_named(self, folder):

@@ -14,6 +14,7 @@ from altbi.bench.traces import SETTINGS, WINDOWS, Trace
 
 __all__ = [
     "Curve",
+    "Held",
     "Memorised",
     "Wobble",
     "averaged",
@@ -51,30 +52,53 @@ class Curve:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A range of the inlier risk, a1 to a2, in which outliers lose more by a3 at least.
+
+    `share` is that of the steps whose risk lies in it; of no step there is no range, and the
+    numbers are None.
+    """
+
+    a1: float | None
+    a2: float | None
+    a3: float | None
+    share: float
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Memorised:
-    """Whether inliers of one table are learned first, from which update on, and by how much.
+    """How the losses of one table part while a model learns: risks and gaps of the steps.
 
     Attributes
     ----------
     table : str
         Name of the file.
-    a1, a2 : float
-        Least and largest inlier risk of the updates that count, losses brought to [0, 1].
-    a3 : float
-        Least gap between the risks of outliers and inliers in these updates; below 0, Assumption 1
-        does not hold.
-    positive : float
-        Share of these updates in which outliers lose more.
+    risk : tuple of float
+        Mean loss of inliers after each step from the end of the warm-up on, brought to [0, 1].
+    gap : tuple of float
+        Mean loss of outliers minus that.
     last_gap : float
         Mean gap of the last snapshots, those that the score is made of.
     """
 
     table: str
-    a1: float
-    a2: float
-    a3: float
-    positive: float
+    risk: tuple[float, ...]
+    gap: tuple[float, ...]
     last_gap: float
+
+    def held(self, least: float) -> Held:
+        """Find the widest range of low inlier risks in which each step has a gap above `least`.
+
+        Assumption 1 of the paper is that there is one with ``least = 0``.
+        """
+        gaps = np.array(self.gap)[np.argsort(self.risk, kind="stable")]
+        risks = np.sort(self.risk)
+        n = int((gaps > least).cumprod().sum())
+        if not n:
+            return Held(None, None, None, 0.0)
+        share = n / len(gaps)
+        return Held(float(risks[0]), float(risks[n - 1]), float(gaps[:n].min()), share)
 
 
 @final
@@ -108,26 +132,18 @@ def curve(traces: Sequence[Trace], series: str) -> Curve:
 
 
 def memorised(traces: Sequence[Trace]) -> list[Memorised]:
-    """Look at Assumption 1 on each table: after the warm-up, risks averaged over seeds."""
-    steps = SETTINGS[REFERENCE].schedule
-    after, snapshots = steps.T0, slice(steps.T0 + 61, steps.T0 + LAST)
+    """Look at the losses of each table from the end of the warm-up on, averaged over seeds."""
+    after = SETTINGS[REFERENCE].schedule.T0
+    first, last = map(int, WINDOW.split("-"))
     found = []
     for (setting, file), runs in sorted(on_tables(traces).items()):
         if setting != REFERENCE:
             continue
-        inlier, outlier = _mean(runs, "inlier_loss"), _mean(runs, "outlier_loss")
-        gap = outlier - inlier
-        counted = slice(after, after + LAST)
-        found.append(
-            Memorised(
-                table=Path(file).stem.partition("_")[2],
-                a1=float(inlier[counted].min()),
-                a2=float(inlier[counted].max()),
-                a3=float(gap[counted].min()),
-                positive=float((gap[counted] > 0).mean()),
-                last_gap=float(gap[snapshots].mean()),
-            )
-        )
+        risk = _mean(runs, "inlier_loss")[after : after + LAST]
+        gap = _mean(runs, "outlier_loss")[after : after + LAST] - risk
+        last_gap = float(gap[first:last].mean())
+        table = Path(file).stem.partition("_")[2]
+        found.append(Memorised(table, tuple(risk.tolist()), tuple(gap.tolist()), last_gap))
     return found
 
 
