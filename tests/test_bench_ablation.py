@@ -1,6 +1,7 @@
 """Ablations: variants are what they say, differences are paired, and pages tell what is missing."""
 
 import dataclasses
+import json
 import xml.etree.ElementTree as ET
 from itertools import product
 from pathlib import Path
@@ -12,8 +13,10 @@ import bench_jobs
 from altbi import ALTBI
 from altbi.bench import figures_of_runs, pictures
 from altbi.bench.ablation import (
+    RATIOS,
     ROWS,
     TECHNIQUES,
+    at_hand,
     figure_jobs,
     panel_points,
     published,
@@ -29,21 +32,30 @@ from altbi.bench.lines import Job, append
 from altbi.bench.pictures import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
 from altbi.bench.statistics import paired_effect
 from altbi.bench.systems import SYSTEMS
-from altbi.bench.traces import SERIES, SETTINGS, Trace, TraceJob
+from altbi.bench.trace_lines import SERIES
+from altbi.bench.traces import Trace, TraceJob
+from altbi.bench.trainings import SETTINGS
 from altbi.bench.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
 from altbi.bench.watching import (
+    ALONE,
+    AVERAGED,
     Held,
     Memorised,
     averaged,
+    few_against_many,
     memorised,
     shares_judged,
     window_aucs,
     wobbles,
 )
 from altbi.cli import main
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, TableError
 
 PAPER = Path(__file__).parents[1].parent / "shared" / "paper"
+FIVE = (
+    *("Classical/45_wine.npz", "Classical/14_glass.npz", "Classical/39_vertebral.npz"),
+    *("Classical/37_Stamps.npz", "Classical/42_WBC.npz"),
+)
 FILES = ("Classical/45_wine.npz", "Classical/14_glass.npz", "Classical/39_vertebral.npz")
 
 
@@ -118,13 +130,23 @@ def runs_of(aucs, seeds=(0,), files=FILES):
 
 class TestEffects:
     def test_differences_are_taken_table_by_table(self):
-        aucs = {BASE.name: [0.9, 0.8, 0.7]}
-        aucs |= {each.name: [0.8, 0.7, 0.7] for each in TECHNIQUES.values()}
-        effects, n_seeds = technique_effects(runs_of(aucs, seeds=(0, 1)))
+        base = [0.9, 0.8, 0.7, 0.6, 0.5]
+        without = {
+            each.name: [auc - (place + 1) * step / 100 for step, auc in enumerate(base)]
+            for place, each in enumerate(TECHNIQUES.values())
+        }
+        runs = runs_of({BASE.name: base, **without}, files=FIVE)
+        worse = {name: [auc - 0.1 for auc in aucs] for name, aucs in without.items()}
+        runs += runs_of({BASE.name: base, **worse}, seeds=(1,), files=FIVE)
+        effects, n_seeds = technique_effects(runs)
         assert n_seeds == 2
-        expected = paired_effect([0.1, 0.1, 0.0])
-        assert {round(effect.mean, 6) for effect in effects.values()} == {round(expected.mean, 6)}
-        assert not effects["both"].is_chance or expected.low == 0
+        order = np.argsort(FIVE)
+        for place, effect in enumerate(effects.values()):
+            expected = paired_effect([(place + 1) * step / 100 + 0.05 for step in order])
+            assert (effect.mean, effect.low, effect.high) == pytest.approx(
+                (expected.mean, expected.low, expected.high)
+            )
+            assert not effect.is_chance
 
     def test_only_tables_and_seeds_that_all_have_count(self):
         panel = PANELS["rho"]
@@ -142,7 +164,14 @@ class TestEffects:
     def test_points_say_what_changes_and_what_the_paper_has(self):
         panel = PANELS["gamma"]
         aucs = {panel.system(value).name: [0.6 + value / 100] * 3 for value in panel.values}
-        points, *_ = panel_points(runs_of(aucs), panel)
+        aucs[panel.system(1.1).name] = [0.2, 0.4, 0.6, 0.8, 0.9]
+        aucs = {
+            name: values if len(values) > 3 else values[:1] * 5 for name, values in aucs.items()
+        }
+        points, *_ = panel_points(runs_of(aucs, files=FIVE), panel)
+        last = points[-1].effect
+        expected = paired_effect(np.array([0.2, 0.4, 0.6, 0.8, 0.9])[np.argsort(FIVE)] - 0.6103)
+        assert (last.low, last.high) == pytest.approx((expected.low, expected.high))
         assert [point.value for point in points] == list(panel.values)
         (default,) = [point for point in points if point.effect is None]
         assert default.value == 1.03
@@ -158,6 +187,23 @@ class TestEffects:
         trials = [dataclasses.replace(run, smoke=True) for run in runs]
         assert panel_points(trials, panel) == ([], 0, 0)
 
+    def test_runs_of_other_samples_protocols_and_makes_do_not_count(self):
+        panel = PANELS["rho"]
+        runs = runs_of({panel.system(value).name: [0.6] * 3 for value in panel.values})
+        for change in (
+            {"rows": 50},
+            {"protocol": "split"},
+            {"parameters": {"rho": 0.123}},
+        ):
+            others = [dataclasses.replace(run, auc=0.1, **change) for run in runs]
+            points, *_ = panel_points([*runs, *others], panel)
+            assert [point.auc for point in points] == pytest.approx([0.6] * len(panel.values))
+
+    def test_any_seed_is_a_start(self):
+        panel = PANELS["rho"]
+        aucs = {panel.system(value).name: [0.6] * 3 for value in panel.values}
+        assert panel_points(runs_of(aucs, seeds=(4, 7)), panel)[1:] == (3, 2)
+
     def test_no_lines_no_points(self):
         assert panel_points([], PANELS["rho"]) == ([], 0, 0)
         assert technique_effects([]) == ({}, 0)
@@ -168,6 +214,10 @@ class TestEffects:
         found = [paired_effect(sample) for sample in samples]
         assert 0.9 < np.mean([each.low <= 0.01 <= each.high for each in found]) < 0.99
         assert paired_effect([0.02] * 5).is_chance is False
+        assert str(paired_effect([0.02] * 5)) == "+0.020 [+0.020, +0.020]"
+        assert f"{paired_effect([0.02] * 5):.1f}" == "+0.0 [+0.0, +0.0]"
+        assert str(paired_effect([0.02] * 4)) == "+0.020"  # too few for an interval
+        assert paired_effect([0.02] * 4).is_chance
         assert paired_effect([-0.1, 0.1] * 5).is_chance
         with pytest.raises(ParameterError, match="no differences"):
             paired_effect([])
@@ -195,26 +245,39 @@ class TestJobs:
 
     def test_every_table_is_watched_in_every_setting(self, adbench):
         tables = select(suite="tables")
-        there = [each for each in tables if is_at_hand(each.parts[0])]
+        narrow = [each for each in tables if each.parts[0].n_features <= 200]
         jobs = trace_jobs(tables, (0, 1))
-        assert len(set(jobs)) == len(jobs) == 2 * len(there) * len(SETTINGS)
+        assert len(set(jobs)) == len(jobs) == 2 * len(narrow) * len(SETTINGS)
+        there = [each for each in narrow if is_at_hand(each.parts[0])]
+        assert len(at_hand(jobs)) == 2 * len(there) * len(SETTINGS)
         assert {job.rows for job in jobs} == {ROWS}
 
-    def test_the_papers_single_tables(self, adbench):
+    def test_the_papers_single_tables(self):
         jobs = figure_jobs()
         assert len(jobs) == len(set(jobs)) == 190
+        tables = {(Path(job.file).stem.split("_")[1], job.setting, job.share) for job in jobs}
+        four = product(("Ionosphere", "letter", "vowels", "magic.gamma"), ("VAE", "VAE, both"))
+        assert tables == {
+            *((name, setting, None) for name, setting in four),
+            *((name, "VAE, both", None) for name in ("cardio", "shuttle")),
+            *(("PageBlocks", "VAE", share) for share in RATIOS),
+        }
         assert {job.share for job in jobs if "PageBlocks" in job.file} == {
             percent / 100 for percent in range(1, 10)
         }
 
 
-def a_trace(file, setting="reference", seed=0, *, share=None, windows=0.7, **series):
+def a_trace(
+    file, setting="reference", seed=0, *, share=None, rows=ROWS, windows=0.7, alone=0.65, **series
+):
     """A training whose series are constants unless said otherwise."""
     setting_of = SETTINGS[setting]
     values = {name: [0.5] * setting_of.schedule.steps for name in SERIES}
-    job = TraceJob(file=file, setting=setting, seed=seed, rows=ROWS, share=share)
+    job = TraceJob(file=file, setting=setting, seed=seed, rows=rows, share=share)
     means = {f"{a}-{b}": windows for a, b in setting_of.windows}
-    return Trace(**dataclasses.asdict(job), **{**values, **series}, windows=means)
+    means |= {str(b): alone for _, b in setting_of.windows}
+    more = {"n_rows": 100, "n_outliers": 9, "plan": setting_of.plan(), "windows": means}
+    return Trace(**dataclasses.asdict(job), **{**values, **more, **series})
 
 
 class TestWatching:
@@ -254,12 +317,19 @@ class TestWatching:
 
     def test_an_average_is_judged_against_the_last_snapshot_alone(self):
         aucs = [0.0] * 89 + [0.6] + [0.0] * 20  # step 80 after a warm-up of 10
-        traces = [a_trace(file, auc=aucs, windows=0.7) for file in FILES]
-        windows, single = window_aucs(traces)
-        assert single.tolist() == [0.6] * 3
-        assert windows["60-80"].tolist() == [0.7] * 3
-        assert averaged(traces).mean == pytest.approx(0.1)
-        assert averaged([]) is None
+        traces = [
+            a_trace(file, seed=seed, auc=aucs, windows=windows)
+            for file in FILES
+            for seed, windows in enumerate((0.7, 0.8))
+        ]
+        found = window_aucs(traces)
+        assert found[AVERAGED] == pytest.approx([0.6] * 3)
+        assert found[ALONE] == pytest.approx([0.65] * 3)
+        assert found["60-80"] == pytest.approx([0.75] * 3)
+        assert averaged(traces, AVERAGED).mean == pytest.approx(0.15)
+        assert averaged(traces, ALONE).mean == pytest.approx(0.1)
+        assert averaged([], ALONE) is None
+        assert window_aucs([]) == {}
 
     def test_fluctuation_is_the_mean_change_of_late_steps(self):
         restless = [0.9, 0.1] * 25 + [0.5, 0.6] * 25
@@ -269,19 +339,28 @@ class TestWatching:
             for file in FILES
             for setting, auc in (("VAE", restless), ("VAE, growth", calm))
         ]
+        traces.append(a_trace(FILES[0], "VAE", share=0.05, auc=[0.0, 1.0] * 50))
         (found,) = wobbles(traces)
         assert found.growing == pytest.approx(0.02)
         assert found.constant == pytest.approx(0.1)
         assert found.effect.mean == pytest.approx(-0.08)
 
     def test_shares_of_outliers_are_told_apart(self):
+        pages = "Classical/27_PageBlocks.npz"
         traces = [
-            a_trace(FILES[0], "VAE", seed, share=share, auc=[0.0] * 99 + [auc])
-            for share, aucs in ((0.01, (0.8, 0.9)), (0.05, (0.6, 0.6)))
-            for seed, auc in enumerate(aucs)
+            a_trace(pages, "VAE", seed, share=share, rows=20_000, auc=[0.0] * 90 + [auc] * 10)
+            for share in RATIOS
+            for seed, auc in enumerate((0.9 - share, 0.8 - share))
         ]
-        found = shares_judged([*traces, a_trace(FILES[0], "VAE")])
-        assert found == {0.01: pytest.approx((0.85, 0.05, 2)), 0.05: pytest.approx((0.6, 0, 2))}
+        half = a_trace(pages, "VAE", 2, share=0.05, rows=20_000)  # not there for all shares
+        other = a_trace(FILES[0], "VAE", 0, share=0.05, rows=20_000)
+        both = a_trace(pages, "VAE, both", 0, share=0.05, rows=20_000)
+        found = shares_judged([*traces, half, other, both, a_trace(FILES[0], "VAE")])
+        assert list(found) == list(RATIOS)
+        assert found[0.05] == pytest.approx([0.85, 0.75])
+        effect = few_against_many(found)
+        assert effect.mean == pytest.approx(0.06)
+        assert shares_judged(traces[:-2]) == {}
 
     def test_failed_trainings_and_other_samples_do_not_count(self):
         good = a_trace(FILES[0])
@@ -365,7 +444,7 @@ class TestPage:
         for name in drawn:
             assert f"](figures/{name}.svg)" in text
         assert text.count("Not drawn: its runs are missing.") == 10 - len(drawn)
-        assert "in all steps on 3 of 3 tables" in text
+        assert "in all steps on 3 of 3 tables" in " ".join(text.split())
         assert "ALTBI-I (reference) is 2 of 4" in text
 
     def test_a_missing_run_is_named(self, folder):
@@ -379,15 +458,15 @@ class TestPage:
         page = folder.parent / "figures.md"
         write_figures(page, folder)
         text = page.read_text()
-        assert "- ALTBI-I, n0 16: glass\n" in text + "\n"
-        assert "n0 (in the paper a figure without numbers), 2 tables" in text
+        assert "\n- ALTBI-I, n0 16: glass\n" in text
+        assert "n0 (in the paper a figure without numbers), 2 tables of up to 200 columns" in text
 
     def test_tables_say_what_is_more_than_chance(self, folder, capsys):
         assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 0
         said = capsys.readouterr().out
-        assert "rho (in the paper Table B.6), 3 tables, 1 seed:" in said
-        assert "0.92  0.800                  default  0.762" in said
-        assert "0.96  0.780  -0.020 [-0.020, -0.020]  0.758" in said
+        assert "rho (in the paper Table B.6), 3 tables of up to 200 columns, 1 seed:" in said
+        assert "0.92  0.800              default  0.762" in said
+        assert "0.96  0.780               -0.020  0.758" in said
         assert "3 of 3" in said
 
     def test_a_failed_run_is_an_exit_code(self, folder, capsys):
@@ -413,7 +492,7 @@ class TestPage:
         monkeypatch.setattr("altbi.bench.ablation.SETTINGS", {"VAE": SETTINGS["VAE"]})
         assert main([*words, "--lines", str(tmp_path)]) == 0
         said = capsys.readouterr().out
-        assert "rho (in the paper Table B.6), 1 tables, 1 seed:" in said
+        assert "rho (in the paper Table B.6), 1 tables of up to 200 columns, 1 seed:" in said
         runs = (tmp_path / "ablation.jsonl").read_text()
         traces = (tmp_path / "traces.jsonl").read_text()
         assert len(runs.splitlines()) == 8  # six values, growth, neither
@@ -438,6 +517,102 @@ class TestPage:
                 for where in (tmp_path / "docs" / "figures", committed)
             )
             assert ours == theirs, name
+
+    def test_figures_of_single_tables_say_what_is_seen(self, folder):
+        for seed in range(10):
+            for table, shift in (("18_Ionosphere", 0.1), ("20_letter", 0.0)):
+                for setting, base in (("VAE", 0.5), ("VAE, both", 0.5 + shift)):
+                    trace = a_trace(
+                        f"Classical/{table}.npz",
+                        setting,
+                        seed,
+                        rows=20_000,
+                        auc=[0.1] * 90 + [base] * 10,
+                    )
+                    append(folder / "traces.jsonl", trace)
+            kept = [0.2] * 10 + [0.08] * 10 + [0.05] * 70 + [0.03] * 10
+            trace = a_trace(
+                "Classical/6_cardio.npz", "VAE, both", seed, rows=20_000, kept_outliers=kept
+            )
+            append(folder / "traces.jsonl", trace)
+            for share in RATIOS:
+                trace = a_trace(
+                    "Classical/27_PageBlocks.npz",
+                    "VAE",
+                    seed,
+                    share=share,
+                    rows=20_000,
+                    auc=[0.9 - share] * 100,
+                )
+                append(folder / "traces.jsonl", trace)
+        page = folder.parent / "figures.md"
+        write_figures(page, folder)
+        text = page.read_text()
+        assert "ionosphere +0.100 [+0.100, +0.100], letter +0.000 [+0.000, +0.000]" in text
+        assert "it is clear on 1 of 2" in text
+        assert "cardio 8.0% and 3.0%, of 9.0% in the table" in text
+        assert "below the first on 1 of 1" in text
+        assert "than with 7 to 9 % by +0.060 [+0.060, +0.060]" in text
+        assert "so it is here" in text
+
+    def test_privacy_is_compared_on_the_same_tables(self, folder):
+        settings = ("loss", "loss, neither", "epsilon 10", "epsilon 10, neither")
+        names = ("wine", "pima", "stamps", "cardio", "skin", "census")
+        lines = [
+            {
+                "kind": "auc",
+                "table": name,
+                "setting": setting,
+                "seed": seed,
+                "auc": 0.9 - place / 50,
+            }
+            for name in names
+            for place, setting in enumerate(settings)
+            for seed in (0, 1)
+        ]
+        lines += [{"kind": "left out", "share": 0.5}, {**lines[0], "table": "musk"}]
+        lines.append({**lines[0], "seed": 2, "auc": None})
+        (folder / "privacy.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        page = folder.parent / "figures.md"
+        write_figures(page, folder)
+        text = page.read_text()
+        assert "Mean test AUC over 5 tables" in text
+        assert "without noise +0.020 [+0.020, +0.020], in the paper's table" in text
+        svg = (folder.parent / "figures" / "private.svg").read_text()
+        paper = (PAPER / "b11_dp.csv").read_text().splitlines() if PAPER.is_dir() else []
+        assert {"0.900", "0.880", "0.860", "0.840"} <= set(texts(svg))
+        theirs = figures_of_runs._published_private()
+        assert len(theirs["wine"]) == 4
+        assert not paper or any(str(theirs["wine"]["loss"])[:5] in line for line in paper)
+
+    @pytest.mark.parametrize(
+        "line", ["[1]", '{"kind": "auc"}', '{"kind": "auc", "table": "a", "setting": 1, "seed": 0}']
+    )
+    def test_a_line_that_is_none_of_privacy_is_named(self, folder, line):
+        (folder / "privacy.jsonl").write_text(line + "\n")
+        with pytest.raises(TableError, match=r"privacy\.jsonl, line 1: not a run"):
+            write_figures(folder.parent / "figures.md", folder)
+
+    def test_one_table_is_enough_for_a_page(self, tmp_path):
+        (tmp_path / "results").mkdir()
+        append(tmp_path / "results" / "traces.jsonl", a_trace(FILES[0]))
+        page = tmp_path / "docs" / "my" / "figures.md"
+        write_figures(page, tmp_path / "results")
+        text = page.read_text()
+        assert "](../../results/traces.jsonl)" in text
+        assert "- watched, VAE: all 1 tables" in text
+        assert "- 190 trainings of figures, first " in text
+
+    def test_a_failure_that_was_made_good_is_not_missing(self, folder):
+        job = Job(file=FILES[0], system=BASE.name, seed=0)
+        for line in (bench_jobs.result(job, error="it `broke`"), bench_jobs.result(job, 0.8)):
+            append(folder / "ablation.jsonl", line)
+        append(folder / "traces.jsonl", a_trace(FILES[0], error="<b>no</b>\n"))
+        page = folder.parent / "figures.md"
+        write_figures(page, folder)
+        text = page.read_text()
+        assert "broke" not in text
+        assert "`<b>no</b>`" in text
 
     def test_families_are_the_papers(self):
         family = figures_of_runs._family

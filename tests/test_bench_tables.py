@@ -607,9 +607,11 @@ class TestPage:
             "ICL (100 epochs)": dict.fromkeys(self.DATASETS[:2], (0.95,)),
         }
         replayed = {"DAGMM": {"wine": (0.4,)}}
+        thrice = {"RDA": dict.fromkeys(self.DATASETS, (0.1, 0.2, 0.3))}
         for name, question, aucs in (
             ("transductive", deep.FIRST_SEED, once),
             ("dte", deep.PUBLISHED, replayed),
+            ("transductive", Question("transductive", 20_000), thrice),
         ):
             with (folder / f"{name}.jsonl").open("a") as lines:
                 lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs_of(question, aucs))
@@ -632,6 +634,10 @@ class TestPage:
         assert [row[0] for row in grids[1]][:2] == ["ICL (100 epochs)", FOREST]
         assert {row[-1] for row in grids[1]} == {"6 of 6", "2 of 6"}
         assert "| DAGMM | 1 | 0.4000 |" in again
+        over_seeds = part.split("The quick ones have three seeds:")[1]
+        assert [line for line in over_seeds.splitlines() if line[:1] == "|"][2:] == [
+            f"| RDA | {len(self.DATASETS)} | 0.200 | 0.100 | 0.100 |"
+        ]
 
     def test_without_runs_of_deep_baselines_there_is_no_word_of_them(self, written):
         assert "## With the deep baselines" not in written.read_text()

@@ -10,21 +10,13 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from altbi import ALTBI
-from altbi.bench import traces as module
+from altbi.bench import trace_lines
+from altbi.bench.datasets import load_table
+from altbi.bench.protocols import sampled
 from altbi.bench.run import Limits
-from altbi.bench.traces import (
-    SETTINGS,
-    Setting,
-    Trace,
-    TraceJob,
-    Watched,
-    mean_losses,
-    read_traces,
-    run_traces,
-    traced,
-    watch,
-    with_share,
-)
+from altbi.bench.trace_lines import current_traces, read_traces, run_traces
+from altbi.bench.traces import Trace, TraceJob, auc_of, mean_losses, traced, with_share
+from altbi.bench.trainings import SETTINGS, Setting, Watched, watch
 from altbi.encode import TableEncoder
 from altbi.errors import ParameterError, TableError
 from altbi.schedule import Schedule
@@ -52,7 +44,7 @@ class TestWatch:
         X, y = table
         setting = short()
         rows = TableEncoder().fit_transform(as_table(X))
-        losses = np.array([each for _, each in watch(rows, y, setting, seed=7)])
+        losses = np.array([look.snapshot for look in watch(rows, y, setting, seed=7)])
         last = losses[-5:].astype(float)
         low, width = last.min(1, keepdims=True), np.ptp(last, axis=1, keepdims=True)
         watched = ((last - low) / width).mean(0)
@@ -63,7 +55,7 @@ class TestWatch:
     def test_there_is_a_look_after_each_step_and_the_model_learns(self, table):
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
-        losses = [each.mean() for _, each in watch(rows, y, short(T2=60), seed=0)]
+        losses = [look.losses.mean() for look in watch(rows, y, short(T2=60), seed=0)]
         assert len(losses) == 62
         assert np.mean(losses[-5:]) < losses[0] - 0.5
 
@@ -71,7 +63,7 @@ class TestWatch:
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         one, again, other = (
-            [each.tolist() for _, each in watch(rows, y, short(), seed)] for seed in (0, 0, 1)
+            [look.losses.tolist() for look in watch(rows, y, short(), seed)] for seed in (0, 0, 1)
         )
         assert one == again != other
 
@@ -86,9 +78,51 @@ class TestWatch:
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         one, other = (
-            [each.tolist() for _, each in watch(rows, labels, short(), 0)] for labels in (y, 1 - y)
+            [look.losses.tolist() for look in watch(rows, labels, short(), 0)]
+            for labels in (y, 1 - y)
         )
         assert one == other
+
+    def test_a_step_is_judged_by_the_mean_over_draws_that_all_steps_share(self, table):
+        X, y = table
+        rows = TableEncoder().fit_transform(as_table(X))
+        looks = list(watch(rows, y, short(T0=30, T1=1, T2=60), seed=0))
+        changes = {
+            name: np.mean([np.abs(np.diff([getattr(look, name).mean() for look in looks[-20:]]))])
+            for name in ("losses", "snapshot")
+        }
+        assert changes["losses"] < changes["snapshot"] / 2
+
+    def test_what_counts_is_the_share_that_the_step_keeps(self, table):
+        X, y = table
+        rows = TableEncoder().fit_transform(as_table(X))
+        # The batch is the table, and half of it is kept from the second step after the warm-up on.
+        setting = short(n0=440, gamma=1.0, rho=0.5)
+        kept = [look.kept_outliers for look in watch(rows, y, setting, seed=0)]
+        assert kept[:3] == pytest.approx([40 / 440] * 3)
+        numbers = np.array(kept[3:]) * 220
+        assert numbers == pytest.approx(numbers.round(), abs=1e-3)
+        assert len(set(numbers.round())) > 2
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("name", "expected"),
+        [
+            ("reference", (2, 128, 1.03, 0.92, 10, 61, 100, 5, 2)),
+            ("reference, no growth", (2, 128, 1.0, 0.92, 10, 61, 100, 5, 2)),
+            ("VAE", (1, 128, 1.0, 1.0, 10, 0, 90, 1, 1)),
+            ("VAE, growth", (1, 128, 1.1, 1.0, 10, 0, 90, 1, 1)),
+            ("VAE, truncation", (1, 128, 1.0, 0.9, 10, 0, 90, 1, 1)),
+            ("VAE, both", (1, 128, 1.1, 0.9, 10, 0, 90, 1, 1)),
+        ],
+    )
+    def test_they_are_the_papers(self, name, expected):
+        plan = SETTINGS[name].plan()
+        names = ("draws", "n0", "gamma", "rho", "T0", "T1", "T2", "updates", "first_truncated")
+        assert tuple(plan[each] for each in names) == expected
+        assert plan["learning_rate"] == 1e-3
+        assert len(SETTINGS) == 6
 
 
 class TestWatched:
@@ -114,7 +148,7 @@ class TestMeanLosses:
         losses[1] = np.arange(100)
         losses[1, 99] = 1e6  # one giant must not make all others alike
         y = (np.arange(100) >= 90).astype(int)
-        inliers, outliers = mean_losses(losses, y)
+        inliers, outliers = mean_losses(losses, y, 0)
         low, high = np.quantile(losses, [0.01, 0.99])
         assert high < 100
         expected = (np.clip(np.arange(90), low, high) - low).mean() / (high - low)
@@ -123,8 +157,18 @@ class TestMeanLosses:
         assert (outliers <= 1).all()
 
     def test_equal_losses_have_no_gap(self):
-        inliers, outliers = mean_losses(np.ones((1, 10), dtype=np.float32), np.arange(10) % 2)
+        inliers, outliers = mean_losses(np.ones((1, 10), dtype=np.float32), np.arange(10) % 2, 0)
         assert inliers.tolist() == outliers.tolist() == [0]
+
+    def test_the_warm_up_does_not_set_the_range(self):
+        losses = np.tile(np.arange(100, dtype=np.float32), (3, 1))
+        losses[0] *= 1000
+        y = (np.arange(100) >= 90).astype(int)
+        inliers, outliers = mean_losses(losses, y, 1)
+        calm = mean_losses(losses[1:], y, 0)
+        assert inliers[1:] == pytest.approx(calm[0])
+        assert outliers[1:] == pytest.approx(calm[1])
+        assert inliers[0] > 0.9
 
 
 class TestShare:
@@ -155,16 +199,35 @@ class TestTraced:
         assert trace.windows == {}
         assert trace.versions["altbi code"]
 
-    def test_windows_are_those_of_the_detector(self, adbench, table):
-        trace = traced(dataclasses.replace(WINE, setting="reference"))
-        from altbi.bench.datasets import load_table
+    def test_it_is_what_watching_shows(self, adbench):
+        job = TraceJob(
+            file="Classical/6_cardio.npz", setting="VAE, both", seed=3, rows=500, share=0.05
+        )
+        trace = traced(job)
+        X, y = with_share(*sampled(*load_table("cardio"), 500), 0.05, 3)
+        rows = TableEncoder().fit_transform(as_table(X))
+        looks = list(watch(rows, y, SETTINGS["VAE, both"], 3))
+        assert (trace.n_rows, trace.n_outliers) == (len(y), int(y.sum()))
+        assert trace.n_outliers / trace.n_rows == pytest.approx(0.05, abs=0.002)
+        assert trace.auc == [round(auc_of(y, look.losses), 4) for look in looks]
+        assert trace.kept_outliers == [round(look.kept_outliers, 4) for look in looks]
+        inliers, outliers = mean_losses(np.array([look.losses for look in looks]), y, 10)
+        assert trace.inlier_loss == pytest.approx(inliers, abs=1e-4)
+        assert trace.outlier_loss == pytest.approx(outliers, abs=1e-4)
+        assert trace.plan == SETTINGS["VAE, both"].plan()
 
+    def test_auc_is_high_where_outliers_lose_more(self):
+        assert auc_of(np.array([0, 0, 1, 1]), np.array([0.1, 0.2, 0.3, 0.4])) == 1
+
+    def test_windows_are_those_of_the_detector(self, adbench):
+        trace = traced(dataclasses.replace(WINE, setting="reference"))
         X, y = load_table("wine")
         detector = ALTBI.reference(random_state=0).fit(X)
         assert trace.windows["61-80"] == pytest.approx(
             roc_auc_score(y, detector.anomaly_score(X)), abs=1e-6
         )
-        assert len(trace.windows) == 13
+        # Twelve of the paper, that of the code, and the last steps of all of them.
+        assert len(trace.windows) == 13 + 8
 
     def test_what_goes_wrong_is_told(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
@@ -175,8 +238,9 @@ class TestTraced:
 
 def a_trace(job, value=0.5, **changes):
     steps = SETTINGS[job.setting].schedule.steps
-    series = {name: [value] * steps for name in module.SERIES}
-    return Trace(**dataclasses.asdict(job), **{**series, **changes})
+    series = {name: [value] * steps for name in trace_lines.SERIES}
+    more = {"n_rows": 100, "n_outliers": 5, "plan": SETTINGS[job.setting].plan()}
+    return Trace(**dataclasses.asdict(job), **{**series, **more, **changes})
 
 
 class TestLines:
@@ -190,7 +254,7 @@ class TestLines:
                 seen.append(job)
                 yield a_trace(job)
 
-        monkeypatch.setattr(module, "_traces", pretend)
+        monkeypatch.setattr(trace_lines, "_traces", pretend)
         return seen
 
     def test_what_is_there_is_not_done_again(self, tmp_path, done):
@@ -213,7 +277,7 @@ class TestLines:
     @pytest.mark.parametrize(("retry", "again"), [(False, 0), (True, 1)])
     def test_failed_ones_are_done_again_when_asked(self, tmp_path, done, retry, again):
         path = tmp_path / "traces.jsonl"
-        failed = Trace(**dataclasses.asdict(WINE), error="it broke")
+        failed = a_trace(WINE, error="it broke")
         path.write_text(json.dumps(dataclasses.asdict(failed)) + "\n")
         run_traces(path, [WINE], Limits(), lambda traces, _: traces, retry=retry)
         assert len(done) == again
@@ -223,6 +287,16 @@ class TestLines:
         [
             {"setting": "nobody's"},
             {"auc": [0.5]},
+            {"n_rows": 0},
+            {"n_outliers": 100},
+            {"file": [1]},
+            {"file": "Classical/0_nothing.npz"},
+            {"seed": "0"},
+            {"share": "0.1"},
+            {"windows": None},
+            {"windows": {"61-80": 7.0}},
+            {"plan": None},
+            {"error": 3},
             {"auc": [2.0] * 100},
             {"kept_outliers": ["0.5"] * 100},
             {"no_such": 1},
@@ -234,6 +308,16 @@ class TestLines:
         path.write_text(json.dumps(good) + "\n" + json.dumps({**good, **change}) + "\n")
         with pytest.raises(TableError, match=r"traces\.jsonl, line 2: not a run"):
             read_traces(path)
+
+    def test_a_training_with_other_settings_does_not_count_and_is_done_again(self, tmp_path, done):
+        path = tmp_path / "traces.jsonl"
+        old = a_trace(WINE, plan={**SETTINGS["VAE"].plan(), "gamma": 1.5})
+        path.write_text(json.dumps(dataclasses.asdict(old)) + "\n")
+        assert current_traces(read_traces(path)) == []
+        run_traces(path, [WINE], Limits(), lambda traces, _: traces)
+        assert done == [WINE]
+        (now,) = current_traces(read_traces(path))
+        assert now.plan == SETTINGS["VAE"].plan()
 
     def test_a_training_over_its_limit_is_a_line(self, tmp_path, adbench):
         path = tmp_path / "traces.jsonl"

@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import final
@@ -10,18 +10,20 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.datasets import Dataset, is_at_hand, select
+from altbi.bench.datasets import Dataset, find_part, is_at_hand, select
 from altbi.bench.lines import Job, Run, latest
 from altbi.bench.run import Question, current, plan
 from altbi.bench.statistics import Effect, paired_effect
 from altbi.bench.systems import System
-from altbi.bench.traces import SETTINGS, TraceJob
-from altbi.bench.variants import BASE, NEITHER, PANELS, VARIANTS, Panel
+from altbi.bench.traces import TraceJob
+from altbi.bench.trainings import SETTINGS
+from altbi.bench.variants import BASE, MOST_FEATURES, NEITHER, PANELS, VARIANTS, Panel
 
 __all__ = [
     "ROWS",
     "TECHNIQUES",
     "Point",
+    "at_hand",
     "figure_jobs",
     "panel_points",
     "published",
@@ -30,7 +32,8 @@ __all__ = [
     "variant_jobs",
 ]
 
-# Of each table: training takes batches that are no larger, so that more would change little.
+# Of each table. Batches are no larger, so that more rows would change little, but for gamma of 1.05
+# and above, whose batches would grow beyond.
 ROWS = 5_000
 # The paper's figures of single tables, on more rows and with more seeds.
 FIGURE_ROWS, FIGURE_SEEDS = 20_000, range(10)
@@ -78,16 +81,15 @@ def variant_jobs(
 ) -> list[Job]:
     """List the jobs of some panels, and of the two techniques together."""
     question = Question("transductive", rows, seeds)
-    jobs = plan(datasets, [BASE, *TECHNIQUES.values()], question)
+    jobs = plan(_narrow(datasets, MOST_FEATURES), [BASE, *TECHNIQUES.values()], question)
     for panel in panels:
         systems = [panel.system(value) for value in panel.values]
-        jobs += plan(_narrow(datasets, panel), systems, question)
+        jobs += plan(_narrow(datasets, panel.most_features), systems, question)
     return list(dict.fromkeys(jobs))
 
 
-def _narrow(datasets: Sequence[Dataset], panel: Panel) -> list[Dataset]:
-    most = panel.most_features
-    return [each for each in datasets if most is None or each.parts[0].n_features <= most]
+def _narrow(datasets: Sequence[Dataset], most_features: int) -> list[Dataset]:
+    return [each for each in datasets if each.parts[0].n_features <= most_features]
 
 
 def trace_jobs(
@@ -97,33 +99,35 @@ def trace_jobs(
     return [
         TraceJob(file=part.file, setting=setting, seed=seed, rows=rows)
         for seed in seeds
-        for dataset in datasets
+        for dataset in _narrow(datasets, MOST_FEATURES)
         for part in dataset.parts
-        if is_at_hand(part)
         for setting in SETTINGS
     ]
 
 
 def figure_jobs() -> list[TraceJob]:
-    """List the trainings of the paper's figures of single tables, as far as these are at hand."""
+    """List the trainings of the paper's figures of single tables."""
     wanted = [
         *((name, setting, None) for name in WITH_AND_WITHOUT for setting in ("VAE", "VAE, both")),
         *((name, "VAE, both", None) for name in TRUNCATED),
         *((RATIOS_OF, "VAE", share) for share in RATIOS),
     ]
     return [
-        TraceJob(file=file, setting=setting, seed=seed, rows=FIGURE_ROWS, share=share)
+        TraceJob(file=file_of(name), setting=setting, seed=seed, rows=FIGURE_ROWS, share=share)
         for name, setting, share in wanted
-        for file in (file_of(name),)
-        if file is not None
         for seed in FIGURE_SEEDS
     ]
 
 
-def file_of(name: str) -> str | None:
-    """Give the file of a table by the paper's name; None where it is not at hand."""
+def file_of(name: str) -> str:
+    """Give the file of a table by the paper's name."""
     (dataset,) = select([name])
-    return dataset.parts[0].file if is_at_hand(dataset.parts[0]) else None
+    return dataset.parts[0].file
+
+
+def at_hand(jobs: Iterable[TraceJob]) -> list[TraceJob]:
+    """Leave out jobs whose files are not at hand."""
+    return [job for job in jobs if is_at_hand(find_part(job.file)[1])]
 
 
 # What came of it.
@@ -170,16 +174,16 @@ def published_effect(title: str) -> float | None:
 def _means(
     runs: Sequence[Run], systems: Sequence[System]
 ) -> tuple[Mapping[str, NDArray[np.float64]], int]:
-    """Average over the seeds that all systems have, on the tables that all have with seed 0."""
+    """Average over the seeds that all systems have, on the tables that all have with the first."""
     found = {
         (job.system, job.file, job.seed): run.auc
         for job, run in latest(current(runs)).items()
-        if run.error is None and not job.smoke
+        if run.error is None and _is_asked(job)
     }
     names = [system.name for system in systems]
     files = sorted({file for _, file, _ in found})
-    files = [file for file in files if all((name, file, 0) in found for name in names)]
     seeds = sorted({seed for _, _, seed in found})
+    files = [file for file in files if all((name, file, seeds[0]) in found for name in names)]
     whole = [s for s in seeds if all((n, f, s) in found for n in names for f in files)]
     if not files or not whole:
         return {}, 0
@@ -187,3 +191,9 @@ def _means(
         name: np.array([[found[name, file, seed] for seed in whole] for file in files]).mean(axis=1)
         for name in names
     }, len(whole)
+
+
+def _is_asked(job: Job) -> bool:
+    """Tell whether a job is one of those that `variant_jobs` lists, whatever its seed."""
+    (asked,) = Question("transductive", ROWS, (job.seed,)).jobs(find_part(job.file)[1], BASE)
+    return replace(asked, system=job.system) == job

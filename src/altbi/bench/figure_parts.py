@@ -7,7 +7,8 @@ from typing import Any, final
 
 from altbi.bench.lines import Run, parsed, read
 from altbi.bench.parts import Evidence
-from altbi.bench.traces import Trace, read_traces
+from altbi.bench.trace_lines import current_traces, read_traces
+from altbi.bench.traces import Trace
 
 __all__ = ["ABLATION", "PRIVACY", "RUN_ABLATION", "TRACES", "Figure", "Lines"]
 
@@ -29,10 +30,10 @@ class Lines:
     def of(cls, folder: Path) -> "Lines":
         """Read a folder of lines."""
         return cls(
-            Evidence.of(folder),
+            Evidence.of(folder, may_lack=True),
             read(folder / ABLATION),
-            read_traces(folder / TRACES),
-            parsed(folder / PRIVACY, json.loads),
+            current_traces(read_traces(folder / TRACES)),
+            [line for line in parsed(folder / PRIVACY, _private) if line["kind"] == "auc"],
         )
 
 
@@ -47,3 +48,17 @@ class Figure:
     text: str
     command: str
     lines: str
+
+
+def _private(line: bytes) -> dict[str, Any]:
+    """Read a line of benchmarks/privacy.py."""
+    found = json.loads(line)
+    if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
+        raise TypeError("expected an object with a kind")
+    if found["kind"] == "auc":
+        texts = isinstance(found.get("table"), str) and isinstance(found.get("setting"), str)
+        if not texts or type(found.get("seed")) is not int:
+            raise TypeError("table and setting must be texts, seed a whole number")
+        if not isinstance(found.get("auc"), float | None):
+            raise TypeError("auc must be a number or null")
+    return found

@@ -1,9 +1,10 @@
 """The page of figures: the paper's, redrawn from our own runs, with a sentence on each."""
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from altbi.bench.ablation import TECHNIQUES
+from altbi.bench.ablation import TECHNIQUES, figure_jobs
 from altbi.bench.ablation_tables import ablation_tables
 from altbi.bench.datasets import find_part
 from altbi.bench.figure_parts import Figure, Lines
@@ -21,10 +22,13 @@ from altbi.bench.figures_of_traces import (
     techniques,
     truncated,
 )
+from altbi.bench.lines import latest
 from altbi.bench.page import write_files
-from altbi.bench.traces import SETTINGS
-from altbi.bench.variants import BASE, PANELS
+from altbi.bench.run import current
+from altbi.bench.trainings import SETTINGS
+from altbi.bench.variants import BASE, MOST_FEATURES, PANELS
 from altbi.bench.watching import on_tables
+from altbi.terminal import printable, shortened
 
 __all__ = ["write_figures"]
 
@@ -43,8 +47,9 @@ FIGURES: tuple[Callable[[Lines], Figure], ...] = (
 HEAD = (
     "# The paper's figures, redrawn\n\n"
     "Made by `altbi bench figures` of the lines in `results/`; do not edit. Each figure has the "
-    "command that runs what it needs, the lines that it came from, and a sentence on whether it "
-    "agrees with the paper. Differences have 95 % intervals by the bootstrap over tables. The "
+    "command that runs what it needs, the lines that it came from, and what the paper shows beside "
+    "what is seen here. Intervals in brackets are 95 % ones by the bootstrap, over tables unless "
+    "said otherwise. The "
     "figures of the deep baselines and of all systems have their tables in [results.md]"
     "(results.md), those of privacy in [privacy.md](privacy.md), the theory in "
     "[theory.md](theory.md)."
@@ -56,15 +61,16 @@ def write_figures(page: Path, folder: Path) -> None:
     lines = Lines.of(folder)
     figures = [draw(lines) for draw in FIGURES]
     beside = page.with_suffix("")
-    parts = [HEAD, *(_section(figure, beside.name, folder.name) for figure in figures)]
+    results = Path(os.path.relpath(folder.absolute(), page.parent.absolute())).as_posix()
+    parts = [HEAD, *(_section(figure, beside.name, results) for figure in figures)]
     parts += ["## The ablations as tables", *ablation_tables(lines.variants, lines.traces)]
     parts += ["## Missing", *_missing(lines)]
     files = {beside / f"{each.name}.svg": each.svg for each in figures if each.svg is not None}
     write_files({**files, page: "\n\n".join(parts) + "\n"})
 
 
-def _section(figure: Figure, beside: str, folder: str) -> str:
-    origin = f"Run by {figure.command}; lines: [{figure.lines}](../{folder}/{figure.lines})."
+def _section(figure: Figure, beside: str, results: str) -> str:
+    origin = f"Run by {figure.command}; lines: [{figure.lines}]({results}/{figure.lines})."
     if figure.svg is None:
         return f"## {figure.title}\n\nNot drawn: its runs are missing. {origin}"
     picture = f"![{figure.title}]({beside}/{figure.name}.svg)"
@@ -73,41 +79,49 @@ def _section(figure: Figure, beside: str, folder: str) -> str:
 
 def _missing(lines: Lines) -> list[str]:
     """Name what was run on some tables and not on others, and what failed."""
-    failures = [(run.job.title, run.error) for run in lines.variants]
+    failures = [(job.title, run.error) for job, run in latest(lines.variants).items()]
     failures += [(trace.job.title, trace.error) for trace in lines.traces]
-    failed = [f"- {title}: {' '.join(error.split())}" for title, error in failures if error]
+    failed = [f"- {title}: {_plain(error)}" for title, error in failures if error is not None]
     found = [*failed, *_missing_variants(lines), *_missing_traces(lines)]
-    return ["\n".join(found)] if found else ["Nothing that was asked for."]
+    return ["\n".join(found)] if found else ["Nothing, on the tables that were run."]
+
+
+def _plain(text: str) -> str:
+    """Write an error into Markdown on one line, in which nothing is markup."""
+    return "`" + shortened(printable(" ".join(text.split())), 160).replace("`", "'") + "`"
 
 
 def _missing_variants(lines: Lines) -> list[str]:
-    there = {(run.system, run.file) for run in lines.variants if run.error is None}
+    there = {
+        (run.system, run.file)
+        for run in current(lines.variants)
+        if run.error is None and not run.smoke
+    }
     files = {file for system, file in there if system == BASE.name}
-    systems = {each.name: None for each in TECHNIQUES.values()} | {
+    systems = {each.name: MOST_FEATURES for each in TECHNIQUES.values()} | {
         panel.system(value).name: panel.most_features
         for panel in PANELS.values()
         for value in panel.values
     }
     texts = []
     for name, most in systems.items():
-        lacking = [f for f in sorted(files) if (name, f) not in there and _is_asked(f, most)]
-        texts += [f"- {name}: {_named(lacking)}"] if lacking else []
+        asked = [file for file in sorted(files) if find_part(file)[1].n_features <= most]
+        lacking = [find_part(file)[0].label for file in asked if (name, file) not in there]
+        texts += [f"- {name}: {_named(lacking, len(asked))}"] if lacking else []
     return texts
-
-
-def _is_asked(file: str, most_features: int | None) -> bool:
-    return most_features is None or find_part(file)[1].n_features <= most_features
 
 
 def _missing_traces(lines: Lines) -> list[str]:
     there = on_tables(lines.traces)
-    files = {file for _, file in there}
+    tables = sorted({table for _, table in there})
     texts = []
     for setting in SETTINGS:
-        lacking = [file for file in sorted(files) if (setting, file) not in there]
-        texts += [f"- watched, {setting}: {_named(lacking)}"] if lacking else []
-    return texts
+        lacking = [table for table in tables if (setting, table) not in there]
+        texts += [f"- watched, {setting}: {_named(lacking, len(tables))}"] if lacking else []
+    seen = {trace.job for trace in lines.traces if trace.error is None}
+    left = [job.title for job in figure_jobs() if job not in seen]
+    return [*texts, *([f"- {len(left)} trainings of figures, first {left[0]}"] if left else [])]
 
 
-def _named(files: Sequence[str]) -> str:
-    return ", ".join(Path(file).stem.partition("_")[2] for file in files)
+def _named(tables: Sequence[str], n_asked: int) -> str:
+    return f"all {n_asked} tables" if len(tables) == n_asked else ", ".join(tables)

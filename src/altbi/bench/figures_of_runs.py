@@ -14,9 +14,9 @@ from altbi.bench.deep import COMPARED, REDUCED, on_small_tables
 from altbi.bench.figure_parts import ABLATION, PRIVACY, RUN_ABLATION, Figure, Lines
 from altbi.bench.page import SEMI, main_comparison
 from altbi.bench.pictures import FAMILIES, Bar, Dot, Stroke, bars, panels
-from altbi.bench.statistics import Effect
+from altbi.bench.statistics import Effect, paired_effect
 from altbi.bench.systems import SYSTEMS
-from altbi.bench.tables import Comparison, compare, paper_table, shared_means
+from altbi.bench.tables import Comparison, compare, shared_means
 from altbi.bench.variants import PANELS
 
 __all__ = ["ablations", "all_systems", "deep_systems", "fitted_on_inliers", "under_privacy"]
@@ -62,9 +62,9 @@ def all_systems(lines: Lines) -> Figure:
     rows, n = _ranked(found), len(shared_means(found)[0])
     order = [row.name for row in rows]
     text = (
-        f"Mean AUC over {n} tables, at most 20,000 rows of each, three seeds; lines are the mean "
-        "standard deviation over seeds. The paper has ALTBI-I first, ALTBI-G second, on inputs "
-        f"that differ between systems; on identical rows {_places(order)}."
+        f"Mean AUC over {n} tables, at most 20,000 rows of each, three seeds; whiskers are the "
+        "mean standard deviation over seeds. The paper has ALTBI-I first, ALTBI-G second, on "
+        f"inputs that differ between systems; on identical rows {_places(order)}."
     )
     svg = _bars(found, f"mean AUC, {n} tables")
     return Figure("systems", "All systems", svg, text, "`altbi bench run`", "transductive.jsonl")
@@ -86,47 +86,51 @@ def deep_systems(lines: Lines) -> Figure:
     text = (
         f"All systems but ICL on the {n} tables of up to 10,000 rows that all of them ran, one "
         f"seed. {_places(order)}; the best of the deep baselines is "
-        f"{deep[0] if deep else 'not run'}, in the paper's table {_best_published(deep)}."
+        f"{deep[0] if deep else 'not run'}; by the paper's numbers of the same tables it is "
+        f"{_best_published(found, deep)}."
     )
     command = '`altbi bench run --seeds 1 --limit 3600 --systems "DTE-C,…"`'
     svg = _bars(found, f"mean AUC, {n} tables, one seed")
     return Figure("deep", "With the deep baselines", svg, text, command, "transductive.jsonl")
 
 
-def _best_published(names: Sequence[str]) -> str:
-    """Name the system whose column in the paper's table has the highest mean."""
-    rows = paper_table("auc").values()
-    columns = [column for name in names if (column := SYSTEMS[name].column)]
-    means = {column: statistics.fmean(row[column] for row in rows) for column in columns}
-    return max(means, key=lambda column: means[column], default="none")
+def _best_published(found: Comparison, names: Sequence[str]) -> str:
+    """Name the system whose column in the paper has the highest mean over the same tables."""
+    shared = shared_means(found)[0]
+    means = {
+        name: statistics.fmean(paper)
+        for name in names
+        if (paper := [number for line in shared if (number := line.paper.get(name)) is not None])
+    }
+    return max(means, key=lambda name: means[name], default="none")
 
 
 def ablations(lines: Lines) -> Figure:
     """Draw one panel for each setting."""
     title = "Ablations"
-    drawn, told = {}, []
+    drawn, told, logs = {}, [], set()
     for panel in PANELS.values():
         points, n_tables, n_seeds = panel_points(lines.variants, panel)
         if not points:
             continue
         base = next(point.auc for point in points if point.effect is None)
         name = f"{panel.name} ({n_tables} tables, {seeds_text(n_seeds)})"
+        logs |= {name} if panel.logarithmic else set()
         ours = [_effect_dot(point.value, point.auc, base, point.effect) for point in points]
         paper = [Dot(point.value, point.paper) for point in points if point.paper is not None]
         drawn[name] = [Stroke("ours", ours), *([Stroke("paper", paper)] if paper else [])]
         best = max(points, key=lambda point: point.auc)
-        told.append(f"{panel.name} {best.value:g} ({best.auc - base:+.3f})")
+        told.append(f"{panel.name} {best.value:g} ({best.effect or 'the default'})")
     if not drawn:
         return Figure("ablation", title, None, "", RUN_ABLATION, ABLATION)
     text = (
-        "One setting of ALTBI-I changed at a time; intervals are those of the difference from the "
-        "default. The paper's numbers are about 57 data sets, ours about the tables named, so "
-        "that only the shapes can be compared. Best values here, and what they gain over the "
-        f"default: {', '.join(told)}; the tables below say which of all this is more than chance."
+        "One setting of ALTBI-I changed at a time; whiskers are the intervals of the difference "
+        "from the default. The paper's numbers are about 57 data sets, ours about the tables "
+        "named, so that only the shapes can be compared. The best values here, and what they gain "
+        f"over the default: {', '.join(told)}. The tables below have all of them."
     )
-    logs = frozenset(name for name in drawn if name.startswith(("learning rate", "K", "n0")))
     svg = panels(
-        drawn, x_title="", y_title="mean AUC", columns=2, logarithmic=logs, size=(330, 190)
+        drawn, x_title="", y_title="mean AUC", logarithmic=frozenset(logs), size=(330, 190)
     )
     return Figure("ablation", title, svg, text, RUN_ABLATION, ABLATION)
 
@@ -145,9 +149,9 @@ def fitted_on_inliers(lines: Lines) -> Figure:
     order = [row.name for row in rows]
     text = (
         f"Fitted on 70 % of the inliers, judged by the others and all outliers: mean AUC over {n} "
-        "tables, three seeds, with the mean standard deviation over seeds. The paper calls ALTBI "
-        f"near the state of the art there; on identical rows {_places(order)}, and the first is "
-        f"{order[0] if order else 'none'}."
+        "tables, three seeds; whiskers are the mean standard deviation over seeds. The paper calls "
+        f"ALTBI near the state of the art there; on identical rows {_places(order)}, and the "
+        f"first is {order[0] if order else 'none'}."
     )
     svg = _bars(found, f"mean AUC, {n} tables")
     return Figure("semi", title, svg, text, "`altbi bench run --protocol semi`", "semi.jsonl")
@@ -155,60 +159,63 @@ def fitted_on_inliers(lines: Lines) -> Figure:
 
 def under_privacy(lines: Lines) -> Figure:
     """Draw the bars of privacy, the paper's beside ours."""
-    title = "Under a privacy budget"
-    ours, n = _private_means(lines.private)
-    if not ours:
-        return Figure("private", title, None, "", "`python benchmarks/privacy.py`", PRIVACY)
+    title, command = "Under a privacy budget", "`python benchmarks/privacy.py`"
+    found = _private_aucs(lines.private)
+    if not found:
+        return Figure("private", title, None, "", command, PRIVACY)
     paper = _published_private()
+    shared = [table for table in sorted(found) if table in paper]
     rows = []
-    kinds = list(TECHNIQUE_COLOURS)
-    for (noise, pair), source in product(PRIVATE.items(), ("ours", "paper")):
-        for kind, setting in zip(kinds, pair, strict=True):
-            value = ours[setting] if source == "ours" else paper[setting]
-            rows.append(Bar(f"{noise}, {kind} ({source})", value, None, kind))
-    gain = {noise: ours[a] - ours[b] for noise, (a, b) in PRIVATE.items()}
-    theirs = {noise: paper[a] - paper[b] for noise, (a, b) in PRIVATE.items()}
+    for (noise, pair), (source, aucs) in product(
+        PRIVATE.items(), (("ours", found), ("paper", paper))
+    ):
+        for kind, setting in zip(TECHNIQUE_COLOURS, pair, strict=True):
+            mean = statistics.fmean(aucs[table][setting] for table in shared)
+            rows.append(Bar(f"{noise}, {kind} ({source})", mean, None, kind))
     told = "; ".join(
-        f"{noise} {gain[noise]:+.3f} (paper {theirs[noise]:+.3f})" for noise in PRIVATE
+        f"{noise} {_gain(found, shared, pair)}, in the paper's table {_gain(paper, shared, pair)}"
+        for noise, pair in PRIVATE.items()
     )
     text = (
-        f"Mean test AUC over {n} tables of the paper's Table B.11, three seeds; the paper's over "
-        "its 20. What growth and truncation gain: "
-        f"{told}. The paper says that they make privacy cheaper; here they "
-        f"{'do' if gain['epsilon 10'] > 0 else 'do not'}. docs/privacy.md has the intervals, and "
-        "says why the paper's epsilon is none."
+        f"Mean test AUC over {len(shared)} tables of the paper's Table B.11, its own numbers for "
+        f"the same tables beside ours. What growth and truncation gain: {told}. The paper says "
+        "that they make privacy cheaper. [privacy.md](privacy.md) says why its procedure does not "
+        "give the epsilon that it states, and why its first column, with both and without noise, "
+        "cannot be that of these tables."
     )
     svg = bars(rows, title="mean AUC of the test rows", kinds=TECHNIQUE_COLOURS, lowest=AUC_FROM)
-    return Figure("private", title, svg, text, "`python benchmarks/privacy.py`", PRIVACY)
+    return Figure("private", title, svg, text, command, PRIVACY)
 
 
-def _private_means(lines: Sequence[Mapping[str, Any]]) -> tuple[dict[str, float], int]:
-    """Average over seeds, then over the tables that have all four settings."""
-    found: dict[tuple[str, str], list[float]] = {}
-    for line in lines:
-        if line.get("kind") == "auc" and line["table"] != CENSUS:
-            found.setdefault((line["setting"], line["table"]), []).append(line["auc"])
+def _gain(
+    aucs: Mapping[str, Mapping[str, float]], tables: Sequence[str], pair: tuple[str, str]
+) -> Effect:
+    return paired_effect([aucs[table][pair[0]] - aucs[table][pair[1]] for table in tables])
+
+
+def _private_aucs(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Average over seeds: table -> setting -> AUC, for the tables that have all four settings."""
     settings = [setting for pair in PRIVATE.values() for setting in pair]
-    tables = [t for t in {t for _, t in found} if all((s, t) in found for s in settings)]
-    if not tables:
-        return {}, 0
+    last = {(line["table"], line["setting"], line["seed"]): line["auc"] for line in lines}
+    found: dict[str, dict[str, list[float]]] = {}
+    for (table, setting, _), auc in last.items():
+        if table != CENSUS and setting in settings and auc is not None:
+            found.setdefault(table, {}).setdefault(setting, []).append(auc)
     return {
-        setting: statistics.fmean(statistics.fmean(found[setting, table]) for table in tables)
-        for setting in settings
-    }, len(tables)
+        table: {setting: statistics.fmean(aucs) for setting, aucs in by_setting.items()}
+        for table, by_setting in found.items()
+        if set(by_setting) == set(settings)
+    }
 
 
-def _published_private() -> dict[str, float]:
+def _published_private() -> dict[str, dict[str, float]]:
+    """Give the paper's Table B.11: table -> setting -> AUC."""
     source = resources.files("altbi.bench") / "paper" / "privacy.csv"
     with source.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    means = {}
-    for (noise, pair), both in product(PRIVATE.items(), (True, False)):
-        chosen = [
-            float(row["test_auc"])
-            for row in rows
-            if (row["dp"] == "yes") == (noise != "without noise")
-            and (float(row["rho"]) < 1) == both
-        ]
-        means[pair[0] if both else pair[1]] = statistics.fmean(chosen)
-    return means
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        pair = PRIVATE["epsilon 10" if row["dp"] == "yes" else "without noise"]
+        setting = pair[0] if float(row["rho"]) < 1 else pair[1]
+        found.setdefault(row["dataset"], {})[setting] = float(row["test_auc"])
+    return found

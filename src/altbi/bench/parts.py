@@ -28,8 +28,8 @@ class Evidence:
     places: Mapping[Job, str]
 
     @classmethod
-    def of(cls, folder: Path) -> "Evidence":
-        """Read the file of each protocol in a folder."""
+    def of(cls, folder: Path, *, may_lack: bool = False) -> "Evidence":
+        """Read the file of each protocol in a folder; unless they may lack, there must be runs."""
         if not folder.is_dir():
             raise TableError(
                 f"{folder}: expected a folder with the lines of all protocols, of which the page "
@@ -45,7 +45,7 @@ class Evidence:
             where = f"../{folder.name}/{path.name}"
             numbers = {id(run): line for line, run in enumerate(found, 1)}
             places |= {run.job: f"{where}#L{numbers[id(run)]}" for run in kept}
-        if not runs:
+        if not (runs or may_lack):
             raise TableError(f"{folder}: no lines of runs there. `altbi bench run` writes them.")
         return cls(runs, places)
 

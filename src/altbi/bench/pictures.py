@@ -25,6 +25,9 @@ FAMILIES = {
 _SHAPES = ("circle", "square", "triangle-up", "diamond")
 _COLOURS = (OURS, PAPER, "#3a8f5c", "#7b5aa6")
 
+# Up to so many points have marks of their own.
+_FEW = 30
+
 Data = list[dict[str, Any]]
 
 
@@ -114,69 +117,60 @@ def bars(
 def panels(
     drawn: Mapping[str, Sequence[Stroke]],
     *,
-    x_title: str | Mapping[str, str],
+    x_title: str,
     y_title: str,
-    columns: int = 2,
     logarithmic: frozenset[str] = frozenset(),
     size: tuple[int, int] = (320, 200),
 ) -> str:
-    """Draw one small chart for each title, with the same series in each."""
+    """Draw one small chart for each title, two in a row, with the same series in each."""
     alt = need("altair", extra=_EXTRA)
     names = list(dict.fromkeys(stroke.name for strokes in drawn.values() for stroke in strokes))
+    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     charts = [
-        _panel(
-            alt,
-            title,
-            strokes,
-            names,
-            x_title if isinstance(x_title, str) else x_title[title],
-            y_title,
-            "log" if title in logarithmic else "linear",
-        ).properties(width=size[0], height=size[1], title=title if len(drawn) > 1 else "")
+        _panel(alt, strokes, names)
+        .encode(x=_x_axis(alt, strokes, x_title, "log" if title in logarithmic else "linear"), y=y)
+        .properties(width=size[0], height=size[1], title=title if len(drawn) > 1 else "")
         for title, strokes in drawn.items()
     ]
-    return _svg(alt.concat(*charts, columns=columns))
+    return _svg(alt.concat(*charts, columns=2))
 
 
-def _panel(
-    alt: Any,  # noqa: ANN401 - an optional dependency
-    title: str,
-    strokes: Sequence[Stroke],
-    names: Sequence[str],
-    x_title: str,
-    y_title: str,
-    x_scale: str,
-) -> Any:  # noqa: ANN401
+def _x_axis(alt: Any, strokes: Sequence[Stroke], title: str, kind: str) -> Any:  # noqa: ANN401
+    """Mark the very values where there are few, round ones where there are many."""
+    many = _are_many(strokes)
+    ticks = sorted({dot.x for stroke in strokes for dot in stroke.dots})
+    axis = alt.Axis(
+        values=alt.Undefined if many else ticks, format=".3~g", labelOverlap=True, grid=many
+    )
+    scale = alt.Scale(type=kind, zero=False, nice=many, padding=0 if many else 8)
+    return alt.X("x:Q", title=title, scale=scale, axis=axis)
+
+
+def _are_many(strokes: Sequence[Stroke]) -> bool:
+    return max(len(stroke.dots) for stroke in strokes) > _FEW
+
+
+def _panel(alt: Any, strokes: Sequence[Stroke], names: Sequence[str]) -> Any:  # noqa: ANN401
     data: Data = [
         {"series": stroke.name, "x": dot.x, "y": dot.y, "low": dot.low, "high": dot.high}
         for stroke in strokes
         for dot in stroke.dots
     ]
-    many = max(len(stroke.dots) for stroke in strokes) > 30
     legend = alt.Legend(orient="top", title=None, symbolOpacity=1) if len(names) > 1 else None
-    colours = alt.Scale(domain=names, range=_COLOURS[: len(names)])
-    colour = alt.Color("series:N", legend=legend, scale=colours)
-    shapes = alt.Scale(domain=names, range=_SHAPES[: len(names)])
-    shape = alt.Shape("series:N", legend=legend, scale=shapes)
-    ticks = alt.Undefined if many else sorted({row["x"] for row in data})
-    axis = alt.Axis(values=ticks, format=".3~g", labelOverlap=True, grid=many)
-    scale = alt.Scale(type=x_scale, zero=False, nice=many, padding=0 if many else 8)
-    x = alt.X("x:Q", title=x_title, scale=scale, axis=axis)
-    y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
-    base = alt.Chart(alt.Data(values=data))
-    with_interval = alt.Chart(alt.Data(values=[row for row in data if row["low"] is not None]))
-    line = base.mark_line(strokeWidth=1.6).encode(x=x, y=y, color=colour)
-    if many:
-        dash = alt.StrokeDash("series:N", legend=legend, scale=alt.Scale(domain=names))
-        band = with_interval.mark_area(opacity=0.18).encode(
-            x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=colour
-        )
-        return band + line.encode(strokeDash=dash)
-    rule = with_interval.mark_rule().encode(
-        x=x, y=alt.Y("low:Q", title=y_title), y2="high:Q", color=colour
-    )
-    marks = base.mark_point(filled=True, size=45).encode(x=x, y=y, color=colour, shape=shape)
-    return rule + line + marks
+
+    def told_apart(channel: Any, looks: Sequence[str] | None = None) -> Any:  # noqa: ANN401
+        looks = alt.Undefined if looks is None else looks[: len(names)]
+        return channel("series:N", legend=legend, scale=alt.Scale(domain=names, range=looks))
+
+    colour = told_apart(alt.Color, _COLOURS)
+    base = alt.Chart(alt.Data(values=data)).encode(color=colour)
+    spread = alt.Chart(alt.Data(values=[row for row in data if row["low"] is not None]))
+    spread = spread.encode(y="low:Q", y2="high:Q", color=colour)
+    line = base.mark_line(strokeWidth=1.6)
+    if _are_many(strokes):
+        return spread.mark_area(opacity=0.18) + line.encode(strokeDash=told_apart(alt.StrokeDash))
+    marks = base.mark_point(filled=True, size=45).encode(shape=told_apart(alt.Shape, _SHAPES))
+    return spread.mark_rule() + line + marks
 
 
 def heat(cells: Sequence[Shade], *, x_title: str, y_title: str) -> str:

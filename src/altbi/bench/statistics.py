@@ -35,6 +35,7 @@ Scores = Mapping[str, Mapping[str, float]]
 # What is equal on paper must tie: 0.3 - 0.2 and 0.2 - 0.1 differ in the last bits only.
 DECIMALS = 12
 RESAMPLES = 4000
+FEWEST = 5
 
 
 @final
@@ -84,11 +85,18 @@ class Effect:
 
     @property
     def is_chance(self) -> bool:
-        """Whether the interval contains 0."""
-        return self.low <= 0 <= self.high
+        """Whether the interval contains 0, or there is none."""
+        return self.n_datasets < FEWEST or self.low <= 0 <= self.high
 
     def __str__(self) -> str:
-        return f"{self.mean:+.3f} [{self.low:+.3f}, {self.high:+.3f}]"
+        return format(self, ".3f")
+
+    def __format__(self, digits: str) -> str:
+        """Write the mean and its interval, which is none for fewer data sets than five."""
+        mean, low, high = (
+            format(v, f"+{digits or '.3f'}") for v in (self.mean, self.low, self.high)
+        )
+        return f"{mean} [{low}, {high}]" if self.n_datasets >= FEWEST else mean
 
 
 def paired_effect(differences: Sequence[float] | NDArray[np.float64]) -> Effect:
@@ -96,7 +104,7 @@ def paired_effect(differences: Sequence[float] | NDArray[np.float64]) -> Effect:
 
     Examples
     --------
-    >>> print(paired_effect([0.01, 0.01, 0.01]))
+    >>> print(paired_effect([0.01, 0.01, 0.01, 0.01, 0.01]))
     +0.010 [+0.010, +0.010]
     """
     found = np.asarray(differences, dtype=np.float64)

@@ -1,84 +1,28 @@
-"""Trainings watched step by step: how far the losses of outliers are from those of inliers.
+"""One training to watch: what is to be done, and what was seen, a number for each step."""
 
-Labels are used to watch only; the training is that of `altbi.ALTBI`.
-"""
-
-import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from altbi.bench.datasets import Labels, Rows, find_part, load
-from altbi.bench.lines import append, mended, parsed
 from altbi.bench.measure import versions
 from altbi.bench.protocols import sampled
-from altbi.bench.run import Limits
-from altbi.borrow import one_thread, plain_torch
+from altbi.bench.trainings import SETTINGS, Look, Losses, Setting, watch
 from altbi.encode import TableEncoder
-from altbi.engines.processes import Lost, answers
 from altbi.ensemble import loss_ranges
 from altbi.errors import ParameterError
-from altbi.models import IWAE, sized_iwae
-from altbi.schedule import Schedule
 from altbi.table import as_table
-from altbi.train import keep_smallest, train
 
-__all__ = ["SETTINGS", "Trace", "TraceJob", "read_traces", "run_traces", "traced", "watch"]
+__all__ = ["Trace", "TraceJob", "failed", "mean_losses", "traced", "with_share"]
 
-LEARNING_RATE, WEIGHT_DECAY = 1e-3, 5e-7
 # Losses have no bounds, those of the theory lie in [0, 1]: beyond these shares of all losses of a
 # training they are held, and what lies between is brought to that range.
 HELD = (0.01, 0.99)
 DIGITS = 4
-SERIES = ("auc", "inlier_loss", "outlier_loss", "kept_outliers")
-
-Losses = NDArray[np.float32]
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """A training to watch: draws of the bound, schedule, and the averages to judge.
-
-    Each window (T1, T2) is a mean over the snapshots of the steps T1 + 1 to T2, counted after the
-    warm-up.
-    """
-
-    draws: int
-    schedule: Schedule
-    windows: tuple[tuple[int, int], ...] = ()
-
-
-def _reference(**changes: float) -> Setting:
-    """Do what produced the paper's numbers, for longer, so that later windows can be seen."""
-    plan: dict[str, Any] = {"gamma": 1.03, "rho": 0.92, **changes}
-    schedule = Schedule(n0=128, T0=10, T1=61, T2=100, updates=5, first_truncated=2, **plan)
-    return Setting(2, schedule, WINDOWS)
-
-
-def _vae(**changes: float) -> Setting:
-    """Train the VAE of the paper's figures: a hundred updates."""
-    plan: dict[str, Any] = {"gamma": 1.0, "rho": 1.0, **changes}
-    return Setting(1, Schedule(n0=128, T0=10, T1=0, T2=90, updates=1, first_truncated=1, **plan))
-
-
-# The paper's Table B.10, and the window of the authors' code.
-WINDOWS = (*((first, first + n) for n in (5, 10, 20, 30) for first in (50, 60, 70)), (61, 80))
-SETTINGS = {
-    "reference": _reference(),
-    "reference, no growth": _reference(gamma=1.0),
-    "VAE": _vae(),
-    "VAE, growth": _vae(gamma=1.1),
-    "VAE, truncation": _vae(rho=0.9),
-    "VAE, both": _vae(gamma=1.1, rho=0.9),
-}
 
 
 @final
@@ -110,7 +54,8 @@ class TraceJob:
     def title(self) -> str:
         """What people call it."""
         share = "" if self.share is None else f", {self.share:.0%} outliers"
-        return f"{Path(self.file).stem}, {self.setting}, seed {self.seed}{share}"
+        rows = f"{self.rows:,} rows at most"
+        return f"{Path(self.file).stem}, {self.setting}, seed {self.seed}, {rows}{share}"
 
 
 @final
@@ -120,14 +65,17 @@ class Trace:
 
     Attributes
     ----------
+    plan : dict
+        What the training depended on.
     auc : list of float
-        Of the losses after the step.
+        Of the losses after the step, each the mean over some draws.
     inlier_loss, outlier_loss : list of float
         Mean losses after the step, held and brought to [0, 1].
     kept_outliers : list of float
         Share of outliers among the rows of the step's last batch whose losses counted.
     windows : dict of str to float
-        AUC of averages over snapshots, by ``"T1-T2"``.
+        AUC of averages over snapshots with the detector's own draws, by ``"T1-T2"``; that of each
+        window's last snapshot alone by ``"T2"``.
     """
 
     file: str
@@ -137,6 +85,7 @@ class Trace:
     share: float | None = None
     n_rows: int = 0
     n_outliers: int = 0
+    plan: dict[str, Any] = field(default_factory=dict)
     auc: list[float] = field(default_factory=list)
     inlier_loss: list[float] = field(default_factory=list)
     outlier_loss: list[float] = field(default_factory=list)
@@ -152,81 +101,38 @@ class Trace:
         return TraceJob(**{name: getattr(self, name) for name in names})
 
 
-def read_traces(path: Path) -> list[Trace]:
-    """Read all lines; one not written to its end is left out, and its job is still to do."""
-    return parsed(path, _trace)
-
-
-def _trace(line: bytes) -> Trace:
-    trace = Trace(**json.loads(line))
-    if trace.setting not in SETTINGS:
-        raise ValueError(f"no setting is called {trace.setting!r}")
-    if trace.error is not None:
-        return trace
-    steps = SETTINGS[trace.setting].schedule.steps
-    for name in SERIES:
-        values = getattr(trace, name)
-        if len(values) != steps or not all(type(v) is float and 0 <= v <= 1 for v in values):
-            raise ValueError(f"{name} must be {steps} numbers in [0, 1]")
-    return trace
-
-
-def run_traces(
-    path: Path,
-    jobs: Sequence[TraceJob],
-    limits: Limits,
-    watch: Callable[[Iterator[Trace], int], Iterator[Trace]],
-    *,
-    retry: bool = False,
-) -> list[Trace]:
-    """Do what the lines file still lacks, a line for each; give the traces that were done."""
-    with mended(path, _trace):
-        there = {t.job for t in read_traces(path) if t.error is None or not retry}
-        left = [job for job in dict.fromkeys(jobs) if job not in there]
-        done = []
-        for trace in watch(_traces(left, limits), len(left)):
-            append(path, trace)
-            done.append(trace)
-        return done
-
-
-def _traces(jobs: Sequence[TraceJob], limits: Limits) -> Iterator[Trace]:
-    work = partial(traced, threads=limits.threads)
-    for place, answer in answers(work, jobs, processes=limits.processes, seconds=limits.seconds):
-        yield _failed(jobs[place], answer.reason) if isinstance(answer, Lost) else answer
-
-
-def traced(job: TraceJob, threads: int = 1) -> Trace:
+def traced(job: TraceJob) -> Trace:
     """Do a job; what goes wrong is told in the trace."""
     try:
-        return _traced(job, threads)
+        return _traced(job)
     except Exception as cause:  # noqa: BLE001 - one broken training must not end the others
-        return _failed(job, f"{type(cause).__name__}: {cause}")
+        return failed(job, f"{type(cause).__name__}: {cause}")
 
 
-def _failed(job: TraceJob, reason: str) -> Trace:
-    return Trace(**asdict(job), versions=versions("altbi"), error=reason)
+def failed(job: TraceJob, reason: str) -> Trace:
+    """Tell of a training that nothing was seen of."""
+    plan = SETTINGS[job.setting].plan()
+    return Trace(**asdict(job), plan=plan, versions=versions("altbi"), error=reason)
 
 
-def _traced(job: TraceJob, threads: int) -> Trace:
+def _traced(job: TraceJob) -> Trace:
     setting = SETTINGS[job.setting]
     X, y = sampled(*load(find_part(job.file)[1]), job.rows)
     if job.share is not None:
         X, y = with_share(X, y, job.share, job.seed)
-    table = as_table(X)
-    rows = TableEncoder().fit_transform(table)
-    torch.set_num_threads(threads)
-    kept, losses = zip(*watch(rows, y, setting, job.seed), strict=True)
-    inliers, outliers = mean_losses(np.array(losses), y)
+    looks = list(watch(TableEncoder().fit_transform(as_table(X)), y, setting, job.seed))
+    losses = np.array([look.losses for look in looks])
+    inliers, outliers = mean_losses(losses, y, setting.schedule.T0)
     return Trace(
         **asdict(job),
         n_rows=len(y),
         n_outliers=int(y.sum()),
-        auc=_rounded(auc_of(y, each) for each in losses),
+        plan=setting.plan(),
+        auc=_rounded(auc_of(y, look.losses) for look in looks),
         inlier_loss=_rounded(inliers),
         outlier_loss=_rounded(outliers),
-        kept_outliers=_rounded(kept),
-        windows=_windows(setting, np.array(losses), y),
+        kept_outliers=_rounded(look.kept_outliers for look in looks),
+        windows=_windows(setting, looks, y),
         versions=versions("altbi"),
     )
 
@@ -245,67 +151,14 @@ def with_share(X: Rows, y: Labels, share: float, seed: int) -> tuple[Rows, Label
     return X[rows], y[rows]
 
 
-def watch(rows: Losses, y: Labels, setting: Setting, seed: int) -> Iterator[tuple[float, Losses]]:
-    """Train as the detector does; after each step, give the kept outliers and all rows' losses.
-
-    Steps without a snapshot are judged with draws of their own, so that watching changes nothing.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    aside = torch.Generator().manual_seed(seed)
-    all_rows = torch.from_numpy(rows)
-    labelled = torch.column_stack([all_rows, torch.from_numpy(y.astype(np.float32))])
-    with plain_torch(), one_thread():
-        with torch.device("meta"):  # elsewhere the first weights would be drawn from global state
-            model = sized_iwae(rows.shape[1], "auto", "auto", setting.draws, bounded=True).float()
-        model.to_empty(device="cpu")
-        model.start(generator)
-        watched = Watched(model)
-        for progress in train(
-            watched,
-            labelled,
-            setting.schedule,
-            learning_rate=LEARNING_RATE,
-            weight_decay=WEIGHT_DECAY,
-            generator=generator,
-        ):
-            if setting.schedule.is_snapshot(progress.step):
-                model.redraw()
-            else:
-                model.scoring_draws.normal_(generator=aside)
-            model.eval()
-            with torch.inference_mode():
-                losses = model(all_rows).numpy()
-            yield watched.kept_outliers(progress.kept), losses
-
-
-@final
-class Watched(nn.Module):
-    """A model whose rows bring their labels along as a last column, which it does not see."""
-
-    def __init__(self, model: IWAE) -> None:
-        super().__init__()
-        self.model = model
-        self.last: tuple[Tensor, Tensor] | None = None
-
-    def forward(self, labelled: Tensor) -> Tensor:
-        """Give the model's losses, and remember them and the labels."""
-        losses: Tensor = self.model(labelled[:, :-1].contiguous())
-        self.last = losses.detach(), labelled[:, -1]
-        return losses
-
-    def kept_outliers(self, share: float) -> float:
-        """Give the share of outliers among the rows of the last batch whose losses counted."""
-        if self.last is None:
-            raise RuntimeError("No batch was seen yet.")
-        losses, labels = self.last
-        return float(labels[keep_smallest(losses, share)].mean())
-
-
 def mean_losses(
-    losses: NDArray[np.float32], y: Labels
+    losses: Losses, y: Labels, warm_up: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give the mean losses of inliers and of outliers in each step, held and brought to [0, 1]."""
-    low, high = np.quantile(losses, HELD)
+    """Give the mean losses of inliers and of outliers in each step, held and brought to [0, 1].
+
+    The range is that of the steps after the warm-up: how large first losses are is up to chance.
+    """
+    low, high = np.quantile(losses[warm_up:], HELD)
     held = (np.clip(losses.astype(np.float64), low, high) - low) / max(high - low, 1e-30)
     return held[:, y == 0].mean(axis=1), held[:, y == 1].mean(axis=1)
 
@@ -317,16 +170,16 @@ def auc_of(y: Labels, scores: NDArray[Any]) -> float:
     return float(roc_auc_score(y, scores))
 
 
-def _windows(setting: Setting, losses: Losses, y: Labels) -> dict[str, float]:
+def _windows(setting: Setting, looks: Sequence[Look], y: Labels) -> dict[str, float]:
     """Judge averages over snapshots, each brought to its own range, as the authors' code does."""
+    losses = np.array([look.snapshot for look in looks[setting.schedule.T0 :]])
     low, width = loss_ranges(losses)
     scaled = (losses.astype(np.float64) - low[:, None]) / width[:, None]
-    warm_up = setting.schedule.T0
-    return {
-        f"{first}-{last}": round(auc_of(y, scaled[warm_up + first : warm_up + last].mean(0)), 6)
-        for first, last in setting.windows
-    }
+    found: dict[str, NDArray[np.float64]] = {}
+    for first, last in setting.windows:
+        found |= {f"{first}-{last}": scaled[first:last].mean(axis=0), f"{last}": scaled[last - 1]}
+    return {name: round(auc_of(y, scores), 6) for name, scores in found.items()}
 
 
-def _rounded(values: Any) -> list[float]:  # noqa: ANN401 - numbers of any kind
+def _rounded(values: Iterable[float]) -> list[float]:
     return [round(float(value), DIGITS) for value in values]

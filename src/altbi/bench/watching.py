@@ -2,23 +2,27 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.ablation import ROWS, published
+from altbi.bench.ablation import RATIOS, ROWS, figure_jobs, published
+from altbi.bench.datasets import find_part
 from altbi.bench.statistics import Effect, paired_effect
-from altbi.bench.traces import SETTINGS, WINDOWS, Trace
+from altbi.bench.traces import Trace
+from altbi.bench.trainings import SETTINGS, WINDOWS
 
 __all__ = [
+    "ALONE",
+    "AVERAGED",
     "Curve",
     "Held",
     "Memorised",
     "Wobble",
     "averaged",
     "curve",
+    "few_against_many",
     "memorised",
     "on_tables",
     "shares_judged",
@@ -29,8 +33,11 @@ __all__ = [
 REFERENCE = "reference"
 # The window that the paper's settings have, as its code counts, and the last step of it.
 WINDOW, LAST = "61-80", 80
+ALONE, AVERAGED = f"{LAST} alone", f"{LAST} alone, with more draws"
 # How restless a training is shows when the first steps are over.
 SETTLED = 50
+# What a training comes to is the mean of so many updates.
+LATE = 10
 PAIRS_TO_COMPARE = {
     "ALTBI-I, growth of 1.03": ("reference", "reference, no growth"),
     "VAE, growth of 1.1": ("VAE, growth", "VAE"),
@@ -112,16 +119,13 @@ class Wobble:
     effect: Effect
 
 
-def on_tables(traces: Iterable[Trace]) -> dict[tuple[str, str], list[Trace]]:
-    """Take the trainings of whole tables in one sample size: (setting, file) -> by seed."""
-    last = {
-        trace.job: trace
-        for trace in traces
-        if trace.error is None and trace.share is None and trace.rows == ROWS
-    }
+def on_tables(traces: Iterable[Trace], rows: int = ROWS) -> dict[tuple[str, str], list[Trace]]:
+    """Take the trainings of whole tables in one sample size: (setting, table) -> by seed."""
     found: dict[tuple[str, str], list[Trace]] = {}
-    for trace in sorted(last.values(), key=lambda trace: trace.seed):
-        found.setdefault((trace.setting, trace.file), []).append(trace)
+    for trace in sorted(traces, key=lambda trace: trace.seed):
+        if trace.error is None and trace.share is None and trace.rows == rows:
+            table = find_part(trace.file)[0].label
+            found.setdefault((trace.setting, table), []).append(trace)
     return found
 
 
@@ -136,72 +140,90 @@ def memorised(traces: Sequence[Trace]) -> list[Memorised]:
     after = SETTINGS[REFERENCE].schedule.T0
     first, last = map(int, WINDOW.split("-"))
     found = []
-    for (setting, file), runs in sorted(on_tables(traces).items()):
-        if setting != REFERENCE:
-            continue
-        risk = _mean(runs, "inlier_loss")[after : after + LAST]
-        gap = _mean(runs, "outlier_loss")[after : after + LAST] - risk
-        last_gap = float(gap[first:last].mean())
-        table = Path(file).stem.partition("_")[2]
-        found.append(Memorised(table, tuple(risk.tolist()), tuple(gap.tolist()), last_gap))
+    for (setting, table), runs in sorted(on_tables(traces).items()):
+        if setting == REFERENCE:
+            risk = _mean(runs, "inlier_loss")[after : after + LAST]
+            gap = _mean(runs, "outlier_loss")[after : after + LAST] - risk
+            last_gap = float(gap[first:last].mean())
+            found.append(Memorised(table, tuple(risk.tolist()), tuple(gap.tolist()), last_gap))
     return found
 
 
-def window_aucs(traces: Sequence[Trace]) -> tuple[dict[str, Series], Series]:
-    """Give the AUC of each window, and that of the last snapshot alone, by table."""
+def window_aucs(traces: Sequence[Trace]) -> dict[str, Series]:
+    """Give the AUC of each window and of step 80 alone, by table; nothing where there is none.
+
+    Alone it is judged with its own draws (`ALONE`), and with those of all steps (`AVERAGED`).
+    """
     groups = [runs for (setting, _), runs in on_tables(traces).items() if setting == REFERENCE]
-    names = [f"{first}-{last}" for first, last in WINDOWS]
-    by_window = {
-        name: np.array([np.mean([run.windows[name] for run in runs]) for runs in groups])
-        for name in names
-    }
     place = SETTINGS[REFERENCE].schedule.T0 + LAST - 1
-    return by_window, np.array([np.mean([run.auc[place] for run in runs]) for runs in groups])
+    judged = [
+        [{**run.windows, ALONE: run.windows[str(LAST)], AVERAGED: run.auc[place]} for run in runs]
+        for runs in groups
+    ]
+    names = [*(f"{first}-{last}" for first, last in WINDOWS), ALONE, AVERAGED]
+    return {
+        name: np.array([np.mean([run[name] for run in runs]) for runs in judged])
+        for name in names
+        if judged
+    }
 
 
-def averaged(traces: Sequence[Trace]) -> Effect | None:
+def averaged(traces: Sequence[Trace], alone: str) -> Effect | None:
     """Say what the average over snapshots gains against the last one alone."""
-    windows, single = window_aucs(traces)
-    return paired_effect(windows[WINDOW] - single) if len(single) else None
+    found = window_aucs(traces)
+    return paired_effect(found[WINDOW] - found[alone]) if found else None
 
 
 def wobbles(traces: Sequence[Trace]) -> list[Wobble]:
-    """Measure how much AUC changes from update to update, with growing batches and without."""
+    """Measure how much AUC changes from step to step, with growing batches and without."""
     groups = on_tables(traces)
     found = []
     for title, (growing, constant) in PAIRS_TO_COMPARE.items():
-        files = sorted(
-            {f for s, f in groups if s == growing} & {f for s, f in groups if s == constant}
-        )
-        if not files:
-            continue
-        with_it, without = (
-            np.array([np.mean([_restlessness(run) for run in groups[setting, f]]) for f in files])
-            for setting in (growing, constant)
-        )
-        effect = paired_effect(with_it - without)
-        found.append(Wobble(title, float(with_it.mean()), float(without.mean()), effect))
+        tables = sorted(_tables(groups, growing) & _tables(groups, constant))
+        if tables:
+            with_it, without = (
+                np.array(
+                    [
+                        np.mean([_restlessness(run) for run in groups[setting, table]])
+                        for table in tables
+                    ]
+                )
+                for setting in (growing, constant)
+            )
+            effect = paired_effect(with_it - without)
+            found.append(Wobble(title, float(with_it.mean()), float(without.mean()), effect))
     return found
 
 
-def _files(groups: Iterable[tuple[str, str]], setting: str) -> set[str]:
-    return {file for name, file in groups if name == setting}
+def _tables(groups: Iterable[tuple[str, str]], setting: str) -> set[str]:
+    return {table for name, table in groups if name == setting}
 
 
 def _restlessness(trace: Trace) -> float:
     return float(np.abs(np.diff(trace.auc[SETTLED:])).mean())
 
 
-def shares_judged(traces: Iterable[Trace]) -> Mapping[float, tuple[float, float, int]]:
-    """Give the AUC after the last update by the share of outliers: mean, deviation, trainings."""
-    last = {trace.job: trace for trace in traces if trace.error is None and trace.share is not None}
-    found: dict[float, list[float]] = {}
-    for trace in last.values():
-        found.setdefault(float(trace.share or 0), []).append(trace.auc[-1])
-    return {
-        share: (float(np.mean(aucs)), float(np.std(aucs)), len(aucs))
-        for share, aucs in sorted(found.items())
+def shares_judged(traces: Iterable[Trace]) -> dict[float, Series]:
+    """Give the AUC of the last updates by the share of outliers, a number for each seed.
+
+    Only seeds that all of the paper's shares have count; nothing where there is none.
+    """
+    asked = {job: None for job in figure_jobs() if job.share is not None}
+    found = {
+        (float(trace.share), trace.seed): float(np.mean(trace.auc[-LATE:]))
+        for trace in traces
+        if trace.error is None and trace.share is not None and trace.job in asked
     }
+    seeds = sorted({seed for _, seed in found})
+    whole = [seed for seed in seeds if all((share, seed) in found for share in RATIOS)]
+    return {share: np.array([found[share, seed] for seed in whole]) for share in RATIOS if whole}
+
+
+def few_against_many(judged: Mapping[float, Series]) -> Effect:
+    """Say what AUC gains where outliers are few: the lowest third of the shares, the highest."""
+    values = np.array([judged[share] for share in sorted(judged)])
+    third = max(len(values) // 3, 1)
+    return paired_effect(values[:third].mean(axis=0) - values[-third:].mean(axis=0))
 
 
 def published_window(name: str) -> float | None:

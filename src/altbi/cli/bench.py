@@ -213,10 +213,10 @@ def quick(args: argparse.Namespace) -> int:
 
 def ablation(args: argparse.Namespace) -> int:
     """Run what is left of the ablations and of the trainings to watch, then print."""
-    from altbi.bench.ablation import figure_jobs, trace_jobs, variant_jobs
+    from altbi.bench.ablation import at_hand, figure_jobs, trace_jobs, variant_jobs
     from altbi.bench.ablation_tables import ablation_tables
     from altbi.bench.figure_parts import ABLATION, TRACES
-    from altbi.bench.traces import read_traces, run_traces
+    from altbi.bench.trace_lines import current_traces, read_traces, run_traces
     from altbi.bench.variants import find_panels
 
     runs_at, traces_at = args.lines / ABLATION, args.lines / TRACES
@@ -225,14 +225,13 @@ def ablation(args: argparse.Namespace) -> int:
         limits, retry = Limits(args.processes, args.threads, args.limit), args.retry
         jobs = variant_jobs(panels, chosen, args.seeds)
         run_all(runs_at, jobs, limits, _watch(quiet=args.quiet), retry=retry)
-        watched = [*figure_jobs(), *trace_jobs(chosen, args.seeds)]
+        watched = at_hand([*figure_jobs(), *trace_jobs(chosen, args.seeds)])
         run_traces(traces_at, watched, limits, _watch(quiet=args.quiet), retry=retry)
-    runs, traces = read(runs_at), read_traces(traces_at)
+    runs, traces = read(runs_at), current_traces(read_traces(traces_at))
     grid = markdown_grid if args.markdown else plain_grid
     sys.stdout.write("\n\n".join(ablation_tables(runs, traces, grid)) + "\n")
-    # A later line replaces an earlier one.
-    last = {each.job.title: each.error for each in runs}
-    last |= {each.job.title: each.error for each in traces}
+    last = {run.job.title: run.error for run in latest(runs).values()}
+    last |= {trace.job.title: trace.error for trace in traces}
     failed = {title: reason for title, reason in last.items() if reason is not None}
     for title, reason in failed.items():
         sys.stderr.write(f"{title}: {printable(' '.join(reason.split()))}\n")
