@@ -102,6 +102,21 @@ class TestPublished:
         assert ours == theirs
         assert set(PANELS[parameter].values) == set(theirs)
 
+    @pytest.mark.parametrize(
+        ("cell", "auc"),
+        [
+            (("rho", "0.92"), 0.762),
+            (("rho", "1"), 0.755),
+            (("gamma", "1"), 0.761),
+            (("draws", "100"), 0.753),
+            (("learning_rate", "0.0001"), 0.712),
+            (("window", "60-80"), 0.76),
+        ],
+    )
+    def test_some_of_them_are_known_by_heart(self, cell, auc):
+        assert published()[cell] == auc
+        assert len(published()) == 6 + 8 + 8 + 10 + 12
+
     def test_so_are_those_of_windows(self):
         if not PAPER.is_dir():
             pytest.skip("the paper is not at hand")
@@ -446,6 +461,21 @@ class TestPage:
         assert text.count("Not drawn: its runs are missing.") == 10 - len(drawn)
         assert "in all steps on 3 of 3 tables" in " ".join(text.split())
         assert "ALTBI-I (reference) is 2 of 4" in text
+
+    def test_a_picture_whose_runs_are_gone_goes_too(self, folder):
+        page = folder.parent / "figures.md"
+        write_figures(page, folder)
+        picture, mine = (
+            folder.parent / "figures" / "windows.svg",
+            folder.parent / "figures" / "a.svg",
+        )
+        mine.write_text("mine")
+        assert picture.is_file()
+        (folder / "traces.jsonl").unlink()
+        write_figures(page, folder)
+        assert not picture.exists()
+        assert "figures/windows.svg" not in page.read_text()
+        assert mine.read_text() == "mine"
 
     def test_a_missing_run_is_named(self, folder):
         path = folder / "ablation.jsonl"

@@ -294,6 +294,9 @@ class TestLines:
             {"seed": "0"},
             {"share": "0.1"},
             {"windows": None},
+            {name: [0.5] * 99 for name in trace_lines.SERIES},
+            {"setting": "reference", "plan": SETTINGS["reference"].plan()}
+            | {name: [0.5] * 110 for name in trace_lines.SERIES},
             {"windows": {"61-80": 7.0}},
             {"plan": None},
             {"error": 3},

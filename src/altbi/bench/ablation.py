@@ -77,10 +77,10 @@ def published() -> dict[tuple[str, str], float]:
 
 
 def variant_jobs(
-    panels: Sequence[Panel], datasets: Sequence[Dataset], seeds: tuple[int, ...], rows: int = ROWS
+    panels: Sequence[Panel], datasets: Sequence[Dataset], seeds: tuple[int, ...]
 ) -> list[Job]:
     """List the jobs of some panels, and of the two techniques together."""
-    question = Question("transductive", rows, seeds)
+    question = Question("transductive", ROWS, seeds)
     jobs = plan(_narrow(datasets, MOST_FEATURES), [BASE, *TECHNIQUES.values()], question)
     for panel in panels:
         systems = [panel.system(value) for value in panel.values]
@@ -92,12 +92,10 @@ def _narrow(datasets: Sequence[Dataset], most_features: int) -> list[Dataset]:
     return [each for each in datasets if each.parts[0].n_features <= most_features]
 
 
-def trace_jobs(
-    datasets: Sequence[Dataset], seeds: Iterable[int], rows: int = ROWS
-) -> list[TraceJob]:
+def trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJob]:
     """List a training in each setting to watch on each table."""
     return [
-        TraceJob(file=part.file, setting=setting, seed=seed, rows=rows)
+        TraceJob(file=part.file, setting=setting, seed=seed, rows=ROWS)
         for seed in seeds
         for dataset in _narrow(datasets, MOST_FEATURES)
         for part in dataset.parts

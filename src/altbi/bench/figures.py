@@ -49,10 +49,8 @@ HEAD = (
     "Made by `altbi bench figures` of the lines in `results/`; do not edit. Each figure has the "
     "command that runs what it needs, the lines that it came from, and what the paper shows beside "
     "what is seen here. Intervals in brackets are 95 % ones by the bootstrap, over tables unless "
-    "said otherwise. The "
-    "figures of the deep baselines and of all systems have their tables in [results.md]"
-    "(results.md), those of privacy in [privacy.md](privacy.md), the theory in "
-    "[theory.md](theory.md)."
+    "said otherwise. The figures of all systems have their tables in [results.md](results.md), "
+    "those of privacy in [privacy.md](privacy.md), the theory in [theory.md](theory.md)."
 )
 
 
@@ -65,8 +63,11 @@ def write_figures(page: Path, folder: Path) -> None:
     parts = [HEAD, *(_section(figure, beside.name, results) for figure in figures)]
     parts += ["## The ablations as tables", *ablation_tables(lines.variants, lines.traces)]
     parts += ["## Missing", *_missing(lines)]
-    files = {beside / f"{each.name}.svg": each.svg for each in figures if each.svg is not None}
+    pictures = {beside / f"{figure.name}.svg": figure.svg for figure in figures}
+    files = {path: svg for path, svg in pictures.items() if svg is not None}
     write_files({**files, page: "\n\n".join(parts) + "\n"})
+    for path in pictures.keys() - files.keys():
+        path.unlink(missing_ok=True)  # drawn of runs that count no more
 
 
 def _section(figure: Figure, beside: str, results: str) -> str:

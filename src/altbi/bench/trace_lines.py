@@ -50,6 +50,13 @@ def _with_usable_series(trace: Trace) -> Trace:
     values += trace.windows.values()
     if len(lengths) != 1 or not all(_is_share(value) for value in values):
         raise ValueError(f"{', '.join(SERIES)} must be as many numbers in [0, 1], windows too")
+    setting = SETTINGS[trace.setting]
+    if trace.plan == setting.plan():
+        if lengths != {setting.schedule.steps}:
+            raise ValueError(f"{', '.join(SERIES)} must have a number for each step")
+        names = {name for first, last in setting.windows for name in (f"{first}-{last}", f"{last}")}
+        if lacking := sorted(names - trace.windows.keys()):
+            raise ValueError(f"windows must have {', '.join(lacking)}")
     return trace
 
 

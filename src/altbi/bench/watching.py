@@ -54,7 +54,6 @@ class Curve:
 
     mean: list[float]
     std: list[float]
-    n: int
 
 
 @final
@@ -132,7 +131,7 @@ def on_tables(traces: Iterable[Trace], rows: int = ROWS) -> dict[tuple[str, str]
 def curve(traces: Sequence[Trace], series: str) -> Curve:
     """Average a series over trainings."""
     values = np.array([getattr(trace, series) for trace in traces])
-    return Curve(values.mean(axis=0).tolist(), values.std(axis=0).tolist(), len(values))
+    return Curve(values.mean(axis=0).tolist(), values.std(axis=0).tolist())
 
 
 def memorised(traces: Sequence[Trace]) -> list[Memorised]:
