@@ -74,7 +74,8 @@ def products(detector: ALTBI) -> list[Product]:
     """List the products that scoring a row asks for."""
     if detector.memory_ is not None:
         n_remembered, width = detector.memory_.rows.shape
-        return [Product(1, n_remembered, width)]
+        whitening = [] if detector.memory_.whitening is None else [Product(1, width, width)]
+        return [*whitening, Product(1, n_remembered, width)]
     found = []
     for name, weights in detector.snapshots_.items():
         if name.endswith(".weight"):

@@ -618,6 +618,21 @@ def test_one_wild_value_does_not_change_what_a_deviation_is(wild):
     assert found.scales[0] / found.half == pytest.approx(usual.scales[0] / usual.half, rel=0.01)
 
 
+@pytest.mark.parametrize("n_columns", [1, 3, 600])
+@pytest.mark.parametrize("place", [0, 511, 512, 1022])
+def test_what_stands_out_is_found_wherever_it_stands(n_columns, place):
+    rows = np.random.default_rng(0).random((1023, n_columns))
+    encoder = TableEncoder().fit(as_table(rows))
+    high, low, gap = rows.copy(), rows.copy(), rows.copy()
+    high[place, -1], low[place, 0], gap[place, -1] = 2, -1, np.nan
+    first, last = encoder.names[0], encoder.names[-1]
+
+    assert encoder.surprises(as_table(rows)).outside == {}
+    assert encoder.surprises(as_table(high)).outside == {last: 1}
+    assert encoder.surprises(as_table(low)).outside == {first: 1}
+    assert encoder.surprises(as_table(gap)).missing == {last: 1}
+
+
 def test_what_stands_out_is_counted_for_its_own_column_whatever_stands_before_it():
     sample = pa.table({"sort": ["a", "b"] * 50, "size": np.arange(100.0), "rank": np.arange(100.0)})
     encoder = TableEncoder().fit(as_table(sample))

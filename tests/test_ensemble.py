@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from altbi.ensemble import Ensemble, loss_ranges, over_blocks
+from altbi.borrow import one_thread
+from altbi.ensemble import Ensemble, in_threads, loss_ranges, over_blocks
 from altbi.models import IWAE, StackedIWAE
 
 
@@ -38,6 +39,24 @@ def test_every_block_has_the_same_shape():
     over_blocks(look, rows_of(23), block_rows=10)
 
     assert shapes == [(5, 10)] * 3
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_task_computes_alone_to_its_end_whatever_it_borrows(threads):
+    """A task that lends and returns threads on its way must not go on with several."""
+
+    def task(_):
+        with one_thread():
+            pass
+        return torch.get_num_threads()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert list(in_threads(task, range(6))) == [1] * 6
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("bounded", [True, False])

@@ -27,6 +27,12 @@ def by_hand(memory, row):
     return squares[nearest].mean(), nearest
 
 
+def is_near(memory, row):
+    """Whether a remembered row is so near that single precision would not tell how near."""
+    squares = ((memory.rows.astype(np.float64) - row) ** 2).sum(axis=1)
+    return squares.min() < 0.0099 * (1 + (row.astype(np.float64) ** 2).sum())
+
+
 @pytest.mark.parametrize("n_lots", [1, 3])
 @pytest.mark.parametrize(("n_remembered", "width"), [(2, 1), (11, 3), (300, 7), (1000, 40)])
 def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width, n_lots):
@@ -38,9 +44,60 @@ def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width
 
     for place, row in enumerate(rows):
         score, numbers = by_hand(memory, row)
-        assert scores[place] == pytest.approx(score, rel=1e-9)
+        assert scores[place] == pytest.approx(score, rel=1e-9 if is_near(memory, row) else 1e-5)
         apart = memory.rows[numbers].astype(np.float64) - row
         np.testing.assert_allclose(parts[place], (apart**2).mean(axis=0))
+
+
+@pytest.mark.parametrize("whitens", [False, True])
+@pytest.mark.parametrize("distance", [1e-3, 1e-2, 0.1, 1, 10, 100])
+def test_a_small_distance_far_out_is_not_lost_in_rounding(distance, whitens):
+    """All rows are 20 deviations off in 30 columns, and some a thousandth away from the others."""
+    generator = np.random.default_rng(1)
+    remembered = 20 + 0.5 * rows_of((500, 30), generator)
+    rows = remembered[:400] + distance / 30 * rows_of((400, 30), generator)
+    whitening = np.eye(30, dtype=np.float32)[::-1].copy() if whitens else None
+    memory = Memory(remembered, n_lots=5, whitening=whitening)
+
+    scores = memory.score(rows)
+
+    exact = [by_hand(memory, row)[0] for row in rows]
+    np.testing.assert_allclose(scores, exact, rtol=2e-5)
+    near = [is_near(memory, row) for row in rows]
+    assert all(near) == (distance <= 10)
+    np.testing.assert_allclose(scores[near], np.array(exact)[near], rtol=1e-9)
+
+
+@pytest.mark.parametrize("spread", [1, 0.01])
+def test_which_precision_a_row_is_measured_in_is_up_to_the_row_and_the_memory(spread, monkeypatch):
+    """Rows between two clouds, near to and far from remembered ones: in any company the same."""
+    generator = np.random.default_rng(2)
+    memory = Memory(3 + spread * rows_of((300, 8), generator), n_lots=3)
+    rows = 3 + spread * rows_of((900, 8), generator)
+    rows[::3] = memory.rows + 1e-4
+    rows[1::6, 2] = np.nan
+    used = []
+    lows = type(memory._lots).lows
+
+    def watched(lots, some, precision):
+        used.append((precision, len(some)))
+        return lows(lots, some, precision)
+
+    monkeypatch.setattr(type(memory._lots), "lows", watched)
+    scores = memory.score(rows)
+
+    # Where the remembered rows are near each other, single precision is not tried at all.
+    doubles = sum(count for precision, count in used if precision == torch.float64)
+    singles = sum(count for precision, count in used if precision == torch.float32)
+    if spread < 1:
+        assert (singles, doubles) == (0, 900)
+    else:  # 300 beside a remembered row, 150 with gaps, and a few by chance
+        assert singles == 900
+        assert 450 <= doubles < 500
+    order = generator.permutation(900)
+    assert np.array_equal(memory.score(rows[order]), scores[order])
+    assert all(memory.score(rows[n : n + 1])[0] == scores[n] for n in range(0, 900, 37))
+    assert np.isfinite(scores).all()
 
 
 def test_rows_that_are_alike_are_the_nearest_of_all_with_weights():

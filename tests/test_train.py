@@ -230,6 +230,19 @@ def test_the_caller_s_threads_are_given_back_even_after_an_error():
         torch.set_num_threads(before)
 
 
+def test_a_block_within_a_block_gives_no_threads_back():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with one_thread():
+            with one_thread():
+                pass
+            between = torch.get_num_threads()
+        assert (between, torch.get_num_threads()) == (1, 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_threads_that_borrow_at_the_same_time_all_get_theirs_back():
     before = torch.get_num_threads()
     together = threading.Barrier(3)
@@ -337,3 +350,33 @@ def test_before_losses_are_left_out_every_label_is_believed():
     )
 
     assert seen == [4, 4, 4, 2, 2, 2]
+
+
+def test_few_of_many_rows_are_drawn_as_if_all_were_shuffled():
+    """No row twice in a step, every row equally likely, in every place; the same for a seed."""
+    n_rows, size, count = 60_000, 3_000, 2
+    drawn = [torch.cat(list(batches(n_rows, size, count, seeded(seed)))) for seed in range(200)]
+
+    assert all(len(numbers) == size * count == len(numbers.unique()) for numbers in drawn)
+    assert torch.equal(drawn[7], torch.cat(list(batches(n_rows, size, count, seeded(7)))))
+    for place in (slice(0, 100), slice(-100, None)):
+        numbers = torch.cat([each[place] for each in drawn]).double()
+        # Deviations of a mean and of shares of 20,000 uniform numbers.
+        assert abs(numbers.mean() / n_rows - 0.5) < 4 * 0.2887 / 20_000**0.5
+        tenths = torch.histc(numbers, bins=10, min=0, max=n_rows) / 20_000
+        assert (tenths - 0.1).abs().max() < 4 * 0.3 / 20_000**0.5
+
+
+@pytest.mark.parametrize("n_rows", [50, 49_999])
+def test_fewer_rows_are_shuffled_whole(n_rows):
+    order = torch.randperm(n_rows, generator=seeded(3))
+
+    found = torch.cat(list(batches(n_rows, 20, 2, seeded(3))))
+
+    assert torch.equal(found, order[:40])
+
+
+def test_a_step_that_needs_many_of_many_rows_gets_them_all_once():
+    found = torch.cat(list(batches(60_000, 20_000, 3, seeded(0))))
+
+    assert torch.equal(found.sort().values, torch.arange(60_000))

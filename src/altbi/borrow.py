@@ -65,7 +65,7 @@ def one_thread() -> Iterator[None]:
     """Compute on one thread, so that sums are taken in one order, then give the others back.
 
     The number of threads is partly a thread's own and partly the process's: the first to come in
-    remembers it, and everyone who leaves sets it again.
+    remembers it, and everyone who leaves sets it again, once out of the outermost block.
     """
     _BORROWED.enter()
     try:
@@ -81,18 +81,27 @@ class _Borrowed:
         self.lock = threading.Lock()
         self.inside = 0
         self.threads = 1
+        self.own = _Depth()
 
     def enter(self) -> None:
         with self.lock:
             if self.inside == 0:
                 self.threads = torch.get_num_threads()
             self.inside += 1
+            self.own.depth += 1
             torch.set_num_threads(1)
 
     def leave(self) -> None:
         with self.lock:
             self.inside -= 1
-            torch.set_num_threads(self.threads)
+            self.own.depth -= 1
+            torch.set_num_threads(1 if self.own.depth else self.threads)
+
+
+class _Depth(threading.local):
+    """In how many blocks a thread is, one within the other."""
+
+    depth = 0
 
 
 _BORROWED = _Borrowed()

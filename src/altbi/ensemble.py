@@ -122,7 +122,7 @@ def in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Resu
     """Map over tasks in order, on as many threads as torch has, each of which computes alone."""
 
     def alone(task: int) -> Result:
-        with plain_torch(), torch.inference_mode():
+        with one_thread(), plain_torch(), torch.inference_mode():
             return function(task)
 
     threads = min(torch.get_num_threads(), len(tasks))
@@ -130,5 +130,5 @@ def in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Resu
         if threads == 1:
             yield from map(alone, tasks)
             return
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        with ThreadPoolExecutor(threads) as pool:
             yield from pool.map(alone, tasks)

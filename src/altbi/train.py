@@ -29,6 +29,8 @@ _OUTLIERS_AT_ONCE = 32
 # A labelled outlier's loss should exceed the others' by so many deviations.
 _MARGIN = 2.0
 _LEAST_UNIT = 1e-3
+# From so many rows on, shuffling all of them takes longer than learning from a batch.
+_MANY_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +147,25 @@ def batches(
     n_rows: int, batch_size: int, count: int, generator: torch.Generator
 ) -> Iterator[Tensor]:
     """Draw row numbers for the updates of one step: a shuffled pass over the rows, then another."""
-    order = _shuffled(n_rows, generator)
+    order = _begun(n_rows, batch_size * count, generator)
     for _ in range(count):
         # A single row left over is no batch: BatchNorm finds no spread in it.
         if len(order) < 2:
             order = _shuffled(n_rows, generator)
         yield order[:batch_size]
         order = order[batch_size:]
+
+
+def _begun(n_rows: int, count: int, generator: torch.Generator) -> Tensor:
+    """Give the first `count` row numbers of a drawn order, or all; few of many cost no more."""
+    if n_rows < max(_MANY_ROWS, 4 * count):
+        return _shuffled(n_rows, generator)
+    drawn = torch.randint(n_rows, (2 * count,), generator=generator, device=generator.device)
+    ranked, places = drawn.sort(stable=True)
+    is_first = ranked.diff(prepend=ranked[:1] - 1) != 0
+    # Of numbers drawn one by one, those that were not there before are as good as shuffled. Of
+    # 2 n draws among 4 n rows or more hardly ever so few differ that a batch would be short.
+    return drawn[places[is_first].sort().values]
 
 
 def _shuffled(n_rows: int, generator: torch.Generator) -> Tensor:
