@@ -1,3 +1,5 @@
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +57,30 @@ def test_a_task_computes_alone_to_its_end_whatever_it_borrows(threads):
     try:
         assert list(in_threads(task, range(6))) == [1] * 6
         assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_tasks_run_side_by_side_and_leave_the_caller_alone():
+    together = threading.Barrier(2, timeout=60)
+
+    def task(_):
+        together.wait()  # alone, a task would wait for ever
+        return torch.is_inference_mode_enabled()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        found = in_threads(task, range(4))
+        assert next(found)
+        # Whoever takes results one by one, or leaves them to another thread, keeps the threads.
+        assert (torch.get_num_threads(), torch.is_inference_mode_enabled()) == (2, False)
+        closing = threading.Thread(target=found.close)
+        closing.start()
+        closing.join()
+        with one_thread():
+            pass
+        assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
 

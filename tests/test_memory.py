@@ -16,9 +16,16 @@ def rows_of(shape, generator=RNG):
     return generator.normal(size=shape).astype(np.float32)
 
 
+def squares_of(memory, row):
+    apart = memory.rows.astype(np.float64) - row
+    if memory.whitening is not None:
+        apart = apart @ memory.whitening.astype(np.float64)
+    return (apart**2).sum(axis=1)
+
+
 def by_hand(memory, row):
     """Take the nearest row of each lot, one exact match left out, and average the squares."""
-    squares = ((memory.rows.astype(np.float64) - row) ** 2).sum(axis=1)
+    squares = squares_of(memory, row)
     equal = np.flatnonzero((memory.rows == row).all(axis=1))
     squares[equal[:1]] = np.inf
     numbers = np.arange(len(squares))
@@ -29,8 +36,10 @@ def by_hand(memory, row):
 
 def is_near(memory, row):
     """Whether a remembered row is so near that single precision would not tell how near."""
-    squares = ((memory.rows.astype(np.float64) - row) ** 2).sum(axis=1)
-    return squares.min() < 0.0099 * (1 + (row.astype(np.float64) ** 2).sum())
+    size = row.astype(np.float64)
+    if memory.whitening is not None:
+        size = size @ memory.whitening.astype(np.float64)
+    return squares_of(memory, row).min() < 0.0099 * (1 + (size**2).sum())
 
 
 @pytest.mark.parametrize("n_lots", [1, 3])
@@ -56,27 +65,60 @@ def test_a_small_distance_far_out_is_not_lost_in_rounding(distance, whitens):
     generator = np.random.default_rng(1)
     remembered = 20 + 0.5 * rows_of((500, 30), generator)
     rows = remembered[:400] + distance / 30 * rows_of((400, 30), generator)
-    whitening = np.eye(30, dtype=np.float32)[::-1].copy() if whitens else None
+    whitening = rows_of((30, 30), generator) if whitens else None
     memory = Memory(remembered, n_lots=5, whitening=whitening)
 
-    scores = memory.score(rows)
+    scores, parts = memory.score(rows), memory.parts(rows)
+
+    exact = np.array([by_hand(memory, row)[0] for row in rows])
+    np.testing.assert_allclose(scores, exact, rtol=1e-4)
+    np.testing.assert_allclose(parts.sum(axis=1), scores, rtol=1e-4)
+    near = np.array([is_near(memory, row) for row in rows])
+    assert near.all() == (distance <= 10)
+    np.testing.assert_allclose(scores[near], exact[near], rtol=1e-7 if whitens else 1e-9)
+
+
+def test_four_digits_are_sure_where_a_few_remembered_rows_lie_far_out():
+    """The worst that was found: most of the remembered rows are elsewhere, and the rows beside."""
+    generator = np.random.default_rng(0)
+    remembered = rows_of((400, 100), generator)
+    remembered[:8] = 20 + 2 * rows_of((8, 100), generator)
+    memory = Memory(remembered, n_lots=1)
+    rows = 20 + 2 * rows_of((300, 100), generator)
+
+    exact = np.array([by_hand(memory, row)[0] for row in rows])
+
+    np.testing.assert_allclose(memory.score(rows), exact, rtol=1e-4)
+
+
+def test_rows_beyond_single_precision_are_measured_all_the_same():
+    remembered = rows_of((20, 3))
+    remembered[1::2] *= np.float32(1e20)  # one of the two lots
+    memory = Memory(remembered, n_lots=2)
+    rows = rows_of((50, 3)) * 3
 
     exact = [by_hand(memory, row)[0] for row in rows]
-    np.testing.assert_allclose(scores, exact, rtol=2e-5)
-    near = [is_near(memory, row) for row in rows]
-    assert all(near) == (distance <= 10)
-    np.testing.assert_allclose(scores[near], np.array(exact)[near], rtol=1e-9)
+
+    np.testing.assert_allclose(memory.score(rows), exact, rtol=1e-6)
 
 
-@pytest.mark.parametrize("spread", [1, 0.01])
-def test_which_precision_a_row_is_measured_in_is_up_to_the_row_and_the_memory(spread, monkeypatch):
-    """Rows between two clouds, near to and far from remembered ones: in any company the same."""
-    generator = np.random.default_rng(2)
-    memory = Memory(3 + spread * rows_of((300, 8), generator), n_lots=3)
-    rows = 3 + spread * rows_of((900, 8), generator)
-    rows[::3] = memory.rows + 1e-4
-    rows[1::6, 2] = np.nan
-    used = []
+@pytest.mark.parametrize("share", [0.4, 0.6])
+def test_single_precision_is_tried_where_most_remembered_rows_are_apart(share, monkeypatch):
+    generator = np.random.default_rng(3)
+    apart = 10 * rows_of((round(300 * share), 4), generator)
+    pairs = 10 + np.repeat(rows_of((150, 4), generator), 2, axis=0)[: 300 - len(apart)]
+    rows = np.vstack([apart, pairs + 0.01 * rows_of(pairs.shape, generator)])
+    # The first two are apart, whatever comes among the rows that are looked at.
+    order = [0, 1, *(2 + generator.permutation(len(rows) - 2))]
+    memory, used = Memory(rows[order], n_lots=3), []
+    watch_lows(memory, used, monkeypatch)
+
+    memory.score(rows_of((10, 4), generator))
+
+    assert (torch.float32 in [precision for precision, _ in used]) == (share > 0.5)
+
+
+def watch_lows(memory, used, monkeypatch):
     lows = type(memory._lots).lows
 
     def watched(lots, some, precision):
@@ -84,6 +126,18 @@ def test_which_precision_a_row_is_measured_in_is_up_to_the_row_and_the_memory(sp
         return lows(lots, some, precision)
 
     monkeypatch.setattr(type(memory._lots), "lows", watched)
+
+
+@pytest.mark.parametrize("spread", [1, 0.01])
+def test_which_precision_a_row_is_measured_in_is_up_to_the_row_and_the_memory(spread, monkeypatch):
+    """Rows near to and far from remembered ones, and with gaps: in any company the same."""
+    generator = np.random.default_rng(2)
+    memory = Memory(3 + spread * rows_of((300, 8), generator), n_lots=3)
+    rows = 3 + spread * rows_of((900, 8), generator)
+    rows[::3] = memory.rows + 1e-4
+    rows[1::6, 2] = np.nan
+    used = []
+    watch_lows(memory, used, monkeypatch)
     scores = memory.score(rows)
 
     # Where the remembered rows are near each other, single precision is not tried at all.
@@ -156,6 +210,49 @@ def test_a_score_does_not_depend_on_company_place_or_threads(width, n_remembered
         assert np.array_equal(memory.score(rows), scores)
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", ["gaps", "whitened", "whitened and near"])
+def test_products_that_are_not_exact_do_not_depend_on_company_either(kind):
+    """Weights of gaps and whitened rows have more digits than a float32: every rounding shows."""
+    generator = np.random.default_rng(0)
+    mixing = None if kind == "gaps" else rows_of((6, 6), generator)
+    centre, spread = (5, 0.1) if kind == "whitened and near" else (0, 1)
+    memory = Memory(centre + spread * rows_of((300, 6), generator), 3, mixing)
+    rows = centre + spread * rows_of((1024, 6), generator)
+    if kind == "gaps":
+        rows[np.arange(1024), np.arange(1024) % 6] = np.nan
+    scores = memory.score(rows)
+    order = generator.permutation(1024)
+
+    assert np.array_equal(memory.score(rows[order]), scores[order])
+    alone = [memory.score(rows[n : n + 1])[0] for n in range(1024)]
+    assert np.array_equal(alone, scores)
+    if kind != "whitened":
+        assert np.array_equal(memory.parts(rows[order]), memory.parts(rows)[order])
+
+
+def test_distances_for_explanations_are_measured_on_one_thread(monkeypatch):
+    memory, rows, seen = Memory(rows_of((30, 4)), 3), rows_of((5, 4)), []
+    weighed = type(memory._lots)._weighed
+
+    def watched(*arguments):
+        seen.append(torch.get_num_threads())
+        return weighed(*arguments)
+
+    monkeypatch.setattr(type(memory._lots), "_weighed", watched)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        memory.parts(rows)
+        memory.alike(rows, np.ones_like(rows), 2)
+        assert (seen, torch.get_num_threads()) == ([1, 1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_no_rows_have_no_scores():
+    assert Memory(rows_of((30, 4)), 3).score(rows_of((0, 4))).shape == (0,)
 
 
 def test_equal_rows_are_measured_once():

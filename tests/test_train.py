@@ -352,13 +352,16 @@ def test_before_losses_are_left_out_every_label_is_believed():
     assert seen == [4, 4, 4, 2, 2, 2]
 
 
-def test_few_of_many_rows_are_drawn_as_if_all_were_shuffled():
+def test_few_of_many_rows_are_drawn_as_if_all_were_shuffled(monkeypatch):
     """No row twice in a step, every row equally likely, in every place; the same for a seed."""
     n_rows, size, count = 60_000, 3_000, 2
+    monkeypatch.setattr("altbi.train._shuffled", None)  # which would cost more than a batch
     drawn = [torch.cat(list(batches(n_rows, size, count, seeded(seed)))) for seed in range(200)]
 
     assert all(len(numbers) == size * count == len(numbers.unique()) for numbers in drawn)
     assert torch.equal(drawn[7], torch.cat(list(batches(n_rows, size, count, seeded(7)))))
+    every = torch.cat(drawn)
+    assert (every.min(), every.max()) == (0, n_rows - 1)
     for place in (slice(0, 100), slice(-100, None)):
         numbers = torch.cat([each[place] for each in drawn]).double()
         # Deviations of a mean and of shares of 20,000 uniform numbers.

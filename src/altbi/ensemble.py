@@ -126,9 +126,8 @@ def in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Resu
             return function(task)
 
     threads = min(torch.get_num_threads(), len(tasks))
-    with one_thread():
-        if threads == 1:
-            yield from map(alone, tasks)
-            return
-        with ThreadPoolExecutor(threads) as pool:
-            yield from pool.map(alone, tasks)
+    if threads <= 1:
+        yield from map(alone, tasks)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        yield from pool.map(alone, tasks)

@@ -14,7 +14,8 @@ __all__ = ["over_chunks"]
 # Cells and rows that one thread encodes and scores at a time: what is computed of a chunk stays
 # near the processor. Whole blocks, which scorers pad.
 _CHUNK_CELLS = 1 << 18
-_CHUNK_ROWS = 1 << 13
+_CHUNK_ROWS = 7680
+_BLOCK_ROWS = 384
 
 
 def over_chunks(
@@ -22,7 +23,8 @@ def over_chunks(
 ) -> tuple[Scores, Surprises]:
     """Score a table, and say what it holds that the training sample did not."""
     scores, surprises = np.empty(len(table)), Surprises()
-    size = min(max(_CHUNK_CELLS // encoder.width // 512, 1) * 512, _CHUNK_ROWS)
+    blocks = max(_CHUNK_CELLS // encoder.width // _BLOCK_ROWS, 1)
+    size = min(blocks * _BLOCK_ROWS, _CHUNK_ROWS)
 
     def part(first: int) -> Surprises:
         chunk = table.slice(first, min(first + size, len(table)))
