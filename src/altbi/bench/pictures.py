@@ -156,7 +156,10 @@ def _panel(alt: Any, strokes: Sequence[Stroke], names: Sequence[str]) -> Any:  #
         for stroke in strokes
         for dot in stroke.dots
     ]
-    legend = alt.Legend(orient="top", title=None, symbolOpacity=1) if len(names) > 1 else None
+    symbol = {"symbolType": "stroke", "symbolSize": 300} if _are_many(strokes) else {}
+    legend = alt.Legend(orient="top", title=None, symbolOpacity=1, **symbol)
+    if len(names) == 1:
+        legend = None
 
     def told_apart(channel: Any, looks: Sequence[str] | None = None) -> Any:  # noqa: ANN401
         looks = alt.Undefined if looks is None else looks[: len(names)]
@@ -211,8 +214,15 @@ _LOOK = {
         "domainColor": _SOFT,
         "tickColor": _SOFT,
     },
-    "legend": {"labelFontSize": 12, "labelColor": _INK, "labelLimit": 260},
-    "title": {"fontSize": 13, "fontWeight": "normal", "color": _INK, "anchor": "start"},
+    # Wide between names: letters are measured with the fonts of the machine that draws.
+    "legend": {"labelFontSize": 12, "labelColor": _INK, "labelLimit": 260, "columnPadding": 28},
+    "title": {
+        "fontSize": 13,
+        "fontWeight": "normal",
+        "color": _INK,
+        "anchor": "start",
+        "frame": "group",
+    },
 }
 
 
