@@ -21,12 +21,13 @@ Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
 
-# Cells that one thread takes at a time, and the rows of one product of matrices, whose result
-# should stay in the processor's cache. The product has always the same shape, and its width is a
-# multiple of those that kernels work on (12 and 16 here; the columns left over go through another
-# one, which rounds otherwise): so sums are taken in one way for every row, whatever stands beside.
+# Cells that one thread takes at a time, and the rows of one product of matrices: few enough that
+# its result stays near the processor, and enough that threads seldom wait for each other between
+# two of them. The product has always the same shape, and its width is a multiple of those that
+# kernels work on (12 and 16 here; columns left over go through another one, which rounds
+# otherwise): so sums are taken in one way for every row, whatever stands beside it.
 _BLOCK_CELLS = 1 << 17
-_STRIP_ROWS = 192
+_STRIP_ROWS = 384
 # Distances of so little, as a share of the row's own size, are what rounding leaves of none.
 _NOTHING = 1e-12
 # Above this share of the row's own size four digits of a squared distance, mostly five or six, are
