@@ -39,6 +39,7 @@ from altbi.bench.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
 from altbi.bench.watching import (
     ALONE,
     AVERAGED,
+    SINGLE,
     Held,
     Memorised,
     averaged,
@@ -330,8 +331,11 @@ class TestWatching:
         (found,) = memorised(traces)
         assert found.held(0).a3 == pytest.approx(0.1)
 
-    def test_an_average_is_judged_against_the_last_snapshot_alone(self):
-        aucs = [0.0] * 89 + [0.6] + [0.0] * 20  # step 80 after a warm-up of 10
+    def test_an_average_is_judged_against_single_snapshots(self):
+        aucs = np.zeros(110)
+        aucs[np.array(SINGLE) + 9] = 0.6  # these steps after a warm-up of 10
+        aucs = aucs.tolist()
+        assert SINGLE == [55, 60, 65, 70, 75, 80, 90, 100]
         traces = [
             a_trace(file, seed=seed, auc=aucs, windows=windows)
             for file in FILES
@@ -516,9 +520,35 @@ class TestPage:
         assert (page.parent / "mine" / "systems.svg").is_file()
         assert "](mine/systems.svg)" in page.read_text()
 
-    def test_the_command_runs_what_is_missing(self, tmp_path, adbench, capsys, monkeypatch):
-        monkeypatch.setattr("altbi.bench.ablation.figure_jobs", list)
+    def test_what_is_asked_for_is_printed_and_no_more(self, folder, capsys):
+        words = ["bench", "ablation", "--no-runs", "--lines", str(folder)]
+        assert main([*words, "--settings", "gamma", "--datasets", "wine,glass"]) == 0
+        said = capsys.readouterr().out
+        assert "gamma (in the paper Table B.7), 2 tables" in said
+        assert "Table B.6" not in said
+        assert "Assumption 1" not in said
+
+    def test_a_folder_without_lines_is_one_sentence(self, tmp_path, capsys):
+        code = main(["bench", "ablation", "--no-runs", "--lines", str(tmp_path / "none")])
+        assert code == 1
+        assert "no such file of runs" in capsys.readouterr().err
+
+    def test_a_page_that_is_a_folder_is_refused_before_anything_is_drawn(self, folder, capsys):
+        page = folder.parent / "docs"
+        page.mkdir()
+        assert main(["bench", "figures", "--lines", str(folder), "--page", str(page)]) == 1
+        assert "docs is a folder, but expected a file" in capsys.readouterr().err
+        assert not list(page.iterdir())
+
+    def test_a_setting_by_name_is_run_and_no_training_watched(self, tmp_path, adbench, capsys):
         words = ["bench", "ablation", "--datasets", "wine", "--settings", "rho", "--quiet"]
+        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert "rho (in the paper Table B.6), 1 tables" in capsys.readouterr().out
+        assert not (tmp_path / "traces.jsonl").exists()
+
+    def test_the_command_runs_what_is_missing(self, tmp_path, adbench, capsys, monkeypatch):
+        words = ["bench", "ablation", "--datasets", "wine", "--quiet"]
+        monkeypatch.setattr("altbi.cli.bench.find_panels", lambda _: [PANELS["rho"]])
         monkeypatch.setattr("altbi.bench.ablation.SETTINGS", {"VAE": SETTINGS["VAE"]})
         assert main([*words, "--lines", str(tmp_path)]) == 0
         said = capsys.readouterr().out
@@ -581,7 +611,7 @@ class TestPage:
         assert "ionosphere +0.100 [+0.100, +0.100], letter +0.000 [+0.000, +0.000]" in text
         assert "it is clear on 1 of 2" in text
         assert "cardio 8.0% and 3.0%, of 9.0% in the table" in text
-        assert "below the first on 1 of 1" in text
+        assert "a fall is clear on 1 of 1" in text
         assert "than with 7 to 9 % by +0.060 [+0.060, +0.060]" in text
         assert "so it is here" in text
 

@@ -293,7 +293,7 @@ def detected(tmp_path_factory):
     table = mixed(3000)
     write_csv(table, folder / "t.csv")
     job = Job(open_source(folder / "t.csv"), small(), Choice(ids=("invoice",)), top=50)
-    return table, job.detect(folder / "out"), folder / "out"
+    return table, job.detect(str(folder / "out")), folder / "out"
 
 
 def test_the_levels_of_the_summary_are_exact(detected):

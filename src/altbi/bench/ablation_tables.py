@@ -1,6 +1,6 @@
 """The ablations as tables: the paper's B.6 to B.10 beside ours, and what was measured besides."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from altbi.bench.ablation import panel_points, published_effect, technique_effects
 from altbi.bench.grid import markdown_grid
@@ -27,10 +27,13 @@ Grid = Callable[[Sequence[Sequence[str]]], str]
 
 
 def ablation_tables(
-    runs: Sequence[Run], traces: Sequence[Trace], grid: Grid = markdown_grid
+    runs: Sequence[Run],
+    traces: Sequence[Trace],
+    grid: Grid = markdown_grid,
+    panels: Iterable[Panel] = tuple(PANELS.values()),
 ) -> list[str]:
     """Write all tables of which there are lines, a sentence before each."""
-    parts = [_techniques(runs, grid), *(_panel(runs, panel, grid) for panel in PANELS.values())]
+    parts = [_techniques(runs, grid), *(_panel(runs, panel, grid) for panel in panels)]
     parts += [_windows(traces, grid), _wobbles(traces, grid), *_memorised(traces, grid)]
     return [part for part in parts if part]
 
@@ -44,7 +47,10 @@ def _techniques(runs: Sequence[Run], grid: Grid) -> str:
         paper = published_effect(title)
         rows.append([title, str(effect), "" if paper is None else f"{paper:+.3f}"])
     n = next(iter(effects.values())).n_datasets
-    about = f"The two techniques, {n} tables, {seeds_text(n_seeds)}, with 95 % intervals:"
+    about = (
+        f"The two techniques, {n} tables, {seeds_text(n_seeds)}, with 95 % intervals (the tables "
+        "of single settings below have fewer seeds, and more chance in them):"
+    )
     return f"{about}\n\n{grid(rows)}"
 
 
@@ -75,13 +81,16 @@ def _windows(traces: Sequence[Trace], grid: Grid) -> str:
     found = window_aucs(traces)
     if not found:
         return ""
-    rows = [["snapshots of the steps", "AUC", f"{WINDOW} against it", "paper"]]
+    rows = [["T1-T2", "AUC", f"{WINDOW} against it", "paper"]]
     for name, aucs in found.items():
         paper = published_window(name)
         title = name + (" (authors' code)" if name == WINDOW else "")
         gain = "" if name == WINDOW else str(paired_effect(found[WINDOW] - aucs))
         rows.append([title, f"{aucs.mean():.3f}", gain, "" if paper is None else f"{paper:.3f}"])
-    about = f"(T1, T2) (in the paper Table B.10), {len(found[WINDOW])} tables:"
+    about = (
+        f"(T1, T2) (in the paper Table B.10), {len(found[WINDOW])} tables, the snapshots of the "
+        "steps T1 + 1 to T2 averaged:"
+    )
     return f"{about}\n\n{grid(rows)}"
 
 
@@ -118,7 +127,7 @@ def _memorised(traces: Sequence[Trace], grid: Grid) -> list[str]:
     rows = [["table", "a1", "a2", "a3", "steps in the range", "last gap"]]
     for each in sorted(found, key=lambda each: -each.last_gap):
         held = each.held(0)
-        constants = ("" if v is None else f"{v:.3f}" for v in (held.a1, held.a2, held.a3))
+        constants = ("" if v is None else f"{v:.4f}" for v in (held.a1, held.a2, held.a3))
         rows.append([each.table, *constants, f"{held.share:.0%}", f"{each.last_gap:+.3f}"])
     return [
         "Assumption 1 along these trainings, from the end of the warm-up to step 80, losses in "

@@ -28,6 +28,7 @@ from altbi.bench.run import current
 from altbi.bench.trainings import SETTINGS
 from altbi.bench.variants import BASE, MOST_FEATURES, PANELS
 from altbi.bench.watching import on_tables
+from altbi.errors import TableError
 from altbi.terminal import printable, shortened
 
 __all__ = ["write_figures"]
@@ -56,6 +57,10 @@ HEAD = (
 
 def write_figures(page: Path, folder: Path) -> None:
     """Write the page, and its pictures into the folder beside it that has its name."""
+    if page.is_dir():
+        raise TableError(
+            f"{page} is a folder, but expected a file. Name the page, as in {page}/x.md."
+        )
     lines = Lines.of(folder)
     figures = [draw(lines) for draw in FIGURES]
     beside = page.with_suffix("")

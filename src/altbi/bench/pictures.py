@@ -111,7 +111,10 @@ def bars(
     text = base.mark_text(align="left", dx=5, color=_INK, fontSize=11).encode(
         x=alt.X("high:Q", scale=scale), y=y, text="label:N"
     )
-    return _svg((bar + rule + text).properties(width=460, height=20 * len(rows)))
+    # Names are measured with the fonts of this machine, and may be wider where they are read.
+    left = 12 + max(len(name) for name in order)
+    padding = {"left": left, "top": 12, "right": 12, "bottom": 12}
+    return _svg((bar + rule + text).properties(width=460, height=20 * len(rows), padding=padding))
 
 
 def panels(
@@ -140,7 +143,7 @@ def _x_axis(alt: Any, strokes: Sequence[Stroke], title: str, kind: str) -> Any: 
     many = _are_many(strokes)
     ticks = sorted({dot.x for stroke in strokes for dot in stroke.dots})
     axis = alt.Axis(
-        values=alt.Undefined if many else ticks, format=".3~g", labelOverlap=True, grid=many
+        values=alt.Undefined if many else ticks, format=".6~g", labelOverlap=True, grid=many
     )
     scale = alt.Scale(type=kind, zero=False, nice=many, padding=0 if many else 8)
     return alt.X("x:Q", title=title, scale=scale, axis=axis)

@@ -18,7 +18,7 @@ from altbi.models import IWAE, sized_iwae
 from altbi.schedule import Schedule
 from altbi.train import keep_smallest, train
 
-__all__ = ["SETTINGS", "WINDOWS", "Look", "Losses", "Setting", "Watched", "watch"]
+__all__ = ["SETTINGS", "WATCHING_DRAWS", "WINDOWS", "Look", "Losses", "Setting", "Watched", "watch"]
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 5e-7
 # Draws that a step is judged with, the same in all steps: with one alone AUC is mostly chance.

@@ -4,7 +4,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
@@ -12,6 +12,7 @@ from typing import TypeVar
 from altbi.bench.datasets import (
     SOURCE,
     VARIABLE,
+    Dataset,
     adbench_folder,
     catalogue,
     find_part,
@@ -25,6 +26,7 @@ from altbi.bench.measure import version_of
 from altbi.bench.page import write_page
 from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
 from altbi.bench.systems import FOR_IMAGES, SYSTEMS, find_systems
+from altbi.bench.variants import Panel, find_panels
 from altbi.cli.bench_parser import AUTO, FOLDER, ROWS
 from altbi.cli.engine import engine_of
 from altbi.cli.meter import terminal_meter
@@ -213,29 +215,45 @@ def quick(args: argparse.Namespace) -> int:
 
 def ablation(args: argparse.Namespace) -> int:
     """Run what is left of the ablations and of the trainings to watch, then print."""
-    from altbi.bench.ablation import at_hand, figure_jobs, trace_jobs, variant_jobs
     from altbi.bench.ablation_tables import ablation_tables
     from altbi.bench.figure_parts import ABLATION, TRACES
-    from altbi.bench.trace_lines import current_traces, read_traces, run_traces
-    from altbi.bench.variants import find_panels
+    from altbi.bench.trace_lines import current_traces, read_traces
 
     runs_at, traces_at = args.lines / ABLATION, args.lines / TRACES
     panels, chosen = find_panels(args.settings), select(args.datasets, "tables")
+    files = {part.file for dataset in chosen for part in dataset.parts}
     if not args.no_runs:
-        limits, retry = Limits(args.processes, args.threads, args.limit), args.retry
-        jobs = variant_jobs(panels, chosen, args.seeds)
-        run_all(runs_at, jobs, limits, _watch(quiet=args.quiet), retry=retry)
-        watched = at_hand([*figure_jobs(), *trace_jobs(chosen, args.seeds)])
-        run_traces(traces_at, watched, limits, _watch(quiet=args.quiet), retry=retry)
-    runs, traces = read(runs_at), current_traces(read_traces(traces_at))
+        _ablate(args, panels, chosen, files)
+    runs = [run for run in read(runs_at) if run.file in files]
+    traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
+    if not runs and not traces:
+        raise nothing_found(runs_at, runs)
     grid = markdown_grid if args.markdown else plain_grid
-    sys.stdout.write("\n\n".join(ablation_tables(runs, traces, grid)) + "\n")
+    tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
+    sys.stdout.write("\n\n".join(tables) + "\n")
     last = {run.job.title: run.error for run in latest(runs).values()}
     last |= {trace.job.title: trace.error for trace in traces}
     failed = {title: reason for title, reason in last.items() if reason is not None}
     for title, reason in failed.items():
         sys.stderr.write(f"{title}: {printable(' '.join(reason.split()))}\n")
     return 1 if failed else 0
+
+
+def _ablate(
+    args: argparse.Namespace, panels: Sequence[Panel], chosen: Sequence[Dataset], files: set[str]
+) -> None:
+    """Run what the lines lack; trainings are watched where no setting was asked for by name."""
+    from altbi.bench.ablation import at_hand, figure_jobs, trace_jobs, variant_jobs
+    from altbi.bench.figure_parts import ABLATION, TRACES
+    from altbi.bench.trace_lines import run_traces
+
+    limits, retry = Limits(args.processes, args.threads, args.limit), args.retry
+    jobs = variant_jobs(panels, chosen, args.seeds)
+    run_all(args.lines / ABLATION, jobs, limits, _watch(quiet=args.quiet), retry=retry)
+    if args.settings is None:
+        asked = [*figure_jobs(), *trace_jobs(chosen, args.seeds)]
+        watched = at_hand(job for job in asked if job.file in files)
+        run_traces(args.lines / TRACES, watched, limits, _watch(quiet=args.quiet), retry=retry)
 
 
 def figures(args: argparse.Namespace) -> None:

@@ -92,14 +92,16 @@ def _ablation(experiments: Any, add: Add) -> None:  # noqa: ANN401
         "--settings",
         type=_names,
         metavar="A,B",
-        help="of rho, gamma, draws, learning_rate, n0 (default: all)",
+        help="of rho, gamma, draws, learning_rate, n0 (default: all); with it no training is "
+        "watched",
     )
     added.add_argument(
         "--seeds",
         type=_seeds,
         default=(0,),
         metavar="N",
-        help="how many, or a list such as 0,1 (default: 1)",
+        help="to run: how many, or a list such as 0,1 (default: 1; ten for figures of single "
+        "tables)",
     )
     added.add_argument("--no-runs", action="store_true", help="only print what is there")
     added.add_argument("--markdown", action="store_true", help="print Markdown")

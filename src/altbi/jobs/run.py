@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import Any, final
 
@@ -105,11 +106,14 @@ class Job:
         self.watch = watch
         self.engine = engine
 
-    def detect(self, folder: Path, scores: str = "csv", *, page: bool = True) -> Summary:
+    def detect(
+        self, folder: str | PathLike[str], scores: str = "csv", *, page: bool = True
+    ) -> Summary:
         """Fit, score and explain; write scores, reasons, model and page into a folder.
 
         With an engine the scores are a folder of Parquet files, `scores`.
         """
+        folder = Path(folder)
         _refuse_other_scores(folder, in_parts=self.engine is not None)
         with whole_files(folder) as draft:  # before the fit: a bad folder costs no training
 
