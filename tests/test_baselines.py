@@ -47,6 +47,17 @@ class TestContract:
         assert np.array_equal(fitted.anomaly_score(X[100:]), scores[100:])
         assert np.array_equal(fitted.anomaly_score(np.vstack([X, X])), np.tile(scores, 2))
 
+    @pytest.mark.parametrize("width", [3, 10, 21])
+    @pytest.mark.parametrize("name", BRIEF)
+    def test_so_it_is_whatever_the_width(self, name, width):
+        """Products of some shapes are rounded otherwise in another place, on some machines."""
+        rows = np.random.default_rng(width).normal(size=(300, width))
+        detector = clone(BRIEF[name]).fit(rows)
+        scores = detector.anomaly_score(rows)
+
+        assert np.array_equal(detector.anomaly_score(rows[::-1])[::-1], scores)
+        assert np.array_equal(detector.anomaly_score(rows[37:38]), scores[37:38])
+
     def test_chunks_and_threads_change_nothing(self, fitted, monkeypatch):
         before = fitted.anomaly_score(X)
         threads = torch.get_num_threads()

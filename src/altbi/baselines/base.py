@@ -25,7 +25,7 @@ from altbi.table import Table
 from altbi.threshold import Contamination, is_contamination, outlier_threshold
 from altbi.train import Adam
 
-__all__ = ["Baseline", "Network", "Rules", "Trainer", "is_flag"]
+__all__ = ["Baseline", "Linear", "Network", "Rules", "Trainer", "is_flag"]
 
 Rules = dict[str, tuple[bool, str]]
 
@@ -49,6 +49,22 @@ class Network(nn.Module, abc.ABC):
     @abc.abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
         """Give ``(n_rows,)`` scores; high means outlier."""
+
+
+@final
+class Linear(nn.Linear):
+    """A linear layer that scores a row the same in every place.
+
+    Where rows stand below each other, some processors' products of few outputs round a row
+    otherwise in another place; where they stand side by side, none was seen to.
+    """
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Apply the layer; in training as torch does."""
+        if self.training or rows.dim() != 2:
+            return super().forward(rows)
+        columns = self.weight @ rows.T.contiguous()
+        return columns.T if self.bias is None else (columns + self.bias[:, None]).T
 
 
 @final

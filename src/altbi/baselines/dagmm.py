@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer, is_flag
+from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 from altbi.threshold import Contamination
 
 __all__ = ["DAGMM"]
@@ -46,10 +46,10 @@ class Mixture(Network):
         self.encoder = tanh_layers((n_units, *WIDTHS))
         self.decoder = tanh_layers((*WIDTHS[::-1], n_units))
         self.estimator = nn.Sequential(
-            nn.Linear(size, ESTIMATOR_WIDTH),
+            Linear(size, ESTIMATOR_WIDTH),
             nn.Tanh(),
             nn.Dropout(DROPOUT),
-            nn.Linear(ESTIMATOR_WIDTH, COMPONENTS),
+            Linear(ESTIMATOR_WIDTH, COMPONENTS),
             nn.Softmax(dim=-1),
         )
         for parameter in self.parameters():
@@ -83,7 +83,7 @@ def tanh_layers(widths: tuple[int, ...]) -> nn.Sequential:
     """Stack linear layers with tanh between them."""
     layers: list[nn.Module] = []
     for n_inputs, n_outputs in pairwise(widths):
-        layers += [nn.Linear(n_inputs, n_outputs), nn.Tanh()]
+        layers += [Linear(n_inputs, n_outputs), nn.Tanh()]
     return nn.Sequential(*layers[:-1])
 
 

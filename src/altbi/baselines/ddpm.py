@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Trainer
+from altbi.baselines.base import Baseline, Linear, Network, Trainer
 from altbi.baselines.dte import Dropout
 from altbi.threshold import Contamination
 
@@ -69,7 +69,7 @@ class Denoiser(Network):
             *(Block() for _ in range(BLOCKS)),
             nn.BatchNorm1d(WIDTH),
             nn.ReLU(),
-            nn.Linear(WIDTH, n_units),
+            Linear(WIDTH, n_units),
         )
         betas = torch.linspace(LEAST_BETA, MOST_BETA, TIMES, dtype=torch.float64)
         self.register_buffer("betas", betas)

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi.baselines.deep_svdd import away_from_zero
 from altbi.detectors.roles import OUTLIER, UNKNOWN, Roles
 from altbi.parameters import is_count, is_number
@@ -47,11 +47,11 @@ class CodedSphere(Network):
 def _layers(*widths: int) -> nn.Sequential:
     first, second, third, last = widths
     return nn.Sequential(
-        nn.Linear(first, second, bias=False),
+        Linear(first, second, bias=False),
         nn.ReLU(),
-        nn.Linear(second, third, bias=False),
+        Linear(second, third, bias=False),
         nn.ReLU(),
-        nn.Linear(third, last, bias=False),
+        Linear(third, last, bias=False),
     )
 
 

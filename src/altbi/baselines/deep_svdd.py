@@ -5,9 +5,9 @@ from typing import final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer, is_flag
+from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 from altbi.parameters import is_number
 from altbi.threshold import Contamination
 
@@ -28,8 +28,8 @@ class Sphere(Network):
     def __init__(self, n_units: int) -> None:
         super().__init__()
         first, last = WIDTHS
-        self.first = nn.Linear(n_units, first, bias=False)
-        self.last = nn.Linear(first, last, bias=False)
+        self.first = Linear(n_units, first, bias=False)
+        self.last = Linear(first, last, bias=False)
         self.register_buffer("centre", torch.zeros(last))
 
     def layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -6,10 +6,10 @@ from typing import Literal, final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi.parameters import is_count, is_number
 from altbi.threshold import Contamination
 
@@ -31,8 +31,8 @@ class Classifier(Network):
 
     def __init__(self, n_units: int) -> None:
         super().__init__()
-        self.hidden = nn.Linear(n_units, WIDTH)
-        self.last = nn.Linear(WIDTH, 1)
+        self.hidden = Linear(n_units, WIDTH)
+        self.last = Linear(WIDTH, 1)
 
     def logit(self, rows: Tensor) -> Tensor:
         """Give ``(n_rows,)`` logits; high means a row of the table."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi.parameters import is_number
 from altbi.threshold import Contamination
 
@@ -25,8 +25,8 @@ class Energy(Network):
         super().__init__()
         first, last = WIDTHS
         self.point = nn.Parameter(torch.zeros(n_units))
-        self.first = nn.Linear(n_units, first)
-        self.last = nn.Linear(first, last)
+        self.first = Linear(n_units, first)
+        self.last = Linear(first, last)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Give the energy; high where rows are rare."""

@@ -34,15 +34,18 @@ class Bends(Network):
     def bend(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Give the rows after the last layer, and the logarithm of the map's determinant."""
         products = self.along @ self.across.T
-        start = torch.addmm(self.shift, rows, self.across.T)
+        # Rows stand side by side: below each other, products as narrow as these round a row
+        # otherwise in another place.
+        columns = rows.T.contiguous()
+        start = torch.addmm(self.shift[:, None], self.across, columns)
         # A layer sees what the layers before it did. After each round one more layer is exact; all
         # layers in each round take fewer, larger operations than one layer after the other.
-        earlier = products.triu(1)
+        earlier = products.triu(1).T
         moves = start.tanh()
         for _ in range(LAYERS - 1):
-            moves = torch.addmm(start, moves, earlier).tanh()
-        slopes = (1 - moves.square()) * products.diagonal()
-        return torch.addmm(rows, moves, self.along), slopes.log1p().sum(-1)
+            moves = torch.addmm(start, earlier, moves).tanh()
+        slopes = (1 - moves.square()) * products.diagonal()[:, None]
+        return torch.addmm(columns, self.along.T, moves).T, slopes.log1p().sum(0)
 
     def negative_log_density(self, rows: Tensor) -> Tensor:
         """Give the negative log-density of each row."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
+from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi.parameters import is_count, is_number
 from altbi.threshold import Contamination
 
@@ -27,12 +27,12 @@ class Autoencoder(Network):
         super().__init__()
         n_codes = min((n_units + 1) // 2, LONGEST_CODE)
         self.layers = nn.Sequential(
-            nn.Linear(n_units, WIDTH),
+            Linear(n_units, WIDTH),
             nn.ReLU(),
-            nn.Linear(WIDTH, n_codes),
-            nn.Linear(n_codes, WIDTH),
+            Linear(WIDTH, n_codes),
+            Linear(n_codes, WIDTH),
             nn.ReLU(),
-            nn.Linear(WIDTH, n_units),
+            Linear(WIDTH, n_units),
         )
 
     def errors(self, rows: Tensor) -> Tensor:
