@@ -12,6 +12,7 @@ takes longer, or holds more memory, than it may is not asked for more rows. Read
 import argparse
 import importlib
 import os
+import signal
 import statistics
 import sys
 import time
@@ -264,6 +265,7 @@ def parsed() -> argparse.Namespace:
 
 def main() -> None:
     """Run, then print."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # else its child would go on
     args = parsed()
     lines = {(line["system"], line["rows"]): line for line in read_lines(args.lines)}
     if not args.no_runs:

@@ -13,7 +13,8 @@ from torch import nn
 
 from altbi import baselines
 from altbi.baselines import Baseline, ddpm, dte
-from altbi.baselines.base import Trainer
+from altbi.baselines.base import Linear, Trainer
+from altbi.borrow import one_thread
 from altbi.errors import ParameterError, TrainingError
 
 # Epochs enough for a few updates; the answers of longer trainings are in files of their own.
@@ -321,3 +322,19 @@ class TestTrainer:
 
         with pytest.raises(TrainingError, match=r"mean loss is nan in epoch 1\. Lower"):
             trainer.epoch(torch.ones(4, 1), lambda batch: weight.sum() * float("nan"))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 5, 8, 20])
+@pytest.mark.parametrize("n_inputs", [3, 16, 21, 33])
+def test_a_linear_layer_gives_a_row_the_same_to_the_bit_in_every_place(n_inputs, n_outputs):
+    """torch's own does not, of 21 or 33 inputs and few outputs, on some processors."""
+    draws = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        layer = Linear(n_inputs, n_outputs).eval()
+    rows = torch.randn(512, n_inputs, generator=draws)
+    order = torch.randperm(512, generator=draws)
+    with torch.no_grad(), one_thread():
+        found, elsewhere = layer(rows), layer(rows[order])
+
+    assert torch.equal(found[order], elsewhere)
+    assert torch.allclose(found, nn.functional.linear(rows, layer.weight, layer.bias), atol=1e-6)

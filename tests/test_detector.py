@@ -20,6 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from altbi import ALTBI, ODIM
+from altbi.detectors.chunks import _chunk_rows
 from altbi.encode import TableEncoder
 from altbi.ensemble import over_blocks
 from altbi.errors import ParameterError, TableError
@@ -596,6 +597,19 @@ def test_large_tables_are_scored_in_chunks_of_bounded_size(fitted, monkeypatch):
 
     assert sizes == [100] * 6
     assert np.array_equal(scores, whole)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "width", "size"),
+    [(10, 10, 7680), (160_000, 10, 9984), (10**9, 10, 30720), (10**6, 100, 10368), (10, 4000, 384)],
+)
+def test_chunks_are_whole_blocks_and_each_thread_has_some(n_rows, width, size):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert _chunk_rows(n_rows, width) == size
+    finally:
+        torch.set_num_threads(before)
 
 
 @pytest.mark.parametrize("kind", ["M8[D]", "m8[s]"])

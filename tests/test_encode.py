@@ -653,3 +653,26 @@ def test_a_column_without_values_stays_at_nothing_when_it_gets_some():
     units = encoder.standardize(as_table(np.array([[2.0, 1e9], [2, -3]])))
 
     assert (units[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("width", [1, 3, 10, 700])
+def test_rows_side_by_side_are_encoded_and_counted_as_one_by_one(width):
+    generator = np.random.default_rng(0)
+    encoder = TableEncoder().fit(as_table(generator.normal(size=(300, width))))
+    rows = generator.normal(size=(259, width)) * 2
+    # Far out, farther and farthest, beside each other and alone.
+    rows[7::64, -1] = 1e6
+    rows[8::32, 0] = 60
+    rows[40::32, -1] = -900
+    rows[9::64, 0] = np.nan
+    parts = [as_table(rows[n : n + 1]) for n in range(len(rows))]
+
+    for encode in (encoder.transform, encoder.standardize):
+        alone = np.vstack([encode(part) for part in parts])
+        assert np.array_equal(encode(as_table(rows)), alone, equal_nan=True)
+        assert np.array_equal(encode(as_table(rows[:256])), alone[:256], equal_nan=True)
+        assert np.array_equal(encode(as_table(np.asfortranarray(rows))), alone, equal_nan=True)
+    counted = Surprises()
+    for part in parts:
+        counted += encoder.surprises(part)
+    assert encoder.surprises(as_table(rows)) == counted

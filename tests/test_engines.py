@@ -39,22 +39,39 @@ CHOICE = Choice(ids=("invoice",), label="odd")
 LAYOUTS = ("parquet folder", "csv folder", "one parquet file")
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with distributed.LocalCluster(
+def local_cluster():
+    return distributed.LocalCluster(
         n_workers=3,
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
         memory_limit="1500MiB",
-    ) as cluster:
+    )
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with local_cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def dask_engine(cluster):
     with Dask(cluster.scheduler_address) as engine:
+        yield engine
+
+
+@pytest.fixture
+def troubled_cluster():
+    """A cluster for one test: what its lost workers still do concerns no other."""
+    with local_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def troubled_engine(troubled_cluster):
+    with Dask(troubled_cluster.scheduler_address) as engine:
         yield engine
 
 
@@ -174,19 +191,19 @@ class TestSame:
 
 class TestFailure:
     def test_lost_workers_are_made_up_for(
-        self, cluster, dask_engine, tables, fitted, scores, tmp_path
+        self, troubled_cluster, troubled_engine, tables, fitted, scores, tmp_path
     ):
         """One is killed while it writes, one before the last part, one is retired."""
         marks = tmp_path / "marks"
         marks.mkdir()
 
         def retire():
-            with distributed.Client(cluster, set_as_default=False) as client:
+            with distributed.Client(troubled_cluster, set_as_default=False) as client:
                 before = client.nthreads()
                 client.retire_workers([next(iter(before))])
 
         engine = TroubledEngine(
-            dask_engine, marks, {1: "while it writes", 4: "before the last"}, retire
+            troubled_engine, marks, {1: "while it writes", 4: "before the last"}, retire
         )
         *_, output = scored_by(engine, tables["parquet folder"], fitted, tmp_path / "scores")
 
@@ -198,11 +215,11 @@ class TestFailure:
         assert sorted(left) == ["_altbi", *(f"part-0000{place}.parquet" for place in range(5))]
 
     def test_a_worker_over_its_memory_is_made_up_for(
-        self, dask_engine, tables, fitted, scores, tmp_path
+        self, troubled_engine, tables, fitted, scores, tmp_path
     ):
         marks = tmp_path / "marks"
         marks.mkdir()
-        engine = TroubledEngine(dask_engine, marks, {2: "memory"})
+        engine = TroubledEngine(troubled_engine, marks, {2: "memory"})
 
         *_, output = scored_by(engine, tables["csv folder"], fitted, tmp_path / "scores")
 
@@ -210,11 +227,13 @@ class TestFailure:
         assert output["row"].to_pylist() == list(range(ROWS))
         assert (output["score"].to_numpy() == scores).all()
 
-    def test_a_part_that_ends_every_worker_is_an_error(self, cluster, dask_engine, monkeypatch):
-        monkeypatch.setattr(cluster.scheduler, "allowed_failures", 1)
+    def test_a_part_that_ends_every_worker_is_an_error(
+        self, troubled_cluster, troubled_engine, monkeypatch
+    ):
+        monkeypatch.setattr(troubled_cluster.scheduler, "allowed_failures", 1)
 
         with pytest.raises(EngineError, match="each time its worker was lost"):
-            list(dask_engine.run(end_worker, [0]))
+            list(troubled_engine.run(end_worker, [0]))
 
     @pytest.mark.parametrize("name", ["local", "processes", "dask_engine"])
     @pytest.mark.parametrize(("place", "kind"), [(1, TableError), (2, FileNotFoundError)])

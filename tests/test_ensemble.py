@@ -3,6 +3,7 @@ import threading
 import numpy as np
 import pytest
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from altbi.borrow import one_thread
 from altbi.ensemble import Ensemble, in_threads, loss_ranges, over_blocks
@@ -20,6 +21,23 @@ def stacked_iwae(n_snapshots=3, n_features=5, bounded=True):
 
 def rows_of(n, n_features=5, seed=0):
     return np.random.default_rng(seed).random((n, n_features), dtype=np.float32)
+
+
+def test_over_blocks_keeps_no_result_of_a_block_beside_the_whole():
+    given, alive = [], []
+
+    def look(columns):
+        alive.append(sum(not result.expired() for result in given))
+        losses = columns.sum(0, keepdim=True)
+        given.append(StorageWeakRef(losses.untyped_storage()))
+        return losses
+
+    rows = rows_of(995)
+    found = over_blocks(look, rows, block_rows=10)
+
+    assert len(alive) == 100
+    assert max(alive) <= torch.get_num_threads()
+    assert np.allclose(found[0], rows.sum(1))
 
 
 def test_over_blocks_gives_each_row_what_belongs_to_it():
@@ -81,6 +99,26 @@ def test_tasks_run_side_by_side_and_leave_the_caller_alone():
         with one_thread():
             pass
         assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_tasks_within_a_task_keep_its_thread_and_modes(threads):
+    def inner(_):
+        return torch.get_num_threads(), torch.is_inference_mode_enabled(), threading.get_ident()
+
+    def outer(_):
+        with torch.inference_mode(mode=False), torch.enable_grad():  # as a model of a user may
+            found = list(in_threads(inner, range(3)))
+        return [*found, inner(0)]
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for found in in_threads(outer, range(2)):
+            assert found == [(1, True, found[0][2])] * 4
+        assert (torch.get_num_threads(), torch.is_inference_mode_enabled()) == (threads, False)
     finally:
         torch.set_num_threads(before)
 

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from altbi.borrow import one_thread
 from altbi.models import Glow
+from altbi.models.convolutions import network, patches
 from altbi.models.flow_steps import (
     ActNorm,
     Coupling,
@@ -17,7 +18,6 @@ from altbi.models.flow_steps import (
     Step,
     TopPrior,
     ZeroConvolution,
-    _patches,
 )
 from altbi.models.glow import level_count, square_side
 from altbi.schedule import Schedule
@@ -46,7 +46,7 @@ def squares(model, n_rows=3, seed=1):
 
 
 def flat(latents):
-    return torch.cat([latent.flatten(1) for latent in latents], 1)
+    return torch.cat([latent.flatten(0, 2) for latent in latents]).T
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_way_to_the_latent_values_can_be_gone_back(n_features):
 
     latents, _ = model.encode(there)
 
-    assert sum(latent[0].numel() for latent in latents) == model.side**2
+    assert sum(latent[..., 0].numel() for latent in latents) == model.side**2
     assert torch.allclose(model.decode(latents), there, atol=1e-9)
     assert not torch.allclose(flat(latents), there, atol=0.1)
 
@@ -102,10 +102,10 @@ def test_the_density_is_that_of_the_latent_values_times_the_determinant(n_featur
             seen = None
         else:
             flown, _ = level.flow(first_squeeze(there))
-            seen = flown.chunk(2, -1)[0]
-        mean, log_deviation = level.prior(seen).chunk(2, -1)
+            seen = flown.chunk(2)[0]
+        mean, log_deviation = level.prior(seen).chunk(2)
         gaussian = torch.distributions.Normal(mean, log_deviation.exp())
-        expected += gaussian.log_prob(latent).sum((1, 2))
+        expected += gaussian.log_prob(latent).sum((0, 1, 2))
 
     assert len(latents) == level_count(model.side)
     assert torch.allclose(model.log_density(there), expected)
@@ -114,8 +114,12 @@ def test_the_density_is_that_of_the_latent_values_times_the_determinant(n_featur
 
 def first_squeeze(there):
     side = math.isqrt(there.shape[1])
-    images = there.view(-1, 1, side, side)
-    return functional.pixel_unshuffle(images, 2).flatten(2).transpose(1, 2)
+    return rows_last(functional.pixel_unshuffle(there.view(-1, 1, side, side), 2))
+
+
+def rows_last(images):
+    """Put rows behind channels and places, where the flow wants them."""
+    return images.permute(1, 2, 3, 0).contiguous()
 
 
 def unblurred(model, there):
@@ -124,57 +128,140 @@ def unblurred(model, there):
 
 
 def test_a_step_s_density_integrates_to_one_in_two_dimensions():
-    step = Step(channels=2, side=1, hidden=(8, 8)).double()
+    step = Step(channels=2, hidden=(8, 8)).double()
     generator = torch.Generator().manual_seed(0)
     step.mix.start(generator)
     step.coupling.start(generator)
     disturb(step, generator)
     axis = torch.linspace(-12, 12, 401, dtype=torch.double)
-    points = torch.cartesian_prod(axis, axis)[:, None]
+    points = torch.cartesian_prod(axis, axis).T[:, None, None]
 
     with torch.no_grad():
         z, log_det = step(points)
-    log_density = torch.distributions.Normal(0, 1).log_prob(z).sum((1, 2)) + log_det
+    log_density = torch.distributions.Normal(0, 1).log_prob(z).sum((0, 1, 2)) + log_det
 
     assert float(log_density.exp().sum() * (axis[1] - axis[0]) ** 2) == pytest.approx(1, abs=1e-3)
     assert log_density.exp().max() < 0.99  # a spike would integrate to one as well
 
 
 def test_a_coupling_is_torch_s_convolutions():
-    side, channels = 3, 4
-    coupling = Coupling(channels, side, hidden=(5, 6)).double()
+    coupling = Coupling(4, hidden=(5, 6)).double()
     disturb(coupling, torch.Generator().manual_seed(0))
-    z = torch.rand(7, side * side, channels // 2, dtype=torch.double)
-    image = z.transpose(1, 2).reshape(7, channels // 2, side, side)
+    image = torch.rand(7, 2, 3, 3, dtype=torch.double)
 
-    first = coupling.first.view(5, 9, 2).transpose(1, 2).reshape(5, 2, 3, 3)
+    shift, scale = coupling(rows_last(image))
+
+    moves = rows_last(plain_moves(coupling, image))
+    assert torch.allclose(shift, moves[0::2])
+    assert torch.allclose(scale, moves[1::2] + 2)
+
+
+def plain_moves(coupling, image):
+    first = coupling.first.unflatten(1, (9, -1)).transpose(1, 2).unflatten(2, (3, 3))
     hidden = normed(functional.conv2d(image, first, padding=1), coupling.first_norm).relu()
     second = coupling.second[..., None, None]
     hidden = normed(functional.conv2d(hidden, second), coupling.second_norm).relu()
-    last = coupling.last.weight.view(9, channels, 6).permute(1, 2, 0).reshape(channels, 6, 3, 3)
-    moves = functional.conv2d(hidden, last, padding=1) + coupling.last.bias[:, None, None]
-    moves = (moves * (3 * coupling.last.log_scale[:, None, None]).exp()).flatten(2).transpose(1, 2)
+    last = coupling.last.weight.unflatten(0, (9, -1)).permute(1, 2, 0).unflatten(2, (3, 3))
+    return plain_scaled(coupling.last, functional.conv2d(hidden, last, padding=1))
 
-    shift, scale = coupling(z)
-    assert torch.allclose(shift, moves[..., 0::2])
-    assert torch.allclose(scale, moves[..., 1::2] + 2)
+
+def plain_scaled(convolution, image):
+    scale = (3 * convolution.log_scale).exp()
+    return (image + convolution.bias[:, None, None]) * scale[:, None, None]
+
+
+def plain_gathered(convolution, image):
+    weight = convolution.weight.unflatten(1, (9, -1)).transpose(1, 2).unflatten(2, (3, 3))
+    return plain_scaled(convolution, functional.conv2d(image, weight, padding=1))
+
+
+@pytest.mark.parametrize("n_features", [10, 37])
+def test_losses_and_gradients_are_those_of_torch_s_convolutions(n_features, monkeypatch):
+    monkeypatch.setattr("altbi.models.convolutions._PLACES_AT_ONCE", 32)  # several parts
+    model = glow(n_features)
+    there = squares(model, n_rows=9).requires_grad_()
+    leaves = [there, *model.parameters()]
+    weights = torch.rand(9, dtype=torch.double)
+
+    losses, expected = model.log_density(there), plain_log_density(model, there)
+
+    assert torch.allclose(losses, expected, rtol=1e-12)
+    found, truth = (torch.autograd.grad(weights @ each, leaves) for each in (losses, expected))
+    for one, other in zip(found, truth, strict=True):
+        assert torch.allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+def plain_log_density(model, there):
+    """The flow on images, channel by channel as in the paper."""
+    image, total = there.view(-1, 1, model.side, model.side), 0
+    for level in model.levels:
+        image = functional.pixel_unshuffle(image, 2)
+        for step in level.steps:
+            image, gain = plain_step(step, image)
+            total = total + gain
+        if level.is_last:
+            leaving, prior = image, level.prior(None).view(1, -1, 1, 1)
+        else:
+            image, leaving = image.chunk(2, 1)
+            prior = plain_gathered(level.prior, image)
+        mean, log_deviation = prior.chunk(2, 1)
+        gaussian = torch.distributions.Normal(mean, log_deviation.exp())
+        total = total + gaussian.log_prob(leaving).sum((1, 2, 3))
+    return total
+
+
+def plain_step(step, image):
+    weight = step.mix.weight()
+    image = functional.conv2d(normed(image, step.norm), weight[..., None, None])
+    fixed, moved = image.chunk(2, 1)
+    moves = plain_moves(step.coupling, fixed)
+    scale = torch.sigmoid(moves[:, 1::2] + 2)
+    of_place = torch.linalg.slogdet(weight)[1] + step.norm.log_scale.sum()
+    log_det = image[0, 0].numel() * of_place + scale.log().sum((1, 2, 3))
+    return torch.cat([fixed, (moved + moves[:, 0::2]) * scale], 1), log_det
+
+
+def test_a_gathered_convolution_is_torch_s():
+    convolution = ZeroConvolution(2, 3, gathered=True).double()
+    disturb(convolution, torch.Generator().manual_seed(0))
+    image = torch.rand(5, 2, 4, 4, dtype=torch.double)
+
+    expected = plain_gathered(convolution, image)
+
+    assert torch.allclose(convolution(rows_last(image)), rows_last(expected))
+
+
+def test_gradients_of_the_network_agree_with_finite_differences(monkeypatch):
+    monkeypatch.setattr("altbi.models.convolutions._PLACES_AT_ONCE", 20)  # several parts
+    generator = torch.Generator().manual_seed(0)
+    shapes = [(2, 3, 3, 5), (6, 18), (6, 1), (5, 6), (5, 1), (36, 5)]
+    z, first, first_bias, second, second_bias, last = (
+        torch.randn(shape, generator=generator, dtype=torch.double).requires_grad_()
+        for shape in shapes
+    )
+
+    def moves(z, first, first_bias, second, second_bias, last):
+        return network(z, (first, first_bias), (second, second_bias), last)
+
+    assert torch.autograd.gradcheck(moves, (z, first, first_bias, second, second_bias, last))
+    assert torch.autograd.gradcheck(patches, z)
+
+
+@pytest.mark.parametrize("n_features", [10, 17, 37, 100])
+@pytest.mark.parametrize("hidden", [(8, 8), (7, 5)])
+def test_a_row_s_loss_is_the_same_to_the_bit_wherever_it_stands(n_features, hidden):
+    model = glow(n_features, hidden=hidden).float()
+    rows = torch.rand(512, n_features)
+    order = torch.randperm(512)
+
+    with one_thread(), torch.no_grad():
+        losses, shuffled = model(rows), model(rows[order])
+
+    assert torch.equal(shuffled, losses[order])
 
 
 def normed(image, norm):
     return (image + norm.bias[:, None, None]) * norm.log_scale[:, None, None].exp()
-
-
-def test_a_gathered_convolution_is_torch_s():
-    convolution = ZeroConvolution(2, 3, side=4, gathered=True).double()
-    disturb(convolution, torch.Generator().manual_seed(0))
-    z = torch.rand(5, 16, 2, dtype=torch.double)
-
-    weight = convolution.weight.view(3, 9, 2).transpose(1, 2).reshape(3, 2, 3, 3)
-    image = z.transpose(1, 2).reshape(5, 2, 4, 4)
-    expected = functional.conv2d(image, weight, convolution.bias, padding=1)
-    expected = expected * (3 * convolution.log_scale[:, None, None]).exp()
-
-    assert torch.allclose(convolution(z), expected.flatten(2).transpose(1, 2))
 
 
 def test_a_mix_starts_as_a_rotation_and_knows_its_determinant():
@@ -204,10 +291,10 @@ def test_the_first_batch_in_training_sets_the_normalizations_and_no_other_does()
 
     assert len(given) == 3
     for step, z in given.values():
-        out = (z + step.norm.bias) * step.norm.log_scale.exp()
-        assert torch.allclose(out.mean((0, 1)), torch.zeros(4, dtype=torch.double), atol=0.1)
-        assert torch.allclose(out.std((0, 1)), torch.ones(4, dtype=torch.double), atol=0.1)
-        hidden = functional.linear(patches(step, out), step.coupling.first)
+        out = normed_rows(z.flatten(1).T, step.norm)
+        assert torch.allclose(out.mean(0), torch.zeros(4, dtype=torch.double), atol=0.1)
+        assert torch.allclose(out.std(0), torch.ones(4, dtype=torch.double), atol=0.1)
+        hidden = functional.linear(seen_patches(step, out, z), step.coupling.first)
         settled = normed_rows(hidden, step.coupling.first_norm)
         assert torch.allclose(settled.mean(0), settled.new_zeros(8), atol=0.1)
         assert torch.allclose(settled.std(0), settled.new_ones(8), atol=0.1)
@@ -221,10 +308,10 @@ def test_the_first_batch_in_training_sets_the_normalizations_and_no_other_does()
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def patches(step, out):
+def seen_patches(step, out, like):
     """What the coupling's first layer sees of normalized values."""
-    fixed = functional.linear(out, step.mix.weight()).chunk(2, -1)[0]
-    return _patches(fixed, step.coupling.side).flatten(0, 1)
+    fixed = functional.linear(out, step.mix.weight()).T.reshape(like.shape).chunk(2)[0]
+    return patches(fixed).T
 
 
 def normed_rows(rows, norm):
@@ -232,24 +319,25 @@ def normed_rows(rows, norm):
 
 
 def test_a_step_shifts_before_it_scales():
-    step = Step(channels=4, side=2, hidden=(4, 4)).double()
+    step = Step(channels=4, hidden=(4, 4)).double()
     generator = torch.Generator().manual_seed(0)
     step.mix.start(generator)
     disturb(step, generator)
-    z = torch.rand(5, 4, 4, dtype=torch.double)
+    z = torch.rand(4, 2, 2, 5, dtype=torch.double)
 
-    mixed = ((z + step.norm.bias) * step.norm.log_scale.exp()) @ step.mix.weight().T
-    shift, scale = step.coupling(mixed[..., :2])
-    moved = (mixed[..., 2:] + shift) * torch.sigmoid(scale)
+    mixed = step.mix.weight() @ normed_rows(z.flatten(1).T, step.norm).T
+    mixed = mixed.view_as(z)
+    shift, scale = step.coupling(mixed[:2])
+    moved = (mixed[2:] + shift) * torch.sigmoid(scale)
 
-    assert torch.allclose(step(z)[0], torch.cat([mixed[..., :2], moved], -1))
+    assert torch.allclose(step(z)[0], torch.cat([mixed[:2], moved]))
 
 
 def test_the_last_prior_is_a_scaled_bias():
     prior = TopPrior(3).double()
     disturb(prior, torch.Generator().manual_seed(0))
 
-    assert torch.equal(prior(None), prior.bias * (3 * prior.log_scale).exp())
+    assert torch.equal(prior(None).flatten(), prior.bias * (3 * prior.log_scale).exp())
     assert prior.log_scale.abs().max() > 0.05
 
 

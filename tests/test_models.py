@@ -6,7 +6,7 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 from torch.func import functional_call
 
-from altbi.models import IWAE, StackedIWAE, reference_sizes
+from altbi.models import IWAE, StackedIWAE, iwae, reference_sizes, stacked_iwae
 from altbi.models.iwae import gaussian_terms, importance_weighted
 
 HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
@@ -251,3 +251,91 @@ def test_the_distance_from_the_expectation_is_half_a_square_of_deviations():
 )
 def test_reference_sizes_follow_the_number_of_features(n_features, sizes):
     assert reference_sizes(n_features) == sizes
+
+
+def wide(n_features=80, draws=20):
+    torch.manual_seed(3)
+    model = IWAE(n_features, (12, 6), 3, draws, bounded=True).double()
+    model.redraw()
+    # Losses of the draws lie some ten apart: some weigh in, others do not.
+    with torch.no_grad():
+        model.log_variance.bias.fill_(-3)
+        model.mean.weight.mul_(4)
+    return model, torch.rand(9, n_features, dtype=torch.float64)
+
+
+def learned(model, rows):
+    """Losses and gradients of one batch, with the same noise each time."""
+    model.generator = torch.Generator().manual_seed(5)
+    model.zero_grad()
+    losses = model.train()(rows)
+    (losses * torch.linspace(1, 2, len(rows))).sum().backward()
+    return losses.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def test_draws_that_do_not_weigh_in_are_left_out_without_changing_what_is_learned(monkeypatch):
+    model, rows = wide()
+    seen = []
+    hook = model.mean.register_forward_hook(lambda _, inputs, output: seen.append(inputs[0]))
+    losses, gradients = learned(model, rows)
+    hook.remove()
+    monkeypatch.setattr(iwae, "_MANY_DRAWS", 21)
+    plain_losses, plain_gradients = learned(model, rows)
+
+    n_learned_from = [len(inputs) for inputs in seen if inputs.requires_grad]
+    assert 9 <= sum(n_learned_from) < 9 * 20 / 2
+    assert torch.allclose(losses, plain_losses, rtol=1e-7, atol=0)
+    for name, gradient in plain_gradients.items():
+        largest = gradient.abs().max()
+        assert largest > 0
+        assert (gradients[name] - gradient).abs().max() < 1e-6 * largest, name
+
+
+def test_without_a_gradient_no_draw_is_left_out(monkeypatch):
+    model, rows = wide()
+    with torch.no_grad():
+        scored = model.eval()(rows)
+        monkeypatch.setattr(iwae, "_MANY_DRAWS", 21)
+        plain = model(rows)
+
+    assert torch.allclose(scored, plain, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("n_features", "draws", "is_selective"), [(64, 8, True), (63, 8, False), (64, 7, False)]
+)
+def test_many_draws_of_wide_rows_are_selected_from(n_features, draws, is_selective):
+    model = IWAE(n_features, (4, 4), 2, draws, bounded=True)
+
+    assert model.is_selective == is_selective
+    assert not IWAE(n_features, (4, 4), 2, draws, bounded=True, normed=False).is_selective
+
+
+def test_what_is_no_number_reaches_the_weights():
+    model, rows = wide()
+    with torch.no_grad():
+        model.mean.weight[0, 0] = math.nan
+
+    losses, gradients = learned(model, rows)
+
+    assert losses.isnan().all()
+    assert gradients["mean.weight"].isnan().any()
+
+
+def test_snapshots_evaluated_in_lots_have_the_losses_of_all_at_once(monkeypatch):
+    models = [small(draws=3, bounded=True) for _ in range(5)]
+    for shift, model in enumerate(models):
+        for state in (model.scoring_draws, *model.parameters()):
+            state.data += 0.1 * shift
+    states = [model.state_dict() for model in models]
+    stacked = {name: torch.stack([state[name] for state in states]) for name in states[0]}
+    whole = StackedIWAE(models[0], stacked)
+    # Of 64 rows, 3 draws and 6 activations two snapshots stay below the limit, a third would not.
+    monkeypatch.setattr(stacked_iwae, "_CELLS_PER_BLOCK", 2 * 64 * 3 * 6)
+    in_lots = StackedIWAE(models[0], stacked)
+    columns = torch.rand(3, 64)
+
+    assert in_lots.lots == [slice(0, 2), slice(2, 4), slice(4, 6)]
+    assert len(whole.lots) == 1
+    assert torch.allclose(in_lots.losses(columns), whole.losses(columns), rtol=1e-5)
+    assert len(set(in_lots.losses(columns)[:, 0].tolist())) == 5

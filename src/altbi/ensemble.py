@@ -114,14 +114,24 @@ def over_blocks(
         columns[:, : len(block)] = block.T
         return function(torch.from_numpy(columns)).numpy()[:, : len(block)]
 
-    starts = range(0, len(rows), block_rows)
-    return np.concatenate(list(in_threads(compute, starts)), axis=1)
+    def enter(start: int) -> None:
+        found[:, start : start + block_rows] = compute(start)
+
+    (first,) = in_threads(compute, range(1))
+    # One array for all: small results kept among large ones that come and go would spread them
+    # over ever more memory.
+    found = np.empty((len(first), len(rows)), dtype=first.dtype)
+    found[:, :block_rows] = first
+    for _ in in_threads(enter, range(block_rows, len(rows), block_rows)):
+        pass
+    return found
 
 
 def in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
     """Map over tasks in order, on as many threads as torch has, each of which computes alone."""
 
     def alone(task: int) -> Result:
+        # Also within another task: it may have changed the modes, as models of users do.
         with one_thread(), plain_torch(), torch.inference_mode():
             return function(task)
 

@@ -26,7 +26,7 @@ Numbers = NDArray[np.intp]
 # two of them. The product has always the same shape, and its width is a multiple of those that
 # kernels work on (12 and 16 here; columns left over go through another one, which rounds
 # otherwise): so sums are taken in one way for every row, whatever stands beside it.
-_BLOCK_CELLS = 1 << 17
+_BLOCK_CELLS = 1 << 18
 _STRIP_ROWS = 384
 # Distances of so little, as a share of the row's own size, are what rounding leaves of none.
 _NOTHING = 1e-12
@@ -96,7 +96,7 @@ class Memory:
         Gaps (NaN) are passed over, and the rest counts more, unless there is a whitening.
         """
         lots, scores = self._lots, np.empty(len(rows))
-        size = max(_BLOCK_CELLS // rows.shape[1] // _STRIP_ROWS, 1) * _STRIP_ROWS
+        size = _block_rows(*rows.shape)
 
         def block(first: int) -> None:
             some = rows[first : first + size]
@@ -207,14 +207,15 @@ class _Lots:
         columns, cells = _columns(rows, len(rows.T) + 1, precision)
         self._whiten(columns[:, :-1])
         cells[:, -1] = 1
-        sizes = (cells[:, :-1].astype(np.float64) ** 2).sum(axis=1).ravel()
-        lows = np.empty((self.count, len(sizes)), dtype=cells.dtype)
+        sizes = np.square(cells[:, :-1], dtype=np.float64).sum(axis=1).ravel()
+        # The least of a strip lie side by side: minima over short lines are slow.
+        lows = np.empty((len(columns), self.count, _STRIP_ROWS), dtype=cells.dtype)
         factors, distances = self.for_whole[precision], self._room(precision)
-        dealt, places = self.dealt(distances.numpy()), np.hsplit(lows, len(columns))
-        for strip, place in zip(columns, places, strict=True):
+        dealt = self.dealt(distances.numpy())
+        for strip, place in zip(columns, lows, strict=True):
             torch.mm(factors, strip, out=distances)
-            dealt.min(axis=0, out=place)
-        return lows[:, : len(rows)], sizes[: len(rows)]
+            np.minimum.reduce(dealt, axis=0, out=place)
+        return np.hstack(list(lows))[:, : len(rows)], sizes[: len(rows)]
 
     def _room(self, precision: torch.dtype) -> Tensor:
         """Give this thread's place for distances: the same memory again and again stays near."""
@@ -291,6 +292,13 @@ def _columns(rows: Rows, height: int, precision: torch.dtype) -> tuple[Tensor, N
     if rest:
         cells[whole, :width, :rest] = rows[-rest:].T
     return columns, cells
+
+
+def _block_rows(n_rows: int, width: int) -> int:
+    """Count the rows of a block in whole strips: what stays near, at most a thread's share."""
+    most = _BLOCK_CELLS // width // _STRIP_ROWS
+    even = -(-n_rows // (torch.get_num_threads() * _STRIP_ROWS))
+    return max(min(most, even), 1) * _STRIP_ROWS
 
 
 def _block_scores(lots: _Lots, rows: Rows) -> Scores:

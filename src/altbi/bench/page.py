@@ -138,7 +138,7 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "## Images and texts",
         ABOUT["embeddings"],
         *summary(evidence, _embeddings),
-        *tables_of(evidence, _asked(MAIN, "embeddings"), PAPER_METRICS),
+        *tables_of(evidence, _embeddings, PAPER_METRICS),
         "## Whole files",
         ABOUT["whole"],
         *_whole(evidence),

@@ -28,7 +28,8 @@ ABOUT = {
         "paper's own systems saw those of ViT and RoBERTa, its baselines those of ResNet18 and "
         "BERT; here all systems see both. A row is the mean over the files that are named with "
         "it; the paper's number is about all of them, so that no difference is given where some "
-        "lack. The first table is about the systems that ran on all of these files."
+        "lack. The tables are about the systems that ran on all of these files; `altbi "
+        "bench tables --suite embeddings` also shows what others have run so far."
     ),
     "whole": (
         "`altbi bench run --rows all`: systems whose cost grows with the rows alone, on all "

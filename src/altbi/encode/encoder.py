@@ -17,7 +17,7 @@ from altbi.encode.column import (
     notes_on,
     remembered_cells,
 )
-from altbi.encode.layout import Layout, Scale, layout_of, scaled_cells
+from altbi.encode.layout import Layout, Scale, hold, layout_of, scaled_cells
 from altbi.encode.state import columns_from_json, columns_to_json, integer_from, mapping_from
 from altbi.encode.surprises import Surprises, surprises_in
 from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError, infinity
@@ -25,7 +25,7 @@ from altbi.table import Kind, Table
 
 __all__ = ["TableEncoder"]
 
-CELLS_AT_ONCE = 2**16  # half a megabyte of float64: the steps of the scaling stay in the cache
+CELLS_AT_ONCE = 2**15  # 256 KiB of float64: the steps of the scaling stay in the cache
 COLUMNS_AT_ONCE = 32
 
 
@@ -244,17 +244,18 @@ class TableEncoder:
         places: slice | NDArray[np.intp] = layout.starts[layout.scalars]
         if len(layout.scalars) == self.width:
             places = slice(None)  # no other units: a plain copy is faster
-        step = max(CELLS_AT_ONCE // len(layout.scalars), 1)
+        step = 1 << (max(CELLS_AT_ONCE // len(layout.scalars), 1).bit_length() - 1)
+        room = np.empty((min(step, len(numbers)), len(layout.scalars)))
         for first in range(0, len(numbers), step):
             cells = numbers[first : first + step]
             block = units[first : first + step]
-            missing = (
-                None if np.isfinite(cells).all() else self._missing(cells, table.first_row + first)
-            )
-            block[:, places] = scaled_cells(cells, layout.half, scale, missing)
-            if missing is not None and len(layout.marked):
+            scaled = scaled_cells(cells, scale, room)
+            if not (-scale.limit <= scaled.min() and scaled.max() <= scale.limit):  # NaN is neither
+                missing = self._missing(cells, table.first_row + first)
+                hold(scaled, scale, missing)
                 marks = layout.starts[layout.scalars[layout.marked]] + 1
                 block[:, marks] = np.where(missing[:, layout.marked], scale.marks[marks], 0)
+            block[:, places] = scaled
 
     def _missing(self, cells: NDArray[np.float64], first: int) -> NDArray[np.bool_]:
         """Mark missing cells, and refuse infinite ones by name and row."""

@@ -1,30 +1,34 @@
 """The units of a row side by side, and the arithmetic that fills them for all columns at once."""
 
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.encode.bend import MOST_DEVIATIONS, bent
+from altbi.encode.bend import FARTHEST, bent
 from altbi.encode.column import LEVEL_WEIGHT, MISSING_WEIGHT, Column
 
-__all__ = ["LIMIT", "Layout", "Scale", "layout_of", "scaled_cells"]
+__all__ = ["LIMIT", "Layout", "Scale", "abreast", "hold", "layout_of", "lines_of", "scaled_cells"]
 
 # Far outside the fitted range a value is held here: the models square it, and the square of a
 # larger one, summed over columns, could leave float32 (3e38); as an outlier it is beyond doubt.
 LIMIT = 1e9
+# Short rows are worked on side by side, in lines of about so many cells: short lines are slow.
+_LINE_CELLS = 512
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
     """How cells become units: ``(cell * half - shift) / divisor``, held within ``±limit``.
 
-    What is missing reads as `fill`. Deviations are bent far out.
+    What is missing reads as `fill`. Deviations are bent beyond the limit.
     """
 
-    shift: NDArray[np.float64]  # this and the next two for each column that is no category
+    half: NDArray[np.float64]  # this and the next two for a line of rows, column by column
+    shift: NDArray[np.float64]
     divisor: NDArray[np.float64]
-    fill: NDArray[np.float64]
+    fill: NDArray[np.float64]  # for each column that is no category
     limit: float
     bends: bool
     marks: NDArray[np.float32]  # what a unit reads as where a level or a gap is
@@ -38,7 +42,6 @@ class Layout:
     starts: NDArray[np.intp]  # first unit of each column
     unit_columns: NDArray[np.intp]
     scalars: NDArray[np.intp]  # columns that are no categories, one entry each below
-    half: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
     ranges: Scale
@@ -59,7 +62,6 @@ def layout_of(columns: tuple[Column, ...]) -> Layout:
         starts=np.cumsum(counts) - counts,
         unit_columns=np.repeat(np.arange(len(columns), dtype=np.intp), counts),
         scalars=np.array(scalars, dtype=np.intp),
-        half=half,
         low=np.array([column.low for column in known]),
         high=np.array([column.high for column in known]),
         ranges=_ranges(columns, known, half),
@@ -84,8 +86,9 @@ def _ranges(columns: tuple[Column, ...], known: list[Column], half: NDArray[np.f
         for place in range(column.n_units)
     ]
     return Scale(
-        shift=np.array([column.low for column in known]) * half,
-        divisor=np.array([column.span for column in known]),
+        half=abreast(half),
+        shift=abreast(np.array([column.low for column in known]) * half),
+        divisor=abreast(np.array([column.span for column in known])),
         fill=np.array([column.fill for column in known]),
         limit=LIMIT,
         bends=False,
@@ -103,29 +106,51 @@ def _deviations(
         for place, scale in enumerate(column.scales)
     ]
     return Scale(
-        shift=np.array([column.centre for column in known]) * half,
+        half=abreast(half),
+        shift=abreast(np.array([column.centre for column in known]) * half),
         # Nothing is known of a column without values: whatever comes later reads as 0.
-        divisor=np.array([column.scales[0] if column.present else np.inf for column in known]),
+        divisor=abreast(
+            np.array([column.scales[0] if column.present else np.inf for column in known])
+        ),
         fill=np.full(len(known), np.nan),
-        limit=MOST_DEVIATIONS,
+        limit=FARTHEST,
         bends=True,
         marks=np.array(marks, dtype=np.float32),
     )
 
 
+def abreast(of_columns: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Repeat what is known of each column for a whole line of rows, a power of two of them."""
+    n_rows = max(_LINE_CELLS // max(len(of_columns), 1), 1)
+    return np.tile(of_columns, 1 << (n_rows.bit_length() - 1))
+
+
+def lines_of(
+    cells: NDArray[np.float64], *of_columns: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], ...]:
+    """Put rows side by side, as many as make even lines, and cut what was repeated for them."""
+    n_rows, n_columns = cells.shape
+    width = gcd(n_rows, len(of_columns[0]) // n_columns) * n_columns
+    return cells.reshape(-1, width), *(values[:width] for values in of_columns)
+
+
 def scaled_cells(
-    cells: NDArray[np.float64],
-    half: NDArray[np.float64],
-    scale: Scale,
-    missing: NDArray[np.bool_] | None,
+    cells: NDArray[np.float64], scale: Scale, room: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Scale cells, with a way round the overflow of huge differences."""
-    with np.errstate(over="ignore", under="ignore"):
-        scaled = cells * half
-        scaled -= scale.shift
-        scaled /= scale.divisor
-    if missing is not None:
-        np.copyto(scaled, scale.fill, where=missing)
+    """Scale cells, with a way round the overflow of huge differences; the result is in `room`."""
+    lines, half, shift, divisor = lines_of(cells, scale.half, scale.shift, scale.divisor)
+    scaled = room[: len(cells)].reshape(lines.shape)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        np.multiply(lines, half, out=scaled)
+        scaled -= shift
+        scaled /= divisor
+    return scaled.reshape(cells.shape)
+
+
+def hold(scaled: NDArray[np.float64], scale: Scale, missing: NDArray[np.bool_]) -> None:
+    """Fill what is missing, and bend or hold what lies beyond the limit."""
+    np.copyto(scaled, scale.fill, where=missing)
     if scale.bends:
-        return bent(scaled)
-    return np.clip(scaled, -scale.limit, scale.limit, out=scaled)
+        bent(scaled)
+    else:
+        np.clip(scaled, -scale.limit, scale.limit, out=scaled)

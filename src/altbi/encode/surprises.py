@@ -1,7 +1,7 @@
 """What a table holds that the training sample did not; it is changed on its way in, and said."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self, final
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from altbi.encode.cells import codes_of
 from altbi.encode.column import OTHER, Column
-from altbi.encode.layout import Layout
+from altbi.encode.layout import Layout, abreast, lines_of
 from altbi.table import Table
 
 __all__ = ["Surprises", "surprises_in"]
@@ -20,7 +20,6 @@ _SHOWN = 5
 _DRIFTED = 0.05
 # In fewer rows a few odd ones are a large share: they are outliers, not another table.
 _ENOUGH_ROWS = 100
-_CELLS_ABREAST = 512
 
 
 @final
@@ -74,7 +73,7 @@ def _counted(counts: Counter[str]) -> str:
 
 
 def surprises_in(table: Table, layout: Layout) -> Surprises:
-    """Count surprises; columns of numbers in which nothing stands out cost two looks."""
+    """Count surprises; cells of numbers that do not stand out cost two looks."""
     missing: Counter[str] = Counter()
     unseen: Counter[str] = Counter()
     outside: Counter[str] = Counter()
@@ -99,25 +98,20 @@ def _numbers_that_stand_out(table: Table, layout: Layout) -> Iterator[tuple[Colu
     if not places or not len(table):
         return
     cells = table.numbers(layout.scalars[places].tolist())
-    low, high = layout.low[places], layout.high[places]
-    within = (_by_column(np.min, cells) >= low) & (_by_column(np.max, cells) <= high)  # NaN is not
-    found = np.flatnonzero(~within)
-    some = np.ascontiguousarray(cells[:, found].T)
-    gaps = np.count_nonzero(np.isnan(some), axis=1)
-    strays = np.count_nonzero(
-        (some < low[found, None]) | (some > high[found, None]),
-        axis=1,
-    )
-    for place, n_gaps, n_strays in zip(found, gaps.tolist(), strays.tolist(), strict=True):
-        yield layout.columns[layout.scalars[places[place]]], n_gaps, n_strays
+    found, missing = _standing_out(cells, layout.low[places], layout.high[places])
+    gaps = np.bincount(found[missing], minlength=len(places))
+    strays = np.bincount(found[~missing], minlength=len(places))
+    for place in np.flatnonzero(gaps + strays):
+        column = layout.columns[layout.scalars[places[place]]]
+        yield column, int(gaps[place]), int(strays[place])
 
 
-def _by_column(
-    look: Callable[..., NDArray[np.float64]], cells: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Take the least or largest of each column, many rows side by side: short ones are slow."""
-    n_rows, n_columns = cells.shape
-    abreast = min(max(_CELLS_ABREAST // n_columns, 1), n_rows)
-    whole = n_rows // abreast * abreast
-    found = look(cells[:whole].reshape(-1, abreast * n_columns), axis=0).reshape(abreast, n_columns)
-    return look(np.vstack([found, cells[whole:]]), axis=0)
+def _standing_out(
+    cells: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """Give the column of each cell that is missing or out of range, and whether it is missing."""
+    lines, low, high = lines_of(cells, abreast(low), abreast(high))
+    within = lines >= low
+    within &= lines <= high  # a gap is neither
+    places = np.flatnonzero(~within)
+    return places % cells.shape[1], np.isnan(lines.ravel()[places])

@@ -1,16 +1,15 @@
-"""The steps of GLOW, on places with channels: ``(n_rows, n_places, n_channels)``.
+"""The steps of GLOW, on squares of places with channels: ``(n_channels, side, side, n_rows)``.
 
-Convolutions are matrix products over gathered neighbours: squares are small, and the normalizations
-beside them fold into their weights.
+With the rows last, neighbours are slices, and halves of the channels lie in one piece. Convolutions
+are matrix products over neighbours side by side: squares are small, and the normalizations beside
+them fold into their weights.
 """
 
-from functools import cache
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
+
+from altbi.models.convolutions import network, patches
 
 __all__ = ["ActNorm", "Coupling", "Mix", "Step", "TopPrior", "ZeroConvolution"]
 
@@ -22,36 +21,39 @@ _LEAST_DEVIATION = 1e-6
 class Step(nn.Module):
     """Normalization, a mix of the channels and a coupling."""
 
-    def __init__(self, channels: int, side: int, hidden: tuple[int, int]) -> None:
+    def __init__(self, channels: int, hidden: tuple[int, int]) -> None:
         super().__init__()
         self.norm = ActNorm(channels)
         self.mix = Mix(channels)
-        self.coupling = Coupling(channels, side, hidden)
+        self.coupling = Coupling(channels, hidden)
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Go one step towards noise; also gives the log-determinant."""
-        mix = self.mix.weight()
-        z = functional.linear(z, mix * self.norm.log_scale.exp(), mix @ self.norm.bias_after())
-        log_det = z.shape[1] * (self.norm.log_scale.sum() + self.mix.log_diagonal.sum())
-        fixed, moved = z.chunk(2, dim=-1)
+        fixed, moved = self._mixed(z).chunk(2)
         shift, scale = self.coupling(fixed)
         moved = (moved + shift) * scale.sigmoid()
-        return torch.cat([fixed, moved], -1), log_det + functional.logsigmoid(scale).sum((1, 2))
+        of_place = self.norm.log_scale.sum() + self.mix.log_diagonal.sum()
+        log_det = z[0, ..., 0].numel() * of_place + functional.logsigmoid(scale).sum((0, 1, 2))
+        return torch.cat([fixed, moved]), log_det
 
     def inverse(self, z: Tensor) -> Tensor:
         """Go one step back."""
-        fixed, moved = z.chunk(2, dim=-1)
+        fixed, moved = z.chunk(2)
         shift, scale = self.coupling(fixed)
-        z = torch.cat([fixed, moved / scale.sigmoid() - shift], -1)
-        z = functional.linear(z, torch.linalg.inv(self.mix.weight()))
-        return (z - self.norm.bias_after()) * (-self.norm.log_scale).exp()
+        z = torch.cat([fixed, moved / scale.sigmoid() - shift])
+        normed = torch.linalg.inv(self.mix.weight()) @ z.flatten(1)
+        backward = (-self.norm.log_scale).exp()[:, None]
+        return ((normed - self.norm.bias_after()[:, None]) * backward).view_as(z)
 
     def settle(self, z: Tensor) -> None:
         """Set all normalizations by what comes in first."""
         self.norm.settle(z)
+        self.coupling.settle(self._mixed(z).chunk(2)[0])
+
+    def _mixed(self, z: Tensor) -> Tensor:
         mix = self.mix.weight()
-        z = functional.linear(z, mix * self.norm.log_scale.exp(), mix @ self.norm.bias_after())
-        self.coupling.settle(z.chunk(2, dim=-1)[0])
+        weight, bias = mix * self.norm.log_scale.exp(), mix @ self.norm.bias_after()
+        return torch.addmm(bias[:, None], weight, z.flatten(1)).view_as(z)
 
 
 class ActNorm(nn.Module):
@@ -62,15 +64,19 @@ class ActNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
         self.log_scale = nn.Parameter(torch.zeros(channels))
 
+    def folded_into(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Weight and bias, a column, of the linear map that this normalization comes after."""
+        return weight * self.log_scale.exp()[:, None], self.bias_after()[:, None]
+
     def bias_after(self) -> Tensor:
         """Give what is added after the scaling."""
         return self.bias * self.log_scale.exp()
 
     def settle(self, values: Tensor) -> None:
-        """Make these values, channels last, have mean 0 and deviation 1."""
-        values = values.flatten(0, -2)
-        self.bias.copy_(-values.mean(0))
-        self.log_scale.copy_(-(values.std(0, correction=0) + _LEAST_DEVIATION).log())
+        """Make these values, channels first, have mean 0 and deviation 1."""
+        values = values.flatten(1)
+        self.bias.copy_(-values.mean(1))
+        self.log_scale.copy_(-(values.std(1, correction=0) + _LEAST_DEVIATION).log())
 
 
 class Mix(nn.Module):
@@ -111,14 +117,13 @@ class Mix(nn.Module):
 class Coupling(nn.Module):
     """The network that reads one half of the channels and says how to move the other."""
 
-    def __init__(self, channels: int, side: int, hidden: tuple[int, int]) -> None:
+    def __init__(self, channels: int, hidden: tuple[int, int]) -> None:
         super().__init__()
-        self.side = side
         self.first = nn.Parameter(torch.zeros(hidden[0], 9 * channels // 2))
         self.first_norm = ActNorm(hidden[0])
         self.second = nn.Parameter(torch.zeros(hidden[1], hidden[0]))
         self.second_norm = ActNorm(hidden[1])
-        self.last = ZeroConvolution(hidden[1], channels, side, gathered=False)
+        self.last = ZeroConvolution(hidden[1], channels, gathered=False)
 
     def start(self, generator: torch.Generator) -> None:
         """Draw the hidden weights."""
@@ -127,19 +132,18 @@ class Coupling(nn.Module):
 
     def forward(self, fixed: Tensor) -> tuple[Tensor, Tensor]:
         """Shift of the other half, and the logit of its scale."""
-        # Two axes only: of three, the gradient of an in-place function makes copies.
-        patches = _patches(fixed, self.side).flatten(0, 1)
-        hidden = _normed_relu(patches, self.first, self.first_norm)
-        hidden = _normed_relu(hidden, self.second, self.second_norm)
-        moves = self.last(hidden.view(*fixed.shape[:2], -1))
-        return moves[..., 0::2], moves[..., 1::2] + 2
+        first = self.first_norm.folded_into(self.first)
+        second = self.second_norm.folded_into(self.second)
+        moves = self.last.scaled(network(fixed, first, second, self.last.weight))
+        return moves[0::2], moves[1::2] + 2
 
     def settle(self, fixed: Tensor) -> None:
         """Set both normalizations by what comes in first."""
-        patches = _patches(fixed, self.side).flatten(0, 1)
-        self.first_norm.settle(functional.linear(patches, self.first))
-        hidden = _normed_relu(patches, self.first, self.first_norm)
-        self.second_norm.settle(functional.linear(hidden, self.second))
+        values = patches(fixed)
+        for weight, norm in ((self.first, self.first_norm), (self.second, self.second_norm)):
+            norm.settle(weight @ values)
+            folded, bias = norm.folded_into(weight)
+            values = torch.addmm(bias, folded, values).relu_()
 
 
 class ZeroConvolution(nn.Module):
@@ -149,24 +153,22 @@ class ZeroConvolution(nn.Module):
     its neighbours, and they gather that.
     """
 
-    def __init__(self, n_in: int, n_out: int, side: int, *, gathered: bool) -> None:
+    def __init__(self, n_in: int, n_out: int, *, gathered: bool) -> None:
         super().__init__()
-        self.side = side
-        self.gathered = gathered
         shape = (n_out, 9 * n_in) if gathered else (9 * n_out, n_in)
         self.weight = nn.Parameter(torch.zeros(shape))
         self.bias = nn.Parameter(torch.zeros(n_out))
         self.log_scale = nn.Parameter(torch.zeros(n_out))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Convolve."""
-        if self.gathered:
-            sums = functional.linear(_patches(values, self.side), self.weight)
-        else:
-            rows, places, _ = values.shape
-            given = functional.linear(values, self.weight).view(rows, 9 * places, -1)
-            sums = _nine(given, _taken(self.side)).sum(2)
-        return (sums + self.bias) * (_LOG_SCALE_FACTOR * self.log_scale).exp()
+        """Convolve few inputs."""
+        sums = self.weight @ patches(values)
+        return self.scaled(sums.view(-1, *values.shape[1:]))
+
+    def scaled(self, sums: Tensor) -> Tensor:
+        """Add the bias to what the weights gave, and scale the channels."""
+        scale = (_LOG_SCALE_FACTOR * self.log_scale).exp()
+        return torch.addcmul((self.bias * scale).view(-1, 1, 1, 1), sums, scale.view(-1, 1, 1, 1))
 
 
 class TopPrior(nn.Module):
@@ -179,43 +181,4 @@ class TopPrior(nn.Module):
 
     def forward(self, values: Tensor) -> Tensor:
         """Give both, whatever is left to look at."""
-        return self.bias * (_LOG_SCALE_FACTOR * self.log_scale).exp()
-
-
-def _normed_relu(values: Tensor, weight: Tensor, norm: ActNorm) -> Tensor:
-    scaled = weight * norm.log_scale.exp()[:, None]
-    return functional.linear(values, scaled, norm.bias_after()).relu_()
-
-
-def _patches(z: Tensor, side: int) -> Tensor:
-    """Put the nine neighbours' channels side by side."""
-    return _nine(z, _neighbours(side)).flatten(2)
-
-
-def _nine(z: Tensor, index: Tensor) -> Tensor:
-    """Gather nine entries for each place; the number after the last stands for zeros."""
-    entries = functional.pad(z, (0, 0, 0, 1)).index_select(1, index)
-    return entries.view(len(z), len(index) // 9, 9, -1)
-
-
-@cache
-def _neighbours(side: int) -> Tensor:
-    """Numbers of the nine places around each place, or that of the zeros beyond the edge."""
-    row, column = np.divmod(np.arange(side * side), side)
-    down, right = np.divmod(np.arange(9), 3) - np.ones((2, 1), dtype=int)
-    rows, columns = row[:, None] + down, column[:, None] + right
-    inside = (rows >= 0) & (rows < side) & (columns >= 0) & (columns < side)
-    return _index(np.where(inside, rows * side + columns, side * side))
-
-
-@cache
-def _taken(side: int) -> Tensor:
-    """Where place and direction stand in what neighbours give, nine values for each place."""
-    neighbours = _neighbours(side).view(-1, 9).numpy()
-    return _index(np.where(neighbours < side**2, 9 * neighbours + np.arange(9), 9 * side**2))
-
-
-def _index(numbers: NDArray[np.int64]) -> Tensor:
-    # Made outside of the caller's inference mode: the gradient remembers it.
-    with torch.inference_mode(mode=False):
-        return torch.from_numpy(numbers.reshape(-1))
+        return (self.bias * (_LOG_SCALE_FACTOR * self.log_scale).exp()).view(-1, 1, 1, 1)

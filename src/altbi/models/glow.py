@@ -78,10 +78,10 @@ class Glow(GenerativeModel):
         self.side = square_side(n_features)
         self.generator: torch.Generator | None = None
         self.levels = nn.ModuleList()
-        channels, side, count = 4, self.side // 2, level_count(self.side)
-        for left in reversed(range(count)):
-            self.levels.append(_Level(channels, side, steps, hidden, is_last=left == 0))
-            channels, side = 2 * channels, side // 2
+        channels = 4
+        for left in reversed(range(level_count(self.side))):
+            self.levels.append(_Level(channels, steps, hidden, is_last=left == 0))
+            channels *= 2
         self.register_buffer("scoring_noise", torch.zeros(self.side**2))
         self.register_buffer("settled", torch.zeros(()))
 
@@ -118,7 +118,7 @@ class Glow(GenerativeModel):
 
     def log_density(self, squares: Tensor) -> Tensor:
         """Log-density of flat squares."""
-        z, total = squares[..., None], squares.new_zeros(len(squares))
+        z, total = self._laid_out(squares), squares.new_zeros(len(squares))
         for level in self._levels():
             z, gain = level(_squeeze(z))
             total = total + gain
@@ -126,7 +126,7 @@ class Glow(GenerativeModel):
 
     def encode(self, squares: Tensor) -> tuple[list[Tensor], Tensor]:
         """Latent values, one tensor for each level, and the log-determinant of the way there."""
-        z, log_det, latents = squares[..., None], squares.new_zeros(len(squares)), []
+        z, log_det, latents = self._laid_out(squares), squares.new_zeros(len(squares)), []
         for level in self._levels():
             z, gain = level.flow(_squeeze(z))
             log_det = log_det + gain
@@ -136,48 +136,51 @@ class Glow(GenerativeModel):
 
     def decode(self, latents: list[Tensor]) -> Tensor:
         """Go back from latent values to flat squares."""
-        going = latents[-1][..., :0]
+        going = latents[-1][:0]
         for level, leaving in zip(self._levels()[::-1], latents[::-1], strict=True):
-            going = _unsqueeze(level.unflow(torch.cat([going, leaving], -1)))
-        return going[..., 0]
+            going = _unsqueeze(level.unflow(torch.cat([going, leaving])))
+        return going.flatten(0, 2).T
+
+    def _laid_out(self, squares: Tensor) -> Tensor:
+        return squares.T.contiguous().view(1, self.side, self.side, -1)
 
     def _levels(self) -> list["_Level"]:
         return cast("list[_Level]", list(self.levels))
 
     @torch.no_grad()
     def _settle(self, squares: Tensor) -> None:
-        z = squares[..., None]
+        z = self._laid_out(squares)
         for level in self._levels():
             z = level.settle(_squeeze(z))
         self.settled.fill_(1)
 
 
 class _Level(nn.Module):
-    """Steps of flow on places with channels ``(n_rows, n_places, n_channels)``, then a Gaussian."""
+    """Steps of flow on ``(n_channels, side, side, n_rows)``, then a Gaussian."""
 
     def __init__(
-        self, channels: int, side: int, steps: int, hidden: tuple[int, int], *, is_last: bool
+        self, channels: int, steps: int, hidden: tuple[int, int], *, is_last: bool
     ) -> None:
         super().__init__()
         self.is_last = is_last
-        self.steps = nn.ModuleList(Step(channels, side, hidden) for _ in range(steps))
+        self.steps = nn.ModuleList(Step(channels, hidden) for _ in range(steps))
         self.prior: TopPrior | ZeroConvolution = (
             TopPrior(channels)
             if is_last
-            else ZeroConvolution(channels // 2, channels, side, gathered=True)
+            else ZeroConvolution(channels // 2, channels, gathered=True)
         )
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Give what goes on to the next level, and the log-density of what does not."""
         z, log_det = self.flow(z)
         z, leaving = self.split(z)
-        mean, log_deviation = self.prior(z).chunk(2, dim=-1)
+        mean, log_deviation = self.prior(z).chunk(2)
         squares = ((leaving - mean) * (-log_deviation).exp()).square()
         terms = -(math.log(2 * math.pi) + squares) / 2 - log_deviation
-        return z, log_det + terms.sum((1, 2))
+        return z, log_det + terms.sum((0, 1, 2))
 
     def flow(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        log_det = z.new_zeros(len(z))
+        log_det = z.new_zeros(z.shape[-1])
         for step in self._steps():
             z, gain = step(z)
             log_det = log_det + gain
@@ -194,8 +197,8 @@ class _Level(nn.Module):
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Part the channels: those that go on, and those that leave; at the last level all."""
         if self.is_last:
-            return z[..., :0], z
-        going, leaving = z.chunk(2, dim=-1)
+            return z[:0], z
+        going, leaving = z.chunk(2)
         return going, leaving
 
     def settle(self, z: Tensor) -> Tensor:
@@ -207,14 +210,13 @@ class _Level(nn.Module):
 
 def _squeeze(z: Tensor) -> Tensor:
     """Make each two by two places one, with four times the channels."""
-    rows, places, channels = z.shape
-    half = math.isqrt(places) // 2
-    z = z.view(rows, half, 2, half, 2, channels).permute(0, 1, 3, 5, 2, 4)
-    return z.reshape(rows, half * half, 4 * channels)
+    channels, side, _, rows = z.shape
+    half = side // 2
+    z = z.view(channels, half, 2, half, 2, rows).permute(0, 2, 4, 1, 3, 5)
+    return z.reshape(4 * channels, half, half, rows)
 
 
 def _unsqueeze(z: Tensor) -> Tensor:
-    rows, places, channels = z.shape
-    half = math.isqrt(places)
-    z = z.view(rows, half, half, channels // 4, 2, 2).permute(0, 1, 4, 2, 5, 3)
-    return z.reshape(rows, 4 * places, channels // 4)
+    channels, half, _, rows = z.shape
+    z = z.view(channels // 4, 2, 2, half, half, rows).permute(0, 3, 1, 4, 2, 5)
+    return z.reshape(channels // 4, 2 * half, 2 * half, rows)

@@ -12,6 +12,13 @@ from altbi.models.base import GenerativeModel
 
 __all__ = ["IWAE", "gaussian_terms", "importance_weighted", "reference_sizes", "sized_iwae"]
 
+# Of many draws of a wide row hardly any weighs in: looking for those first is quicker from here on.
+_MANY_DRAWS, _MANY_FEATURES = 8, 64
+# What a draw weighs at least to be learned from: less is lost in the rounding of a sum.
+_LEAST_WEIGHT = 1e-8
+# Rows whose draws are looked at together, so that they stay near the cache.
+_ROWS_AT_ONCE = 16
+
 
 def gaussian_terms(x: Tensor, mean: Tensor, log_variance: Tensor, log_weight: float) -> Tensor:
     """Negative log-density of each cell under a Gaussian, without the constant log(2 pi) / 2.
@@ -102,6 +109,12 @@ class IWAE(GenerativeModel):
         """Weight of the log-variance in the decoder's density."""
         return 1.0 if self.bounded else 0.5
 
+    @property
+    def is_selective(self) -> bool:
+        """Whether only draws that weigh in are learned from; without BatchNorm rows stay apart."""
+        n_draws, n_features = len(self.scoring_draws), self.log_variance.out_features
+        return self.normed and n_draws >= _MANY_DRAWS and n_features >= _MANY_FEATURES
+
     def start(self, generator: torch.Generator) -> None:
         """Initialise the weights as torch does, and draw all noise from this generator."""
         self.generator = generator
@@ -123,12 +136,15 @@ class IWAE(GenerativeModel):
         z_mean, z_log_variance = self.encode(rows)
         noise = self._noise(rows)
         z = z_mean[:, None] + (z_log_variance / 2).exp()[:, None] * noise
-
-        mean, log_variance = self.decode(z)
-        cells = gaussian_terms(rows[:, None], mean, log_variance, self.log_weight)
         prior = z.square() / 2
         posterior = noise.square() / 2 + z_log_variance[:, None] / 2
-        return importance_weighted(cells.sum(-1) + (prior - posterior).sum(-1), dim=-1)
+        divergence = (prior - posterior).sum(-1)
+
+        if self.is_selective:
+            return importance_weighted(self._selected(rows, z, divergence), dim=-1)
+        mean, log_variance = self.decode(z)
+        cells = gaussian_terms(rows[:, None], mean, log_variance, self.log_weight)
+        return importance_weighted(cells.sum(-1) + divergence, dim=-1)
 
     def encode(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of q(z | x)."""
@@ -138,11 +154,7 @@ class IWAE(GenerativeModel):
     def decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of p(x | z) for ``(n_rows, K, latent)`` draws."""
         # BatchNorm takes draws as rows; without it they stay inside the row they belong to.
-        hidden = self.decoder(z.flatten(0, 1) if self.normed else z)
-        mean = self.mean(hidden)
-        if self.bounded:
-            mean = mean.sigmoid()
-        log_variance = self._guard(self.log_variance(hidden))
+        mean, log_variance = self._cells_of(self.decoder(z.flatten(0, 1) if self.normed else z))
         shape = (*z.shape[:2], -1)
         return mean.view(shape), log_variance.view(shape)
 
@@ -153,6 +165,44 @@ class IWAE(GenerativeModel):
         mean, log_variance = self.decode(z)
         noise = torch.randn(mean.shape, generator=generator)
         return (mean + (log_variance / 2).exp() * noise)[:, 0]
+
+    def _cells_of(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        mean = self.mean(hidden)
+        if self.bounded:
+            mean = mean.sigmoid()
+        return mean, self._guard(self.log_variance(hidden))
+
+    def _selected(self, rows: Tensor, z: Tensor, divergence: Tensor) -> Tensor:
+        """Losses ``(n_rows, K)`` of the draws that weigh in, infinite for the others.
+
+        The gradient of the bound is the draws' own, weighted by ``p(x, z_k) / q(z_k | x)``. In wide
+        rows one draw or two have all the weight, so that all draws are compared without a gradient,
+        and the last layers, the widest, learn from these few.
+        """
+        hidden = self.decoder(z.flatten(0, 1))
+        losses = self._draw_losses(rows, hidden.detach()) + divergence.detach()
+        if not torch.is_grad_enabled():
+            return losses
+        # What is not a number is learned from, too, so that the weights tell of it.
+        slight = torch.softmax(-losses, dim=-1) <= _LEAST_WEIGHT
+        row, draw = (~slight).nonzero(as_tuple=True)
+        mean, log_variance = self._cells_of(hidden.index_select(0, row * z.shape[1] + draw))
+        cells = gaussian_terms(rows[row], mean, log_variance, self.log_weight)
+        weighing = cells.sum(-1) + divergence[row, draw]
+        return torch.full_like(losses, math.inf).index_put((row, draw), weighing)
+
+    @torch.no_grad()
+    def _draw_losses(self, rows: Tensor, hidden: Tensor) -> Tensor:
+        """Sum up what the cells add to the loss of each draw, ``(n_rows, K)``, in little memory."""
+        draws = hidden.view(len(rows), -1, hidden.shape[-1])
+        losses = rows.new_empty(draws.shape[:2])
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = slice(start, start + _ROWS_AT_ONCE)
+            mean, log_variance = self._cells_of(draws[some])
+            logs = log_variance.sum(-1)
+            terms = mean.sub_(rows[some, None]).square_().mul_(log_variance.neg_().exp_())
+            torch.add(terms.sum(-1) / 2, logs, alpha=self.log_weight, out=losses[some])
+        return losses
 
     def _noise(self, rows: Tensor) -> Tensor:
         if self.training:

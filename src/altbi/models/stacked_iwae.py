@@ -13,6 +13,8 @@ from altbi.models.iwae import IWAE, gaussian_terms, importance_weighted
 __all__ = ["StackedIWAE"]
 
 _CELLS_PER_BLOCK = 1 << 20
+_ALL = slice(None)
+_Layer = tuple[Tensor, Tensor]  # weights and biases, snapshots first
 
 
 @final
@@ -39,12 +41,20 @@ class StackedIWAE:
         self.latent = _heads(states, "latent_mean", "latent_log_variance")
         self.cells = _heads(states, "mean", "log_variance")
         self.block_rows = self.close_rows = _block_rows(self)
+        self.lots = _lots(self)
         self.typical_rows = 10_000
 
     def losses(self, columns: Tensor) -> Tensor:
         """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
-        decoded = self._decoded(columns)
-        return importance_weighted(self._cells(columns, decoded).sum(1) + decoded.divergence, dim=1)
+        return torch.cat([self._some_losses(columns, some) for some in self.lots])
+
+    def _some_losses(self, columns: Tensor, some: slice) -> Tensor:
+        """Losses of some snapshots: as `gaussian_terms` has them, but in place."""
+        mean, log_variance, divergence = self._decoded(columns, some)
+        logs = self.log_weight * log_variance
+        squares = torch.sub(columns[:, None], mean, out=mean).square_()
+        cells = squares.mul_(log_variance.neg_().exp_()).div_(2).add_(logs)
+        return importance_weighted(cells.sum(1).add_(divergence), dim=1)
 
     def parts(self, columns: Tensor) -> LossParts:
         """Take the losses apart.
@@ -77,29 +87,30 @@ class StackedIWAE:
         """Terms ``(S, d, K, n)`` of the cells in the loss of each draw."""
         return gaussian_terms(columns[:, None], decoded.mean, decoded.log_variance, self.log_weight)
 
-    def _decoded(self, columns: Tensor) -> "_Decoded":
-        z_mean, z_log_variance = self._gaussian(self._hidden(self.encoder, columns), self.latent)
-        deviation = (z_log_variance / 2).exp()
-        z = z_mean[:, :, None] + deviation[:, :, None] * self.draws
+    def _decoded(self, columns: Tensor, some: slice = _ALL) -> "_Decoded":
+        hidden = self._hidden(self.encoder, columns, some)
+        z_mean, z_log_variance = self._gaussian(self.latent, hidden, some)
+        deviation, draws = (z_log_variance / 2).exp(), self.draws[some]
+        z = z_mean[:, :, None] + deviation[:, :, None] * draws
 
-        hidden = self._hidden(self.decoder, z.flatten(2))
+        hidden = self._hidden(self.decoder, z.flatten(2), some)
         mean, log_variance = (
-            half.reshape(*half.shape[:2], *z.shape[2:])
-            for half in self._gaussian(hidden, self.cells)
+            half.view(*half.shape[:2], *z.shape[2:])
+            for half in self._gaussian(self.cells, hidden, some)
         )
         if self.bounded:
-            mean = mean.sigmoid()
-        divergence = (z.square() - self.draws.square() - z_log_variance[:, :, None]).sum(1) / 2
+            mean.sigmoid_()
+        divergence = (z.square() - draws.square() - z_log_variance[:, :, None]).sum(1) / 2
         return _Decoded(mean, log_variance, divergence)
 
-    def _hidden(self, layers: list[tuple[Tensor, Tensor]], columns: Tensor) -> Tensor:
-        for weight, bias in layers:
-            columns = nn.functional.leaky_relu_(_linear(columns, weight, bias), self.negative_slope)
+    def _hidden(self, layers: list[_Layer], columns: Tensor, some: slice) -> Tensor:
+        for layer in layers:
+            columns = nn.functional.leaky_relu_(_linear(columns, layer, some), self.negative_slope)
         return columns
 
-    def _gaussian(self, hidden: Tensor, heads: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        mean, log_variance = _linear(hidden, *heads).chunk(2, dim=1)
-        return mean, log_variance.clamp(*self.log_variance_range)
+    def _gaussian(self, heads: _Layer, hidden: Tensor, some: slice) -> tuple[Tensor, Tensor]:
+        mean, log_variance = _linear(hidden, heads, some).chunk(2, dim=1)
+        return mean, log_variance.clamp_(*self.log_variance_range)
 
 
 class _Decoded(NamedTuple):
@@ -110,16 +121,15 @@ class _Decoded(NamedTuple):
     divergence: Tensor
 
 
-def _linear(columns: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Apply each snapshot's linear layer; rows shared by all snapshots need one plain product."""
+def _linear(columns: Tensor, layer: _Layer, some: slice) -> Tensor:
+    """Apply some snapshots' linear layers; rows shared by all snapshots need one plain product."""
+    weight, bias = (part[some] for part in layer)
     if columns.ndim == 2:
         return (weight.flatten(0, 1) @ columns).view(*weight.shape[:2], -1).add_(bias)
     return torch.bmm(weight, columns).add_(bias)
 
 
-def _folded(
-    layers: nn.Sequential, states: Mapping[str, Tensor], prefix: str
-) -> list[tuple[Tensor, Tensor]]:
+def _folded(layers: nn.Sequential, states: Mapping[str, Tensor], prefix: str) -> list[_Layer]:
     """Weights and biases of the hidden layers, with the BatchNorm after them folded in."""
     folded = []
     for index, layer in enumerate(layers):
@@ -136,7 +146,7 @@ def _folded(
     return folded
 
 
-def _heads(states: Mapping[str, Tensor], *names: str) -> tuple[Tensor, Tensor]:
+def _heads(states: Mapping[str, Tensor], *names: str) -> _Layer:
     """Two linear heads as one product."""
     weights = [states[f"{name}.weight"] for name in names]
     biases = [
@@ -146,11 +156,23 @@ def _heads(states: Mapping[str, Tensor], *names: str) -> tuple[Tensor, Tensor]:
     return torch.cat(weights, 1).contiguous(), torch.cat(biases, 1)[..., None].contiguous()
 
 
-def _block_rows(stacked: StackedIWAE) -> int:
-    """Rows of a block: few enough that a layer's activations stay near the cache."""
+def _cells_per_row(stacked: StackedIWAE) -> int:
+    """Count the activations of the widest layer that a row has in one snapshot."""
     widest = max(
         *(weight.shape[1] for weight, _ in stacked.encoder + stacked.decoder),
         stacked.cells[0].shape[1] // 2,
     )
-    per_row = stacked.n_snapshots * stacked.draws.shape[2] * widest
+    return stacked.draws.shape[2] * widest
+
+
+def _block_rows(stacked: StackedIWAE) -> int:
+    """Rows of a block: few enough that a layer's activations stay near the cache."""
+    per_row = stacked.n_snapshots * _cells_per_row(stacked)
     return min(max(_CELLS_PER_BLOCK // per_row // 64 * 64, 64), 384)
+
+
+def _lots(stacked: StackedIWAE) -> list[slice]:
+    """Snapshots to be evaluated together: again so few that they stay near the cache."""
+    per_snapshot = stacked.block_rows * _cells_per_row(stacked)
+    size = max(_CELLS_PER_BLOCK // per_snapshot, 1)
+    return [slice(start, start + size) for start in range(0, stacked.n_snapshots, size)]
