@@ -294,9 +294,10 @@ def test_distances_are_taken_apart_without_a_remainder(explained):
             explanation.nearest(0)
         return
 
-    np.testing.assert_allclose(
-        explanation.parts.sum(axis=1), explanation.score, rtol=1e-6
-    )  # float32
+    # Scores are measured in single precision, parts are not: four digits are sure, mostly six.
+    apart = np.abs(explanation.parts.sum(axis=1) / explanation.score - 1)
+    assert apart.max() < 1e-4
+    assert np.quantile(apart, 0.9) < 1e-6
     assert (explanation.parts >= 0).all()
     assert not explanation.remainder.any()
 

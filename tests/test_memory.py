@@ -58,6 +58,18 @@ def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width
         np.testing.assert_allclose(parts[place], (apart**2).mean(axis=0))
 
 
+@pytest.mark.parametrize("n_lots", [2, 3])
+def test_of_rows_that_hardly_differ_the_equal_one_is_left_out(n_lots):
+    row = np.full(4, 1000, dtype=np.float32)
+    alike = np.nextafter(row, np.float32(2000))
+    memory = Memory(np.vstack([alike, row, rows_of((8, 4))]), n_lots)
+
+    score = memory.score(row[None])[0]
+
+    assert score == pytest.approx(by_hand(memory, row)[0], rel=1e-9)
+    assert score != pytest.approx(by_hand(memory, alike)[0], rel=1e-9)
+
+
 @pytest.mark.parametrize("whitens", [False, True])
 @pytest.mark.parametrize("distance", [1e-3, 1e-2, 0.1, 1, 10, 100])
 def test_a_small_distance_far_out_is_not_lost_in_rounding(distance, whitens):

@@ -1,3 +1,4 @@
+import copy
 import math
 from itertools import pairwise
 
@@ -271,6 +272,60 @@ def learned(model, rows):
     losses = model.train()(rows)
     (losses * torch.linspace(1, 2, len(rows))).sum().backward()
     return losses.detach(), {name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("draws", [1, 2, 6])
+@pytest.mark.parametrize("hidden", [(7,), (6, 5), (8, 7, 6)])
+def test_the_gradient_written_out_is_that_of_autograd(hidden, draws):
+    torch.manual_seed(4)
+    model = IWAE(5, hidden, 3, draws, bounded=True).double()
+    with torch.no_grad():
+        # Some log-variances are at their bounds, others are not, and draws differ in weight.
+        for head in (model.latent_log_variance, model.log_variance):
+            head.weight.mul_(8)
+        model.mean.weight.mul_(4)
+    plain, rows = copy.deepcopy(model), 2 * torch.rand(30, 5, dtype=torch.float64) - 0.5
+
+    losses, gradients = learned(model, rows)
+    # Where gradients of the rows are wanted, too, autograd keeps the books.
+    plain_losses, plain_gradients = learned(plain, rows.clone().requires_grad_())
+
+    _, log_variance = plain.encode(rows)
+    assert 0 < (log_variance.abs() < 2).sum() < log_variance.numel()
+    assert "_Bounds" in type(model(rows).grad_fn).__name__
+    assert torch.allclose(losses, plain_losses, rtol=1e-10)
+    for name, gradient in plain_gradients.items():
+        largest = gradient.abs().max()
+        assert largest > 0
+        assert (gradients[name] - gradient).abs().max() < 1e-9 * largest, name
+
+
+def test_norms_remember_what_they_see_where_the_gradient_is_written_out():
+    model = small(bounded=True).double()
+    plain, rows = copy.deepcopy(model), torch.rand(12, 3, dtype=torch.float64)
+    for _ in range(3):
+        learned(model, rows)
+        learned(plain, rows.clone().requires_grad_())
+
+    for (name, ours), theirs in zip(model.named_buffers(), plain.buffers(), strict=True):
+        assert torch.allclose(ours, theirs, rtol=1e-10), name
+    assert model.encoder[1].num_batches_tracked == 3
+    assert (model.decoder[1].running_var - 1).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("kind", ["evaluation", "no norms", "paper", "wide", "gradients of rows"])
+def test_otherwise_autograd_keeps_the_books(kind):
+    model, rows = small(bounded=kind != "paper"), torch.rand(12, 3)
+    if kind == "evaluation":
+        model.eval()
+    elif kind == "no norms":
+        model = IWAE(3, (6, 5), 2, 2, bounded=True, normed=False)
+    elif kind == "wide":
+        model, rows = wide()
+    elif kind == "gradients of rows":
+        rows.requires_grad_()
+
+    assert "_Bounds" not in type(model(rows).grad_fn).__name__
 
 
 def test_draws_that_do_not_weigh_in_are_left_out_without_changing_what_is_learned(monkeypatch):

@@ -1,4 +1,5 @@
 import copy
+import math
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -101,14 +102,33 @@ def test_adam_is_torch_s_adam(weight_decay, betas):
         assert torch.allclose(mine, other, rtol=1e-9, atol=1e-12)
 
 
-def test_adam_leaves_frozen_and_unused_parameters_alone():
+def test_adam_lowers_a_loss_by_its_gradient():
+    torch.manual_seed(0)
+    ours = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 1))
+    theirs, rows = copy.deepcopy(ours), torch.randn(20, 3)
+    mine, other = (Adam(model.parameters(), 0.01, 0.1) for model in (ours, theirs))
+    for _ in range(3):
+        mine.lower(ours(rows).square().mean())
+        theirs.zero_grad()
+        theirs(rows).square().mean().backward()
+        other.step()
+
+    assert torch.equal(mine.vector, other.vector)
+    assert all(parameter.grad is None for parameter in ours.parameters())
+
+
+@pytest.mark.parametrize("lowers", [False, True])
+def test_adam_leaves_frozen_and_unused_parameters_alone(lowers):
     model = nn.ModuleList([nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)])
     model[1].requires_grad_(False)
     before = [parameter.clone() for parameter in model.parameters()]
 
     adam = Adam(model.parameters(), 0.01, 0.0)
-    model[0](torch.ones(1, 1)).sum().backward()
-    adam.step()
+    if lowers:
+        adam.lower(model[0](torch.ones(1, 1)).sum())
+    else:
+        model[0](torch.ones(1, 1)).sum().backward()
+        adam.step()
 
     moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
     assert moved == [True, True, False, False, False, False]
@@ -173,11 +193,30 @@ def test_keep_smallest_marks_the_share_with_the_smallest_losses(share, count):
     assert losses[kept].max() < count
 
 
-def test_rows_left_out_have_no_gradient():
-    losses = torch.tensor([1.0, 2.0, 3.0, 100.0], requires_grad=True)
+@pytest.mark.parametrize("n_losses", [1, 2, 7, 101, 128, 1322])
+@pytest.mark.parametrize("share", [0.001, 0.29, 0.5, 0.9, 0.92, 1.0])
+def test_kept_is_what_is_not_above_the_quantile(share, n_losses):
+    losses = torch.randperm(n_losses).double()
 
-    losses[keep_smallest(losses, 0.75)].mean().backward()
+    kept = keep_smallest(losses, share)
 
+    assert torch.equal(kept, losses <= torch.quantile(losses, share) + 1e-9)
+
+
+def test_losses_that_are_equal_are_kept_together():
+    assert keep_smallest(torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0]), 0.5).tolist() == [True] * 4 + [
+        False
+    ]
+
+
+@pytest.mark.parametrize("worst", [100.0, math.inf])
+def test_rows_left_out_have_no_gradient(worst):
+    losses = torch.tensor([1.0, 2.0, 3.0, worst], requires_grad=True)
+
+    mean = truncated_mean(losses, 0.75)
+    mean.backward()
+
+    assert mean.item() == 2
     assert torch.allclose(losses.grad, torch.tensor([1 / 3, 1 / 3, 1 / 3, 0]))
 
 

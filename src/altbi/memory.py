@@ -28,6 +28,9 @@ Numbers = NDArray[np.intp]
 # otherwise): so sums are taken in one way for every row, whatever stands beside it.
 _BLOCK_CELLS = 1 << 18
 _STRIP_ROWS = 384
+# Multiply-adds of a block for which a thread is started; minima cost as much as so many columns.
+_LEAST_WORK = 1 << 26
+_WIDTH_OF_MINIMA = 20
 # Distances of so little, as a share of the row's own size, are what rounding leaves of none.
 _NOTHING = 1e-12
 # Above this share of the row's own size four digits of a squared distance, mostly five or six, are
@@ -96,7 +99,7 @@ class Memory:
         Gaps (NaN) are passed over, and the rest counts more, unless there is a whitening.
         """
         lots, scores = self._lots, np.empty(len(rows))
-        size = _block_rows(*rows.shape)
+        size = _block_rows(len(rows), rows.shape[1], len(lots.places))
 
         def block(first: int) -> None:
             some = rows[first : first + size]
@@ -265,12 +268,18 @@ class _Lots:
             # A row that has lost a cell is away from where it was.
             limits[~present.all(axis=1)] = np.finfo(np.float64).max
         places = np.flatnonzero(distances.min(axis=0) <= limits)
-        # Of these each has its distances side by side: a column of the matrix is slow to read.
-        for place, its_own in zip(places, distances[:, places].T.copy(), strict=True):
-            near = np.flatnonzero(its_own <= limits[place])
-            same = (self.remembered[near] == rows[place]) | ~present[place]
-            equal = near[same.all(axis=1)]
-            distances[equal[:1], place] = np.inf
+        if not len(places):
+            return
+        near = distances[:, places] <= limits[places]
+        firsts = near.argmax(axis=0)
+        same = (self.remembered[firsts] == rows[places]) | ~present[places]
+        is_same = same.all(axis=1)
+        distances[firsts[is_same], places[is_same]] = np.inf
+        # The nearest few of the others may have an equal among them, too.
+        for place, candidates in zip(places[~is_same], near[:, ~is_same].T, strict=True):
+            others = np.flatnonzero(candidates)[1:]
+            equal = ((self.remembered[others] == rows[place]) | ~present[place]).all(axis=1)
+            distances[others[equal][:1], place] = np.inf
 
     def dealt(self, distances: NDArray[Any]) -> NDArray[Any]:
         """Give ``(places of a lot, lots, n_rows)`` distances."""
@@ -294,11 +303,15 @@ def _columns(rows: Rows, height: int, precision: torch.dtype) -> tuple[Tensor, N
     return columns, cells
 
 
-def _block_rows(n_rows: int, width: int) -> int:
-    """Count the rows of a block in whole strips: what stays near, at most a thread's share."""
+def _block_rows(n_rows: int, width: int, n_places: int) -> int:
+    """Count the rows of a block in whole strips: what stays near, at most a thread's share.
+
+    A thread is started for a block that is worth it.
+    """
     most = _BLOCK_CELLS // width // _STRIP_ROWS
     even = -(-n_rows // (torch.get_num_threads() * _STRIP_ROWS))
-    return max(min(most, even), 1) * _STRIP_ROWS
+    worth = _LEAST_WORK // ((width + _WIDTH_OF_MINIMA) * n_places * _STRIP_ROWS)
+    return max(min(most, max(even, worth)), 1) * _STRIP_ROWS
 
 
 def _block_scores(lots: _Lots, rows: Rows) -> Scores:

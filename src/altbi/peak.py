@@ -118,9 +118,7 @@ def _one_pass(n_rows: int, batch_size: int, generator: torch.Generator) -> Itera
 def _step(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
     model.train()
     loss = model(rows).mean()
-    model.zero_grad()
-    loss.backward()
-    optimizer.step()
+    optimizer.lower(loss)
     return loss
 
 

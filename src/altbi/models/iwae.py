@@ -9,9 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from altbi.models.base import GenerativeModel
+from altbi.models.bound import Network, bounds
 
 __all__ = ["IWAE", "gaussian_terms", "importance_weighted", "reference_sizes", "sized_iwae"]
 
+_NEGATIVE_SLOPE = 0.01
 # Of many draws of a wide row hardly any weighs in: looking for those first is quicker from here on.
 _MANY_DRAWS, _MANY_FEATURES = 8, 64
 # What a draw weighs at least to be learned from: less is lost in the rounding of a sum.
@@ -133,8 +135,10 @@ class IWAE(GenerativeModel):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Give each row its importance weighted bound."""
-        z_mean, z_log_variance = self.encode(rows)
         noise = self._noise(rows)
+        if self._is_learning_from(rows):
+            return bounds(rows, noise, self._network())
+        z_mean, z_log_variance = self.encode(rows)
         z = z_mean[:, None] + (z_log_variance / 2).exp()[:, None] * noise
         prior = z.square() / 2
         posterior = noise.square() / 2 + z_log_variance[:, None] / 2
@@ -165,6 +169,26 @@ class IWAE(GenerativeModel):
         mean, log_variance = self.decode(z)
         noise = torch.randn(mean.shape, generator=generator)
         return (mean + (log_variance / 2).exp() * noise)[:, 0]
+
+    def _is_learning_from(self, rows: Tensor) -> bool:
+        """Tell whether the gradients wanted are those of the weights of a whole batch."""
+        is_batch = self.training and self.normed and len(rows) > 1 and not rows.requires_grad
+        return is_batch and not self.is_selective
+
+    def _network(self) -> Network:
+        layers = [*self.encoder, *self.decoder]
+        hidden = [layer.weight for layer in layers if isinstance(layer, nn.Linear)]
+        depth = len(hidden) // 2
+        return Network(
+            encoder=hidden[:depth],
+            latent=[self.latent_mean.weight, *self.latent_log_variance.parameters()],
+            decoder=hidden[depth:],
+            cells=[self.mean.weight, *self.log_variance.parameters()],
+            norms=[layer for layer in layers if isinstance(layer, nn.BatchNorm1d)],
+            negative_slope=_NEGATIVE_SLOPE,
+            log_variance_range=self.log_variance_range,
+            log_weight=self.log_weight,
+        )
 
     def _cells_of(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         mean = self.mean(hidden)
@@ -223,7 +247,7 @@ def _layers(*widths: int, bounded: bool, normed: bool) -> nn.Sequential:
         layers.append(nn.Linear(n_in, n_out, bias=not normed))
         if normed:
             layers.append(nn.BatchNorm1d(n_out, eps=1e-4, affine=False))
-        layers.append(nn.LeakyReLU() if bounded else nn.ReLU())
+        layers.append(nn.LeakyReLU(_NEGATIVE_SLOPE) if bounded else nn.ReLU())
     return nn.Sequential(*layers)
 
 
