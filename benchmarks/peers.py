@@ -260,6 +260,8 @@ def parsed() -> argparse.Namespace:
     args = parser.parse_args()
     args.rows = sorted(int(float(count)) for count in args.rows.split(","))
     args.systems = args.systems.split(",")
+    if unknown := set(args.systems) - set(PEERS):
+        parser.error(f"no system is called {', '.join(sorted(unknown))}; known: {', '.join(PEERS)}")
     return args
 
 

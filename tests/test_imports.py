@@ -56,6 +56,21 @@ def model(tmp_path):
     return str(tmp_path / "some.model")
 
 
+def test_a_fit_imports_no_more_than_it_uses():
+    """Parts of torch and scikit-learn that take as long to import as a small table to fit."""
+    code = (
+        "import sys, numpy; from altbi import ALTBI\n"
+        "ALTBI().fit(numpy.random.default_rng(0).normal(size=(60, 2)))\n"
+        "print(json.dumps(sorted(sys.modules)))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", "import json\n" + code], capture_output=True, text=True, check=True
+    )
+    modules = json.loads(result.stdout)
+    assert "altbi.detectors.odim" in modules
+    assert not {"sympy", "sklearn.mixture", "torch._dynamo"} & set(modules)
+
+
 def test_the_listing_sees_an_import():
     assert "sklearn" in heavy_imports("import sklearn")
 

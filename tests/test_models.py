@@ -7,7 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 from torch.func import functional_call
 
-from altbi.models import IWAE, StackedIWAE, iwae, reference_sizes, stacked_iwae
+from altbi.models import IWAE, StackedIWAE, allocate, iwae, reference_sizes, stacked_iwae
 from altbi.models.iwae import gaussian_terms, importance_weighted
 
 HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
@@ -110,8 +110,8 @@ def test_a_started_model_is_as_torch_would_have_made_it_but_for_its_own_generato
     usual = IWAE(3, (6, 5), 2, 2, bounded=bounded)
     state = torch.random.get_rng_state()
     with torch.device("meta"):
-        blank = IWAE(3, (6, 5), 2, 2, bounded=bounded)
-    ours = blank.to_empty(device="cpu")
+        ours = IWAE(3, (6, 5), 2, 2, bounded=bounded)
+    allocate(ours, torch.device("cpu"))
 
     ours.scoring_draws.zero_()
     ours.start(torch.Generator().manual_seed(8))

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from sklearn import config_context
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
 from altbi.models import GenerativeModel
@@ -56,6 +53,11 @@ def bimodality(losses: Tensor, spread: Spread) -> float:
     >>> round(bimodality(torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0]), "deviation"), 3)
     1.0
     """
+    # Imported here: nobody else should wait for it.
+    from sklearn import config_context
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
     low, high = losses.min(), losses.max()
     if not high > low:
         return 0.0

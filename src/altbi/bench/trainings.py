@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from altbi.bench.datasets import Labels
 from altbi.borrow import one_thread, plain_torch
-from altbi.models import IWAE, sized_iwae
+from altbi.models import IWAE, allocate, sized_iwae
 from altbi.schedule import Schedule
 from altbi.train import keep_smallest, train
 
@@ -123,7 +123,7 @@ def _started(n_features: int, n_draws: int, generator: torch.Generator) -> IWAE:
     """Give a model that is ready to be trained."""
     with torch.device("meta"):  # elsewhere the first weights would be drawn from global state
         model = sized_iwae(n_features, "auto", "auto", n_draws, bounded=True).float()
-    model.to_empty(device="cpu")
+    allocate(model, torch.device("cpu"))
     model.start(generator)
     return model
 

@@ -32,6 +32,7 @@ from altbi.models import (
     Snapshots,
     Stacked,
     StackedIWAE,
+    allocate,
     landmarks_of,
 )
 from altbi.privacy.ledger import Ledger
@@ -227,7 +228,7 @@ class GenerativeDetector(Detector):
         if isinstance(model, OwnModel):
             model.to(generator.device)
         else:
-            model.to_empty(device=generator.device)
+            allocate(model, generator.device)
         model.start(generator)
         return model
 

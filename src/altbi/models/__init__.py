@@ -1,6 +1,6 @@
 """Generative models: called on rows, a model gives one loss per row."""
 
-from altbi.models.base import GenerativeModel, LossParts, Stacked
+from altbi.models.base import GenerativeModel, LossParts, Stacked, allocate
 from altbi.models.glow import Glow
 from altbi.models.iwae import IWAE, reference_sizes, sized_iwae
 from altbi.models.own import Backbone, OwnModel, label_of
@@ -20,6 +20,7 @@ __all__ = [
     "Snapshots",
     "Stacked",
     "StackedIWAE",
+    "allocate",
     "label_of",
     "landmarks_of",
     "reference_sizes",

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-__all__ = ["GenerativeModel", "LossParts", "Stacked"]
+__all__ = ["GenerativeModel", "LossParts", "Stacked", "allocate"]
 
 
 class GenerativeModel(nn.Module, abc.ABC):
@@ -27,6 +27,18 @@ class GenerativeModel(nn.Module, abc.ABC):
     @abc.abstractmethod
     def redraw(self) -> None:
         """Replace the noise used for scoring, if there is any."""
+
+
+def allocate(model: nn.Module, device: torch.device) -> None:
+    """Give a model that has shapes alone its memory, with anything in it.
+
+    torch's own `to_empty` would import a library of symbolic mathematics first.
+    """
+    state = {
+        name: torch.empty(shape.shape, dtype=shape.dtype, device=device)
+        for name, shape in model.state_dict().items()
+    }
+    model.load_state_dict(state, assign=True)
 
 
 @dataclass(frozen=True, slots=True)
