@@ -529,3 +529,19 @@ class TestBatches:
             spark.stop()
         expected = dict(zip(table["invoice"].to_pylist(), scores.tolist(), strict=True))
         assert {row["invoice"]: row["score"] for row in rows} == expected
+
+    def test_ray_maps_it(self, model, table, scores, tmp_path):
+        ray = pytest.importorskip("ray", reason="ray is not installed")
+        folder = tmp_path / "table"
+        folder.mkdir()
+        for place in range(0, ROWS, 5000):
+            pq.write_table(table.slice(place, 5000), folder / f"{place:05}.parquet")
+        ray.init(num_cpus=2, include_dashboard=False, _node_ip_address="127.0.0.1")
+        try:
+            function = score_batches(model, keep=["invoice"])
+            source = ray.data.read_parquet(str(folder))
+            rows = source.map_batches(function.table, batch_format="pyarrow").take_all()
+        finally:
+            ray.shutdown()
+        expected = dict(zip(table["invoice"].to_pylist(), scores.tolist(), strict=True))
+        assert {row["invoice"]: row["score"] for row in rows} == expected
