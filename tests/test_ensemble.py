@@ -1,3 +1,4 @@
+import re
 import threading
 
 import numpy as np
@@ -99,6 +100,31 @@ def test_tasks_run_side_by_side_and_leave_the_caller_alone():
         with one_thread():
             pass
         assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.skipif("mkl_get_max" not in torch.__config__.parallel_info(), reason="without MKL")
+def test_a_task_that_ends_does_not_split_the_products_of_the_others():
+    """Part of the number of threads is the process's: it stays one until all tasks are done."""
+    ended = threading.Event()
+
+    def products_take():
+        (number,) = re.findall(r"mkl_get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
+        return int(number)
+
+    def task(number):
+        if number == 2:  # by the thread that has left task 0
+            ended.set()
+        if number == 1:
+            assert ended.wait(60)
+        return products_take()
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert list(in_threads(task, range(4))) == [1] * 4
+        assert products_take() == 2
     finally:
         torch.set_num_threads(before)
 

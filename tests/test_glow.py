@@ -248,7 +248,7 @@ def test_gradients_of_the_network_agree_with_finite_differences(monkeypatch):
 
 
 @pytest.mark.parametrize("n_features", [10, 17, 37, 100])
-@pytest.mark.parametrize("hidden", [(8, 8), (7, 5)])
+@pytest.mark.parametrize("hidden", [(8, 8), (7, 5), (13, 9)])
 def test_a_row_s_loss_is_the_same_to_the_bit_wherever_it_stands(n_features, hidden):
     model = glow(n_features, hidden=hidden).float()
     rows = torch.rand(512, n_features)

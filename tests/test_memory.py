@@ -58,11 +58,12 @@ def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width
         np.testing.assert_allclose(parts[place], (apart**2).mean(axis=0))
 
 
+@pytest.mark.parametrize("n_equal", [1, 2])
 @pytest.mark.parametrize("n_lots", [2, 3])
-def test_of_rows_that_hardly_differ_the_equal_one_is_left_out(n_lots):
+def test_of_rows_that_hardly_differ_one_equal_one_is_left_out(n_lots, n_equal):
     row = np.full(4, 1000, dtype=np.float32)
     alike = np.nextafter(row, np.float32(2000))
-    memory = Memory(np.vstack([alike, row, rows_of((8, 4))]), n_lots)
+    memory = Memory(np.vstack([alike, *[row] * n_equal, rows_of((8, 4))]), n_lots)
 
     score = memory.score(row[None])[0]
 

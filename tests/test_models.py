@@ -112,6 +112,8 @@ def test_a_started_model_is_as_torch_would_have_made_it_but_for_its_own_generato
     with torch.device("meta"):
         ours = IWAE(3, (6, 5), 2, 2, bounded=bounded)
     allocate(ours, torch.device("cpu"))
+    kinds = {name: state.dtype for name, state in ours.state_dict().items()}
+    assert kinds == {name: state.dtype for name, state in usual.state_dict().items()}
 
     ours.scoring_draws.zero_()
     ours.start(torch.Generator().manual_seed(8))
@@ -313,7 +315,9 @@ def test_norms_remember_what_they_see_where_the_gradient_is_written_out():
     assert (model.decoder[1].running_var - 1).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("kind", ["evaluation", "no norms", "paper", "wide", "gradients of rows"])
+@pytest.mark.parametrize(
+    "kind", ["evaluation", "no norms", "paper", "wide", "gradients of rows", "a part in evaluation"]
+)
 def test_otherwise_autograd_keeps_the_books(kind):
     model, rows = small(bounded=kind != "paper"), torch.rand(12, 3)
     if kind == "evaluation":
@@ -324,6 +328,8 @@ def test_otherwise_autograd_keeps_the_books(kind):
         model, rows = wide()
     elif kind == "gradients of rows":
         rows.requires_grad_()
+    elif kind == "a part in evaluation":
+        model.encoder.eval()
 
     assert "_Bounds" not in type(model(rows).grad_fn).__name__
 

@@ -273,6 +273,31 @@ def test_the_worst_losses_are_left_out():
     assert kept.snapshots_["module.mean"][0] * 9 == pytest.approx(0.5, abs=0.05)
 
 
+class Clipped(Gaussian):
+    """Keeps its gradients short, as torch lets one, and its mean as it is after five batches."""
+
+    def __init__(self, n_features):
+        super().__init__(n_features)
+        self.mean.register_post_accumulate_grad_hook(self.clip)
+        self.clips = 0
+
+    def clip(self, parameter):
+        self.clips += 1
+        parameter.grad.zero_()
+
+    def forward(self, rows):
+        if self.clips >= 5:
+            self.mean.requires_grad_(False)
+        return super().forward(rows)
+
+
+def test_a_model_may_change_its_gradients_and_freeze_parameters_on_the_way():
+    detector = ALTBI.reference(backbone=Clipped, T0=0, T1=5, T2=10, updates=2).fit(NUMBERS)
+
+    assert (detector.snapshots_["module.mean"] == 0).all()
+    assert (detector.snapshots_["module.log_variance"] != 0).all()
+
+
 def test_scores_do_not_depend_on_order_company_or_chunks(fitted, monkeypatch):
     scores = fitted.anomaly_score(TABLE)
 

@@ -9,7 +9,15 @@ import torch
 
 from altbi.errors import ParameterError
 
-__all__ = ["Draws", "chosen_device", "one_thread", "plain_torch", "single_precision"]
+__all__ = [
+    "Draws",
+    "chosen_device",
+    "compute_alone",
+    "one_thread",
+    "plain_torch",
+    "single_precision",
+    "with_helpers",
+]
 
 
 def chosen_device(name: str) -> torch.device:
@@ -74,6 +82,25 @@ def one_thread() -> Iterator[None]:
         _BORROWED.leave()
 
 
+@contextmanager
+def with_helpers() -> Iterator[None]:
+    """Let threads of our own, which begin with `compute_alone`, compute side by side.
+
+    The caller's own number of threads stays as it is. The process's part is given back when all
+    have ended: products of one that is still computing would be split, and round otherwise.
+    """
+    _BORROWED.open()
+    try:
+        yield
+    finally:
+        _BORROWED.close()
+
+
+def compute_alone() -> None:
+    """Let a thread of our own compute on one thread, until it ends."""
+    _BORROWED.stay()
+
+
 class _Borrowed:
     """The caller's number of threads, while someone computes on one."""
 
@@ -88,6 +115,23 @@ class _Borrowed:
             if self.inside == 0:
                 self.threads = torch.get_num_threads()
             self.inside += 1
+            self.own.depth += 1
+            torch.set_num_threads(1)
+
+    def open(self) -> None:
+        with self.lock:
+            if self.inside == 0:
+                self.threads = torch.get_num_threads()
+            self.inside += 1
+
+    def close(self) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0:
+                torch.set_num_threads(self.threads)
+
+    def stay(self) -> None:
+        with self.lock:
             self.own.depth += 1
             torch.set_num_threads(1)
 

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from altbi.borrow import one_thread, plain_torch
+from altbi.borrow import compute_alone, one_thread, plain_torch, with_helpers
 from altbi.models import Stacked
 
 __all__ = ["LEAST_WIDTH", "Ensemble", "ScoreParts", "in_threads", "loss_ranges", "over_blocks"]
@@ -139,5 +139,5 @@ def in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Resu
     if threads <= 1:
         yield from map(alone, tasks)
         return
-    with ThreadPoolExecutor(threads) as pool:
+    with with_helpers(), ThreadPoolExecutor(threads, initializer=compute_alone) as pool:
         yield from pool.map(alone, tasks)

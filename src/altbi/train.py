@@ -101,8 +101,10 @@ class Adam:
 
     def lower(self, loss: Tensor) -> None:
         """Move the parameters against the gradient of a loss."""
-        gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-        self.step(torch.cat([gradient.flatten() for gradient in gradients]))
+        for parameter in self.parameters:
+            parameter.grad = None
+        torch.autograd.backward(loss)
+        self.step()
 
     @torch.no_grad()
     def step(self, gradient: Tensor | None = None) -> None:
@@ -110,9 +112,8 @@ class Adam:
         self.steps += 1
         of_mean, of_square = self.betas
         if gradient is None:
-            gradient = parameters_to_vector(
-                torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters
-            )
+            gradients = (torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters)
+            gradient = torch.cat([each.flatten() for each in gradients])
         gradient.add_(self.vector, alpha=self.weight_decay)
         self.mean.lerp_(gradient, 1 - of_mean)
         self.square.mul_(of_square).addcmul_(gradient, gradient, value=1 - of_square)
@@ -122,10 +123,14 @@ class Adam:
 
 
 def keep_smallest(losses: Tensor, share: float) -> Tensor:
-    """Mark the share of rows with the smallest losses, the likely inliers."""
+    """Mark the share of rows with the smallest losses, the likely inliers.
+
+    Where a loss is not a number, none is marked: that is for nobody to leave out.
+    """
     # Products such as 0.29 * 100 fall just short of what they should be.
     place = math.floor(share * (len(losses) - 1) + 1e-9)
-    return losses <= losses.detach().kthvalue(place + 1).values
+    losses = losses.detach()
+    return (losses <= losses.kthvalue(place + 1).values) & ~losses.isnan().any()
 
 
 def truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | None = None) -> Tensor:
@@ -146,6 +151,8 @@ def shortfall(odd: Tensor, losses: Tensor, share: float, trust: float) -> Tensor
     with the smallest losses are left out.
     """
     counted = losses.detach()[keep_smallest(losses, share)]
+    if not len(counted):
+        return losses.sum()  # not a number
     unit = counted.std(correction=0).clamp(min=_LEAST_UNIT)
     trusted = odd[odd >= torch.quantile(odd.detach(), 1 - trust)]
     return unit * functional.softplus((counted.max() - trusted) / unit + _MARGIN).mean()

@@ -172,8 +172,9 @@ class IWAE(GenerativeModel):
 
     def _is_learning_from(self, rows: Tensor) -> bool:
         """Tell whether the gradients wanted are those of the weights of a whole batch."""
-        is_batch = self.training and self.normed and len(rows) > 1 and not rows.requires_grad
-        return is_batch and not self.is_selective
+        is_batch = self.normed and len(rows) > 1 and not rows.requires_grad
+        parts = (self, self.encoder, self.decoder)
+        return is_batch and all(part.training for part in parts) and not self.is_selective
 
     def _network(self) -> Network:
         layers = [*self.encoder, *self.decoder]
