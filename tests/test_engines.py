@@ -362,6 +362,11 @@ class TestCluster:
         assert line.startswith("altbi: No Dask scheduler answers at tcp://127.0.0.1:9.")
         assert not (tmp_path / "out").exists()
 
+    @pytest.mark.parametrize("address", ["foo", "127.0.0.1:87x", "tcp://10.0.0.1", "http://a b:1"])
+    def test_what_is_no_address_is_refused_at_once(self, address):
+        with Dask(address) as engine, pytest.raises(EngineError, match=r"not the address.*tcp://"):
+            list(engine.run(double, [1]))
+
     def test_a_cluster_without_workers_is_not_waited_for(self, monkeypatch):
         monkeypatch.setattr(dask, "_PATIENCE_SECONDS", 0.5)
         with (

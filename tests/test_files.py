@@ -770,6 +770,16 @@ def test_damaged_pages_are_refused(tmp_path):
         read(open_source(path))
 
 
+def test_a_file_of_a_folder_that_is_cut_is_named(tmp_path):
+    for name in ("a", "b"):
+        pq.write_table(pa.table({"a": [1.0, 2.0]}), tmp_path / f"{name}.parquet")
+    data = (tmp_path / "b.parquet").read_bytes()
+    (tmp_path / "b.parquet").write_bytes(data[: len(data) // 2])
+
+    with pytest.raises(TableError, match=r"b\.parquet: .*damaged or incomplete"):
+        open_source(tmp_path)
+
+
 def test_texts_that_are_no_utf8_are_refused(tmp_path, refusal_of):
     bad = pa.array([b"\xff\xfe"]).view(pa.string())
     table = pa.table({"a": bad})

@@ -1,6 +1,7 @@
 """A Dask cluster: the same calls on many machines; a worker that is lost is made up for."""
 
 import logging
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, final
@@ -19,6 +20,8 @@ _CONNECT_SECONDS = 10
 # So long a cluster may be without any worker; between two looks, nothing is asked of it.
 _PATIENCE_SECONDS = 60
 _LOGS = ("distributed", "distributed.client", "tornado", "asyncio")
+# With its port; else Dask would wait, and complain once more when it is all over.
+_ADDRESS = re.compile(r"([a-z]+://)?[^\s/]+:\d+")
 _GOES_ON = "The same command goes on from what is finished."
 
 
@@ -114,6 +117,11 @@ class Dask(Engine):
             distributed = need("distributed", extra="cluster")
             for name in _LOGS if self.quiet else ():
                 logging.getLogger(name).setLevel(logging.CRITICAL)
+            if self.scheduler is not None and not _ADDRESS.fullmatch(self.scheduler):
+                raise EngineError(
+                    f"{self.scheduler!r} is not the address of a Dask scheduler. Expected one such "
+                    "as tcp://10.0.0.1:8786, as `dask scheduler` prints it."
+                )
             if self.scheduler is None:
                 self._cluster = _started(distributed, self.workers or usable_cores())
             try:

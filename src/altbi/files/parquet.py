@@ -99,6 +99,8 @@ def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSo
     except (pa.ArrowException, OSError, UnicodeError) as cause:
         if isinstance(cause, OSError) and cause.errno is not None:
             raise
+        for each in paths:  # one that is damaged says so itself
+            open_parquet(each, str(Path(name, Path(each).relative_to(base))))
         raise TableError(
             f"{where}: the Parquet files in the folder are not one table ({first_line(cause)}). "
             "Give the files that belong together the same columns, or give one file."

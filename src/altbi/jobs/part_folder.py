@@ -25,6 +25,7 @@ from altbi.errors import EngineError, ParameterError
 from altbi.files import UNFINISHED, Columns
 from altbi.jobs.choice import Chosen, Label
 from altbi.jobs.passes import Scan
+from altbi.jobs.tally import ScoreCounts
 from altbi.version import __version__
 from altbi.whole import told_as, whole_file
 
@@ -145,6 +146,7 @@ class PartFolder:
         places = [f"c{number}" for number in range(len(cells.column_names))]
         top = {"row": rows, "score": scores, **dict(zip(places, cells.columns, strict=True))}
         _write_arrow(self._beside(place, "top.arrow"), pa.table(top))
+        _write_arrow(self._beside(place, "bins.arrow"), _bins_of(found.counts))
         if self.plan.chosen.label is not None:
             _write_arrow(self._beside(place, "labels.arrow"), _labelled(found))
         surprises = {name: getattr(found.surprises, name) for name in _SURPRISES}
@@ -154,7 +156,6 @@ class PartFolder:
             "first_row": found.first_row,
             "rows": found.rows,
             "flagged": found.flagged,
-            "bins": [found.counts.keys.tolist(), found.counts.counts.tolist()],
             "surprises": surprises,
         }
         _write(self._beside(place, "json"), json.dumps(mark).encode())
@@ -164,7 +165,8 @@ class PartFolder:
         mark = json.loads(self._beside(place, "json").read_bytes())
         found = Scan(self.plan.top, mark["first_row"])
         found.rows, found.flagged = mark["rows"], mark["flagged"]
-        found.counts.add_bins(*(np.array(bins, dtype=np.int64) for bins in mark["bins"]))
+        bins = _read_arrow(self._beside(place, "bins.arrow"))
+        found.counts.add_bins(np.cumsum(bins["gap"].to_numpy()), bins["count"].to_numpy())
         counters = {name: Counter(mark["surprises"][name]) for name in _SURPRISES}
         found.surprises = Surprises(**counters, rows=found.rows)
         top = _read_arrow(self._beside(place, "top.arrow"))
@@ -185,6 +187,11 @@ class PartFolder:
 
     def _beside(self, place: int, ending: str) -> Path:
         return self.folder / STATE / f"part-{place:05}.{ending}"
+
+
+def _bins_of(counts: ScoreCounts) -> pa.Table:
+    """Give the bins as gaps between them, which are small and alike: little is left of them."""
+    return pa.table({"gap": np.diff(counts.keys, prepend=0), "count": counts.counts})
 
 
 _SURPRISES = ("missing", "unseen", "outside")
@@ -253,8 +260,15 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _write_arrow(path: Path, table: pa.Table) -> None:
-    whole = table.unify_dictionaries().combine_chunks()
-    with whole_file(path) as draft, told_as(path), pa.ipc.new_file(str(draft), whole.schema) as end:
+    whole, small = (
+        table.unify_dictionaries().combine_chunks(),
+        pa.ipc.IpcWriteOptions(compression="zstd"),
+    )
+    with (
+        whole_file(path) as draft,
+        told_as(path),
+        pa.ipc.new_file(str(draft), whole.schema, options=small) as end,
+    ):
         end.write_table(whole)
 
 
