@@ -39,12 +39,14 @@ class ScoreCounts:
         self.add_bins(*np.unique(_key_of(scores), return_counts=True))
 
     def add_bins(self, keys: Keys, counts: NDArray[np.int64]) -> None:
-        """Count scores that were counted elsewhere, by the `keys` of their bins."""
-        merged, places = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
-        together = np.concatenate([self.counts, counts]).astype(np.int64)
-        # float64 counts are exact up to 2**53 rows.
-        self.counts = np.bincount(places, weights=together).astype(np.int64)
-        self.keys = merged
+        """Count scores that were counted elsewhere, by the `keys` of their bins, which rise."""
+        places = np.searchsorted(self.keys, keys)
+        is_known = places < len(self.keys)
+        is_known[is_known] = self.keys[places[is_known]] == keys[is_known]
+        self.counts[places[is_known]] += counts[is_known]
+        where, is_new = places[~is_known], ~is_known
+        self.keys = np.insert(self.keys, where, keys[is_new])
+        self.counts = np.insert(self.counts, where, counts[is_new])
 
     @property
     def edges(self) -> Scores:
