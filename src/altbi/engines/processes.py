@@ -234,7 +234,7 @@ def _serve(theirs: Connection, function: Callable[[Any], Any]) -> None:
     while True:
         try:
             item = theirs.recv()
-        except EOFError:
+        except (EOFError, ConnectionResetError):  # a killed caller may leave either
             return
         theirs.send(function(item))
 
