@@ -18,6 +18,7 @@ from altbi import ALTBI
 from altbi.bench.pool import results, results_by
 from altbi.cli import main
 from altbi.engines import Dask, Local, Processes, dask, score_batches
+from altbi.engines.processes import _serve
 from altbi.errors import EngineError, MissingExtraError, ParameterError, TableError
 from altbi.files import UNFINISHED, open_source
 from altbi.jobs import Choice, Job, apart
@@ -247,6 +248,25 @@ class TestFailure:
 
         assert len(list(tmp_path.iterdir())) == 1
         assert sorted(engine.run(double, [1, 2, 3])) == [(0, 2), (1, 4), (2, 6)]
+
+    @pytest.mark.parametrize("end", [EOFError, ConnectionResetError])
+    def test_a_worker_whose_caller_is_gone_ends_quietly(self, end):
+        class Line:
+            def __init__(self):
+                self.items, self.sent = [1, 2], []
+
+            def recv(self):
+                if not self.items:
+                    raise end
+                return self.items.pop(0)
+
+            def send(self, result):
+                self.sent.append(result)
+
+        line = Line()
+        _serve(line, double)
+
+        assert line.sent == [2, 4]
 
     def test_a_lost_process_is_an_error(self):
         with Processes(1) as engine, pytest.raises(EngineError, match="exit code -9"):
