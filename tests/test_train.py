@@ -1,7 +1,9 @@
 import copy
 import math
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -429,3 +431,42 @@ def test_a_step_that_needs_many_of_many_rows_gets_them_all_once():
     found = torch.cat(list(batches(60_000, 20_000, 3, seeded(0))))
 
     assert torch.equal(found.sort().values, torch.arange(60_000))
+
+
+def half_of(number):
+    """Half of a number, and whether that is zero, as this thread's processor has it."""
+    return number / 2 == 0
+
+
+class Faint(nn.Module):
+    """A model whose slope is the smallest number that there is in full precision, halved."""
+
+    def __init__(self, *, breaks):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.weight.register_hook(self.looked_at)
+        self.breaks, self.seen = breaks, []
+
+    def looked_at(self, slope):
+        self.seen.append((half_of(sys.float_info.min), float(slope)))
+        if self.breaks:
+            raise ArithmeticError("on the way back")
+
+    def forward(self):
+        return (self.weight * torch.finfo(torch.float32).tiny).sum() * 0.5
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+@pytest.mark.parametrize("flushed", [False, True])
+def test_slopes_next_to_nothing_are_zero_and_the_caller_s_mode_comes_back(flushed, breaks):
+    torch.set_flush_denormal(flushed)
+    try:
+        model = Faint(breaks=breaks)
+        with pytest.raises(ArithmeticError) if breaks else nullcontext():
+            Adam(model.parameters(), 0.01, 0.0).lower(model())
+        after = half_of(sys.float_info.min)
+    finally:
+        torch.set_flush_denormal(False)
+
+    assert model.seen == [(True, 0.0)]
+    assert after == flushed

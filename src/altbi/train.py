@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
+from altbi.borrow import tiny_as_zero
 from altbi.errors import TrainingError
 from altbi.schedule import Schedule
 
@@ -103,8 +104,10 @@ class Adam:
         """Move the parameters against the gradient of a loss."""
         for parameter in self.parameters:
             parameter.grad = None
-        torch.autograd.backward(loss)
-        self.step()
+        # Of cells that the model is sure of, slopes are next to nothing.
+        with tiny_as_zero():
+            torch.autograd.backward(loss)
+            self.step()
 
     @torch.no_grad()
     def step(self, gradient: Tensor | None = None) -> None:
