@@ -433,13 +433,13 @@ def test_a_step_that_needs_many_of_many_rows_gets_them_all_once():
     assert torch.equal(found.sort().values, torch.arange(60_000))
 
 
-def half_of(number):
-    """Half of a number, and whether that is zero, as this thread's processor has it."""
-    return number / 2 == 0
+def takes_tiny_for_zero():
+    """Whether half of the smallest number of full precision is zero to this thread's processor."""
+    return sys.float_info.min / 2 == 0
 
 
 class Faint(nn.Module):
-    """A model whose slope is the smallest number that there is in full precision, halved."""
+    """A model whose slope is half of the smallest number of full precision."""
 
     def __init__(self, *, breaks):
         super().__init__()
@@ -448,7 +448,7 @@ class Faint(nn.Module):
         self.breaks, self.seen = breaks, []
 
     def looked_at(self, slope):
-        self.seen.append((half_of(sys.float_info.min), float(slope)))
+        self.seen.append((takes_tiny_for_zero(), float(slope)))
         if self.breaks:
             raise ArithmeticError("on the way back")
 
@@ -464,7 +464,7 @@ def test_slopes_next_to_nothing_are_zero_and_the_caller_s_mode_comes_back(flushe
         model = Faint(breaks=breaks)
         with pytest.raises(ArithmeticError) if breaks else nullcontext():
             Adam(model.parameters(), 0.01, 0.0).lower(model())
-        after = half_of(sys.float_info.min)
+        after = takes_tiny_for_zero()
     finally:
         torch.set_flush_denormal(False)
 
