@@ -76,7 +76,7 @@ def single_precision() -> Iterator[None]:
 def tiny_as_zero() -> Iterator[None]:
     """Let this thread take numbers that are too small for their full precision for zero.
 
-    Processors take a hundred times as long for them.
+    Processors take many times as long for them.
     """
     # torch does not tell what the caller has set; the processor does, by what it computes.
     was_so = _SMALLEST_NORMAL / 2 == 0
