@@ -138,12 +138,16 @@ def test_a_flow_names_the_cells_that_do_not_belong_together():
     kinds = np.where(wrong > 0, "big", "small")
     odd = pd.DataFrame({"size": wrong, "weight": -wrong, "kind": kinds, "noise": 0.0})
 
-    explanation = ALTBI(backbone="glow", score_by="loss", hidden=(32, 32)).fit(table).explain(odd)
+    detector = ALTBI(backbone="glow", score_by="loss", hidden=(32, 32)).fit(table)
+    explanation = detector.explain(odd)
 
     assert (explanation.parts[:, :2].min(1) > explanation.parts[:, 2:].max(1)).all()
     first = [explanation.reasons(row)[0] for row in range(len(odd))]
     named = [reason for reason in first if reason.column in ("size", "weight")]
     assert len(named) >= 27
+    # A cell that does not count is not called odd, neither there nor in the rows learned from.
+    assert (explanation.deviations[:, 3] < 3).all()
+    assert (detector.explain(table[:100]).deviations.mean(0) < 1.5).all()
     # Expected is something nearer to what stands in the other of the two.
     assert all(reason.expected / reason.value < 1 for reason in named)
 

@@ -20,6 +20,7 @@ from altbi.borrow import Draws
 from altbi.encode import TableEncoder
 from altbi.errors import ModelFileError, ParameterError
 from altbi.models import label_of
+from altbi.models.snapshots import N_LANDMARKS, Landmarks, Snapshots
 from altbi.storage import read_model, write_model
 from altbi.table import as_table
 
@@ -200,6 +201,52 @@ def test_the_landmark_with_the_smallest_loss_is_expected(gaussian):
     assert np.allclose(expected, NUMBERS.min(0) + best * np.ptp(NUMBERS, axis=0), atol=1e-4)
     deviations = np.sqrt(2 * np.maximum(gain, 0))
     assert np.allclose(explanation.deviations, deviations, rtol=1e-2, atol=0.01)
+
+
+def snapshots_of(loss, n_features):
+    class Given(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(1))
+
+        def forward(self, rows):
+            return loss(*rows.T)
+
+    landmarks = torch.linspace(-1, 1, N_LANDMARKS)[:, None].expand(-1, n_features)
+    states = {"weight": torch.zeros(1, 1)}
+    return Snapshots(Given(), states, Landmarks(landmarks, torch.arange(n_features)))
+
+
+def expect(snapshots, known, cells):
+    expected, distance = snapshots.expect(torch.tensor([known]).T, torch.tensor([cells]).T)
+    return expected[0, :, 0].tolist(), distance[0, :, 0].tolist()
+
+
+def test_an_odd_cell_does_not_make_a_neutral_one_odd():
+    # Where the first two differ, and only there, a larger third cell helps.
+    snapshots = snapshots_of(lambda a, b, c: (a - b) ** 2 * (2 - c), n_features=3)
+
+    _, distance = expect(snapshots, known=[0.0, 1.0, 0.0], cells=[-1.0, 1.0, 0.0])
+
+    assert distance == [2.0, 2.0, 0.0]
+
+
+def test_an_ordinary_cell_that_fits_its_own_row_is_not_odd():
+    # The second cell goes with the first, which is odd, so that the row is known without it.
+    snapshots = snapshots_of(lambda a, b: a**2 + 4 * (b - a) ** 2, n_features=2)
+
+    expected, distance = expect(snapshots, known=[0.0, 1.0], cells=[1.0, 1.0])
+
+    assert expected == [0.75, 0.0]
+    assert distance == [0.1875, 0.0]
+
+
+def test_a_gross_cell_does_not_hide_another_odd_one():
+    snapshots = snapshots_of(lambda a, b: a**2 + b**2, n_features=2)
+
+    _, distance = expect(snapshots, known=[0.0, 0.0], cells=[2.0**20, 1.0])
+
+    assert distance == [2.0**40, 1.0]
 
 
 def test_a_model_without_slopes_has_reasons_but_no_parts():

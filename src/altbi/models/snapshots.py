@@ -157,18 +157,24 @@ def _gradient(model: nn.Module, rows: Tensor) -> Tensor:
 def _fitting(
     models: Sequence[nn.Module], known: Tensor, cells: Tensor, landmarks: Landmarks
 ) -> tuple[Tensor, Tensor]:
-    """Try all landmarks in columns of the known rows, and the rows' own cells."""
+    """Try all landmarks in columns of the known rows, and the rows' own cells.
+
+    Off its beaten track a model gains from changes in any column. So what a landmark gains has to
+    hold beside neutral cells, too; and beside the row's own, if the cell itself is not odd.
+    """
     expected, distance = cells.clone(), torch.zeros_like(known)
     tried = torch.cat([landmarks.values[:, None].expand(-1, *known.shape), cells[None]])
-    at_once = max(_ROWS_AT_ONCE // tried[..., 0].numel(), 1)
+    beside = torch.stack([known, landmarks.neutral.expand_as(known), cells])
+    at_once = max(_ROWS_AT_ONCE // (len(beside) * tried[..., 0].numel()), 1)
     for picked in torch.split(_suspects(models[-1], cells, landmarks), at_once):
         changed = landmarks.columns == picked[..., None]
-        variants = torch.where(changed[:, None], tried, known)
-        losses = torch.stack([_finite(model(variants.flatten(0, 2))) for model in models])
-        losses = losses.mean(0).view(variants.shape[:3])
-        best, which = losses[:, :-1].min(1)
-        gain = (losses[:, -1] - best).clamp(min=0)
-        found = tried[which, torch.arange(len(known))]
+        variants = torch.where(changed[:, None], tried, beside[:, None, None])
+        losses = torch.stack([_finite(model(variants.flatten(0, 3))) for model in models])
+        losses = losses.mean(0).view(variants.shape[:4])
+        gains = (losses[:, :, -1] - losses[:, :, :-1].amin(2)).clamp(min=0)
+        is_odd = (changed & (known != cells)).any(-1)
+        gain = torch.where(is_odd, gains[:2].amin(0), gains.amin(0))
+        found = tried[losses[0, :, :-1].argmin(1), torch.arange(len(known))]
         for change, value, gained in zip(changed, found, gain, strict=True):
             expected = torch.where(change, value, expected)
             distance += (change & (change.cumsum(1) == 1)) * gained[:, None]
