@@ -142,6 +142,7 @@ class TestCatalogue:
             ("ALTBI-I (reference)", "unsupervised", ALTBI.reference(random_state=5)),
             ("ALTBI-I (reference)", "semisupervised", ALTBI.novelty(random_state=5)),
             ("ALTBI", "unsupervised", ALTBI(random_state=5)),
+            ("ALTBI", "semisupervised", ALTBI(keep=1, random_state=5)),
             (
                 "ALTBI-G (light)",
                 "unsupervised",

@@ -433,6 +433,62 @@ class TestPage:
         )
         assert f"{PLAIN} has 0.600 (place 2 of 3), 0.300 and 2.0." in text
 
+    def page_of(self, folder, aucs, question=page.MAIN):
+        folder.mkdir()
+        written_lines(folder, runs_of(question, aucs), f"{question.protocol}.jsonl")
+        write_page(folder / "page.md", folder)
+        return (folder / "page.md").read_text().splitlines()
+
+    def test_it_says_where_ours_is_behind(self, tmp_path):
+        ours = dict(zip(self.DATASETS, (0.9, 0.5, 0.6, 0.7, 0.8, 0.8), strict=True))
+        aucs = {
+            PLAIN: {name: (auc,) * 3 for name, auc in ours.items()},
+            FOREST: dict.fromkeys(self.DATASETS, (0.8,) * 3),
+            NEIGHBOURS: dict.fromkeys(self.DATASETS, (0.4,)) | {"wine": (0.9,)},
+        }
+
+        text = self.page_of(tmp_path / "results", aucs)
+
+        assert (
+            f"AUC: {PLAIN} has the highest on 3 of 6 data sets. It is furthest behind the best "
+            "other on wine (0.500, kNN 0.900), pima (0.600, IForest 0.800), cardio (0.700, IForest "
+            "0.800)."
+        ) in text
+
+    def test_one_that_leads_everywhere_is_named_once(self, tmp_path):
+        names = (*self.DATASETS, "vowels", "wdbc")
+        aucs = {
+            PLAIN: dict.fromkeys(names, (0.9,) * 3),
+            FOREST: dict.fromkeys(names, (0.8,) * 3),
+            NEIGHBOURS: dict.fromkeys(names, (0.4,)),
+        }
+
+        text = self.page_of(tmp_path / "results", aucs)
+
+        assert (
+            f"Over the 8 data sets that all 3 systems ran, {PLAIN} has the highest mean AUC "
+            f"(0.900), {PLAIN} the highest mean average precision (0.450), and {PLAIN} the best "
+            "mean rank (1.0)."
+        ) in text
+        assert f"AUC: {PLAIN} has the highest on 8 of 8 data sets." in text
+        (told,) = (line for line in text if line.startswith("AUC, by Wil"))
+        assert told.endswith(f"{PLAIN} is better than each of the 2 others and worse than none.")
+
+    @pytest.mark.parametrize(
+        ("forest", "told"),
+        [
+            (0.8, f"IForest has the highest mean AUC (0.800), {PLAIN} has 0.700 (place 2 of 2)."),
+            (0.6, f"{PLAIN} has the highest mean AUC (0.700), IForest the second highest (0.600)."),
+        ],
+    )
+    def test_it_says_how_ours_stands_on_inliers_alone(self, tmp_path, forest, told):
+        aucs = {PLAIN: {"wine": (0.7,) * 3}, FOREST: {"wine": (forest,) * 3}}
+
+        text = self.page_of(tmp_path / "results", aucs, page.SEMI)
+
+        start = "Fitted on inliers alone, over the 1 data sets that all 2 systems ran, "
+        assert start + told in text
+
     def test_every_cell_leads_to_its_line(self, written):
         n_links, systems = 0, []
         for row in written.read_text().splitlines():
@@ -494,7 +550,9 @@ class TestPage:
 
     def test_it_says_against_whom_ours_wins_and_loses(self, uneven):
         """Eight of eight one way: p = 2 / 2**8 = 0.0078, doubled for two pairs."""
-        assert f"{PLAIN} is better than kNN and worse than IForest; against the other 0" in uneven
+        for metric in ("AUC", "Average precision"):
+            (told,) = (line for line in uneven.splitlines() if line.startswith(f"{metric}, by Wil"))
+            assert told.endswith(f"(5 %): {PLAIN} is better than kNN and worse than IForest.")
         rows = self.rows_after(uneven, f"| {PLAIN} against")
         assert rows == [
             ["IForest", "8", "-0.230", "-0.230", "0", "8", "0.0078", "0.016"],

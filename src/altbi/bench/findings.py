@@ -5,19 +5,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Run, latest
 from altbi.bench.statistics import (
-    Pair,
     critical_difference,
     friedman,
     mean_ranks,
     wilcoxon_holm,
 )
-from altbi.bench.tables import Comparison, shared_means
+from altbi.bench.tables import METRICS, Comparison, shared_means
 
-__all__ = ["OURS", "findings", "is_enough", "tests"]
+__all__ = ["OURS", "findings", "is_enough", "standing", "tests"]
 
 OURS = "ALTBI"
 # With fewer, one row more or less at the top moves a table's result.
 FEW_OUTLIERS = 10
+# Data sets that are named where ours is far behind.
+MOST_NAMED = 5
 
 
 def is_enough(main: Comparison) -> bool:
@@ -64,23 +65,73 @@ def tests(main: Comparison) -> list[str]:
 
 def findings(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> list[str]:
     """Say in a few sentences what AUC and average precision of all systems say."""
-    shared, means = shared_means(main)
     if not is_enough(main):
         return ["There are too few runs to say anything."]
-    precisions = shared_means(precision)[1]
-    ranks = mean_ranks(main.scores)
-    order = sorted(means, key=means.__getitem__, reverse=True)
-    pairs = wilcoxon_holm(main.scores, against=OURS)
     return [
-        f"Over the {len(shared)} data sets that all {len(means)} systems ran, {order[0]} has the "
-        f"highest mean AUC ({means[order[0]]:.3f}), {_best(precisions)} the highest mean average "
-        f"precision ({max(precisions.values()):.3f}), and {_best(ranks, lowest=True)} the best "
-        f"mean rank ({min(ranks.values()):.1f}). {OURS} has {means[OURS]:.3f} (place "
-        f"{order.index(OURS) + 1} of {len(order)}), {precisions[OURS]:.3f} and {ranks[OURS]:.1f}.",
-        _told_pairs(pairs),
+        _means(main, precision),
+        *(_told_pairs(found) for found in (main, precision)),
+        *(_behind(found) for found in (main, precision)),
         *_left_out(main),
         *_few_outliers(main, runs),
     ]
+
+
+def standing(where: str, found: Comparison) -> list[str]:
+    """Say who has the highest mean AUC on other data sets, or in another setting, and our place."""
+    shared, means = shared_means(found)
+    if OURS not in means or len(means) < 2:
+        return []
+    order = _ordered(means)
+    place = (
+        f"{order[1]} the second highest ({means[order[1]]:.3f})"
+        if order[0] == OURS
+        else f"{OURS} has {means[OURS]:.3f} (place {order.index(OURS) + 1} of {len(order)})"
+    )
+    return [
+        f"{where}, over the {len(shared)} data sets that all {len(order)} systems ran, {order[0]} "
+        f"has the highest mean AUC ({means[order[0]]:.3f}), {place}."
+    ]
+
+
+def _means(main: Comparison, precision: Comparison) -> str:
+    (shared, means), precisions = shared_means(main), shared_means(precision)[1]
+    ranks, order = mean_ranks(main.scores), _ordered(means)
+    best = (order[0], _ordered(precisions)[0], min(ranks, key=ranks.__getitem__))
+    leads = (
+        f"{best[0]} has the highest mean AUC ({means[best[0]]:.3f})",
+        f"{best[1]} the highest mean average precision ({precisions[best[1]]:.3f})",
+        f"{best[2]} the best mean rank ({ranks[best[2]]:.1f})",
+    )
+    ours = (
+        f" {OURS} has {means[OURS]:.3f} (place {order.index(OURS) + 1} of {len(order)}), "
+        f"{precisions[OURS]:.3f} and {ranks[OURS]:.1f}."
+        if set(best) != {OURS}
+        else ""
+    )
+    told = f"{leads[0]}, {leads[1]}, and {leads[2]}.{ours}"
+    return f"Over the {len(shared)} data sets that all {len(order)} systems ran, {told}"
+
+
+def _behind(found: Comparison) -> str:
+    """Say how often ours leads, and where it is furthest behind the best of the others."""
+    ours = found.scores[OURS]
+    best = {
+        name: max(
+            (scores[name], system)
+            for system, scores in found.scores.items()
+            if system != OURS and name in scores
+        )
+        for name in ours
+    }
+    furthest = sorted(ours, key=lambda name: ours[name] - best[name][0])
+    n_leads = sum(ours[name] >= best[name][0] for name in ours)
+    behind = [
+        f"{name} ({ours[name]:.3f}, {best[name][1]} {best[name][0]:.3f})"
+        for name in furthest[: min(MOST_NAMED, len(ours) - n_leads)]
+    ]
+    metric = METRICS[found.metric]
+    told = f"It is furthest behind the best other on {', '.join(behind)}." if behind else ""
+    return f"{metric}: {OURS} has the highest on {n_leads} of {len(ours)} data sets. {told}".strip()
 
 
 def _left_out(main: Comparison) -> list[str]:
@@ -105,20 +156,23 @@ def _few_outliers(main: Comparison, runs: Iterable[Run]) -> list[str]:
     return [f"Fewer than {FEW_OUTLIERS} outliers are in {', '.join(few)}."] if few else []
 
 
-def _best(values: Mapping[str, float], *, lowest: bool = False) -> str:
-    return (min if lowest else max)(values, key=values.__getitem__)
+def _ordered(values: Mapping[str, float]) -> list[str]:
+    """Name systems, the highest first."""
+    return sorted(values, key=values.__getitem__, reverse=True)
 
 
-def _told_pairs(pairs: Sequence[Pair]) -> str:
+def _told_pairs(found: Comparison) -> str:
     """Say against which systems ours is better, worse, or neither."""
+    pairs = wilcoxon_holm(found.scores, against=OURS)
     better = [pair.second for pair in pairs if pair.significant and pair.favours_first]
     worse = [pair.second for pair in pairs if pair.significant and not pair.favours_first]
     neither = len(pairs) - len(better) - len(worse)
+    rest = f"; against the other {neither} no difference is shown" if neither else ""
+    everyone = f"each of the {len(pairs)} others" if len(better) == len(pairs) > 1 else ""
     return (
-        f"By Wilcoxon's signed ranks of AUC, each pair on the data sets that both ran, with Holm's "
-        f"correction (5 %), {OURS} is better than "
-        f"{_listed(better)} and worse than {_listed(worse)}; against the other {neither} no "
-        "difference is shown."
+        f"{METRICS[found.metric]}, by Wilcoxon's signed ranks, each pair on the data sets that "
+        f"both ran, with Holm's correction (5 %): {OURS} is better than "
+        f"{everyone or _listed(better)} and worse than {_listed(worse)}{rest}."
     )
 
 

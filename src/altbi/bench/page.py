@@ -9,7 +9,7 @@ from pathlib import Path
 from altbi.bench.datasets import catalogue, select
 from altbi.bench.deep import deep_sections
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
-from altbi.bench.findings import OURS, findings, is_enough, tests
+from altbi.bench.findings import OURS, findings, is_enough, standing, tests
 from altbi.bench.grid import markdown_grid
 from altbi.bench.look import cells, differences, lacking
 from altbi.bench.parts import Evidence, cost, summary, tables_of
@@ -130,6 +130,8 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "labels), b4 and b5 (fitted on inliers), b2-dte and b3-dte (the baselines replayed).",
         "## What they show",
         *findings(main, main_comparison(evidence, "average_precision"), evidence.runs),
+        *standing("On images and texts", _embeddings(evidence)),
+        *standing("Fitted on inliers alone", _asked(SEMI, "all")(evidence, "auc")),
         "## All systems on identical rows",
         ABOUT["main"],
         *summary(evidence, main_comparison),

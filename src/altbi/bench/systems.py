@@ -194,7 +194,13 @@ _STACKS = "puts the rows of the fit and of the query together: a score depends o
 SYSTEMS = {
     system.name: system
     for system in (
-        _altbi("ALTBI", None, "plain", note="distance to remembered rows, not in the paper"),
+        _altbi(
+            "ALTBI",
+            None,
+            "plain",
+            novelty=Recipe("altbi:ALTBI", {"keep": 1}),
+            note="distance to remembered rows, not in the paper; on inliers alone keep=1",
+        ),
         _altbi("ALTBI-I (paper)", "ALTBI-I", "paper"),
         _altbi("ALTBI-I (reference)", "ALTBI-I", "reference", **_novelty()),
         _altbi(

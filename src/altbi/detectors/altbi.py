@@ -347,7 +347,8 @@ class ALTBI(GenerativeDetector):
         """Learn from normal rows only, to score new ones: the paper's semi-supervised setting.
 
         As `reference`, with ten more steps: T2 = 90, which gives 29 snapshots. The largest losses
-        are left out here as well, as published; ``novelty(rho=1)`` counts them all.
+        are left out here as well, as published; ``novelty(rho=1)`` counts them all. The plain
+        ``ALTBI(keep=1)``, by distance to the normal rows, is more accurate (docs/systems.md).
         """
         preset: dict[str, Any] = {"T2": 90, "score_by": "loss"}
         return cls(**preset | changes)
