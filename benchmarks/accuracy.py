@@ -11,7 +11,6 @@ detector with its 95 % interval over tables.
 """
 
 import argparse
-import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
-from altbi.bench.datasets import Dataset, is_at_hand, load, select
+from altbi.bench.datasets import Dataset, is_at_hand, is_chosen_on, load, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.protocols import sampled
 from altbi.bench.statistics import paired_effect
@@ -239,11 +238,6 @@ VARIANTS: dict[str, Variant] = {
 }
 
 
-def is_even(stem: str) -> bool:
-    """Tell whether a table may be chosen on."""
-    return int(hashlib.sha256(stem.encode()).hexdigest()[-1], 16) % 2 == 0
-
-
 def run(dataset: Dataset, seed: int, lines: Lines, path: Path) -> None:
     """Measure what is missing of one table and seed."""
     stem = Path(dataset.parts[0].file).stem
@@ -282,7 +276,7 @@ def complete(lines: Lines) -> tuple[list[str], list[int]]:
 def table(lines: Lines) -> str:
     """One row for each variant."""
     stems, seeds = complete(lines)
-    even = np.array([is_even(stem) for stem in stems])
+    even = np.array([is_chosen_on(stem) for stem in stems])
     means = {
         name: np.array([[lines[stem, seed, name] for seed in seeds] for stem in stems]).mean(axis=1)
         for name in VARIANTS

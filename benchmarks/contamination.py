@@ -16,7 +16,6 @@ One that fails, or takes longer than half a minute of processor time, on any tab
 """
 
 import argparse
-import hashlib
 import importlib.util
 import json
 import signal
@@ -33,7 +32,7 @@ from scipy.stats import spearmanr
 from sklearn.mixture import GaussianMixture
 
 from altbi import ALTBI
-from altbi.bench.datasets import Dataset, is_at_hand, load, select
+from altbi.bench.datasets import Dataset, is_at_hand, is_chosen_on, load, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.protocols import sampled
 from altbi.bench.words import SAMPLE
@@ -226,18 +225,13 @@ def read_lines() -> list[Line]:
     return list({(line["table"], line["scoring"], line["seed"]): line for line in lines}.values())
 
 
-def is_even(table: str) -> bool:
-    """Whether rules may be chosen on a table."""
-    return int(hashlib.sha256(table.encode()).hexdigest()[-1], 16) % 2 == 0
-
-
 def of_fits(lines: list[Line], scoring: str, tables: str = "all", seed: int | None = None) -> list:
     """Take the lines of a scoring, on some tables, of one seed or all."""
     return [
         line
         for line in lines
         if line["scoring"] == scoring
-        and (tables == "all" or is_even(line["table"]) == (tables == "even"))
+        and (tables == "all" or is_chosen_on(line["table"]) == (tables == "even"))
         and seed in (None, line["seed"])
     ]
 
@@ -331,7 +325,8 @@ def datasets_of(scoring: str) -> list[Dataset]:
     """Give the tables of a scoring that are at hand, in the order of running."""
     suite = select(suite="tables" if scoring == "plain" else "small")
     return sorted(
-        filter(is_at_hand, suite), key=lambda each: (not is_even(each.parts[0].name), each.n_cells)
+        filter(is_at_hand, suite),
+        key=lambda each: (not is_chosen_on(each.parts[0].name), each.n_cells),
     )
 
 
@@ -339,7 +334,7 @@ def to_run(line: Line, lines: list[Line]) -> list[str]:
     """Say which methods of PyThresh a fit needs."""
     if importlib.util.find_spec("pythresh") is None or (line["scoring"], line["seed"]) != FITS[0]:
         return []
-    if is_even(line["table"]):
+    if is_chosen_on(line["table"]):
         out = broken(lines)
         return [method for method in PYTHRESH if method not in out]
     return chosen(lines)

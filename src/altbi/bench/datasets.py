@@ -28,6 +28,7 @@ __all__ = [
     "catalogue",
     "find_part",
     "is_at_hand",
+    "is_chosen_on",
     "load",
     "load_table",
     "locate",
@@ -187,6 +188,15 @@ def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Da
             f"Expected names among: {', '.join(sorted(known))}."
         )
     return [each for each in catalogue() if each.name in names or each.label in names]
+
+
+def is_chosen_on(stem: str) -> bool:
+    """Tell whether settings of ours may be chosen on a table; the others are there to confirm.
+
+    >>> is_chosen_on("29_Pima"), is_chosen_on("45_wine")
+    (True, False)
+    """
+    return int(hashlib.sha256(stem.encode()).hexdigest()[-1], 16) % 2 == 0
 
 
 def find_part(file: str) -> tuple[Dataset, Part]:

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from altbi.bench.datasets import is_chosen_on
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Run, latest
 from altbi.bench.statistics import (
+    DECIMALS,
     critical_difference,
     friedman,
     mean_ranks,
@@ -70,6 +72,7 @@ def findings(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> li
     return [
         _means(main, precision),
         *(_told_pairs(found) for found in (main, precision)),
+        *_confirmed(main),
         *(_behind(found) for found in (main, precision)),
         *_left_out(main),
         *_few_outliers(main, runs),
@@ -114,24 +117,28 @@ def _means(main: Comparison, precision: Comparison) -> str:
 
 def _behind(found: Comparison) -> str:
     """Say how often ours leads, and where it is furthest behind the best of the others."""
-    ours = found.scores[OURS]
-    best = {
-        name: max(
-            (scores[name], system)
-            for system, scores in found.scores.items()
-            if system != OURS and name in scores
-        )
+    scores = found.scores
+    ours = scores.pop(OURS)
+    others = {
+        name: [(cells[name], system) for system, cells in scores.items() if name in cells]
         for name in ours
     }
-    furthest = sorted(ours, key=lambda name: ours[name] - best[name][0])
-    n_leads = sum(ours[name] >= best[name][0] for name in ours)
+    best = {name: max(cells) for name, cells in others.items() if cells}
+    gaps = {name: round(ours[name] - best[name][0], DECIMALS) for name in best}
     behind = [
         f"{name} ({ours[name]:.3f}, {best[name][1]} {best[name][0]:.3f})"
-        for name in furthest[: min(MOST_NAMED, len(ours) - n_leads)]
+        for name in sorted(gaps, key=gaps.__getitem__)[:MOST_NAMED]
+        if gaps[name] < 0
     ]
-    metric = METRICS[found.metric]
-    told = f"It is furthest behind the best other on {', '.join(behind)}." if behind else ""
-    return f"{metric}: {OURS} has the highest on {n_leads} of {len(ours)} data sets. {told}".strip()
+    n_alone = sum(gap > 0 for gap in gaps.values())
+    n_shared = sum(gap == 0 for gap in gaps.values())
+    told = [
+        f"{METRICS[found.metric]}: {OURS} alone has the highest on {n_alone} of {len(gaps)} data "
+        "sets",
+        f", and shares it on {n_shared}" if n_shared else "",
+        f". It is furthest behind the best other on {', '.join(behind)}" if behind else "",
+    ]
+    return "".join(told) + "."
 
 
 def _left_out(main: Comparison) -> list[str]:
@@ -162,18 +169,36 @@ def _ordered(values: Mapping[str, float]) -> list[str]:
 
 
 def _told_pairs(found: Comparison) -> str:
+    return (
+        f"{METRICS[found.metric]}, by Wilcoxon's signed ranks, each pair on the data sets that "
+        f"both ran, with Holm's correction (5 %): {_verdict(found)}."
+    )
+
+
+def _verdict(found: Comparison) -> str:
     """Say against which systems ours is better, worse, or neither."""
     pairs = wilcoxon_holm(found.scores, against=OURS)
     better = [pair.second for pair in pairs if pair.significant and pair.favours_first]
     worse = [pair.second for pair in pairs if pair.significant and not pair.favours_first]
-    neither = len(pairs) - len(better) - len(worse)
-    rest = f"; against the other {neither} no difference is shown" if neither else ""
+    neither = [pair.second for pair in pairs if not pair.significant]
     everyone = f"each of the {len(pairs)} others" if len(better) == len(pairs) > 1 else ""
+    rest = f"; no difference is shown against {_listed(neither)}" if neither else ""
     return (
-        f"{METRICS[found.metric]}, by Wilcoxon's signed ranks, each pair on the data sets that "
-        f"both ran, with Holm's correction (5 %): {OURS} is better than "
-        f"{everyone or _listed(better)} and worse than {_listed(worse)}{rest}."
+        f"{OURS} is better than {everyone or _listed(better)} and worse than {_listed(worse)}{rest}"
     )
+
+
+def _confirmed(main: Comparison) -> list[str]:
+    """Say the same of the tables that ours was not chosen on, if there are any."""
+    aside = [line.dataset for line in main.lines if not is_chosen_on(line.dataset.parts[0].name)]
+    found = main.only(aside)
+    if not is_enough(found) or found == main:
+        return []
+    return [
+        f"{OURS} was designed while these tables were looked at. On the {len(found.lines)} of them "
+        "that were set aside, only to confirm (docs/accuracy.md), the same test says: "
+        f"{_verdict(found)}."
+    ]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -18,6 +18,7 @@ from altbi.errors import ParameterError
 from altbi.parameters import is_count, is_number
 
 __all__ = [
+    "DECIMALS",
     "Effect",
     "Friedman",
     "Pair",

@@ -20,7 +20,8 @@ ABOUT = {
         "ODIM score the rows of the fit twice; the reference flow is in docs/systems.md. Lines "
         "of ODIM and the flows on tables of up to 8,000 rows are from before precision at n, "
         "memory and the version of numpy were written down; newer ones also name the state of "
-        "the code between versions (`altbi code`). A limit of time is that of its run "
+        "the code between versions (`altbi code`); those of ALTBI-G (light) do not name its "
+        "`score_by=\"loss\"`, which was the only way when they began. A limit of time is that of its run "
         "(`--limit`)."
     ),
     "embeddings": (
