@@ -240,16 +240,29 @@ class TestCsvFolder:
         assert open_source(tmp_path, format="parquet").schema.names == ["p"]
 
 
+def test_files_of_another_job_do_not_stay_beside_those_of_this_one(tmp_path):
+    pq.write_table(pa.table({"x": np.arange(60) % 7}), tmp_path / "t.parquet")
+    job = Job(open_source(tmp_path / "t.parquet"), small())
+
+    job.detect(tmp_path / "out", "parquet", page=False)
+    job.detect(tmp_path / "out", "parquet", page=False)
+    with pytest.raises(ParameterError, match=r"scores\.parquet is of another job"):
+        job.detect(tmp_path / "out", "csv", page=False)
+    (tmp_path / "out" / "report.html").write_text("old")
+    with pytest.raises(ParameterError, match=r"report\.html is of another job"):
+        job.detect(tmp_path / "out", "parquet", page=False)
+
+
 def test_scores_with_and_without_an_engine_do_not_mix_in_a_folder(tmp_path):
     pq.write_table(pa.table({"x": np.arange(60) % 7}), tmp_path / "t.parquet")
     source = open_source(tmp_path / "t.parquet")
     plain, apart = Job(source, small()), Job(source, small(), engine=Local())
 
     plain.detect(tmp_path / "out", page=False)
-    with pytest.raises(ParameterError, match=r"scores\.csv has scores of another job, without"):
+    with pytest.raises(ParameterError, match=r"scores\.csv is of another job"):
         apart.detect(tmp_path / "out", page=False)
     apart.detect(tmp_path / "parts", page=False)
-    with pytest.raises(ParameterError, match="scores has scores of another job, with an engine"):
+    with pytest.raises(ParameterError, match="scores is of another job"):
         plain.detect(tmp_path / "parts", page=False)
 
 

@@ -509,6 +509,15 @@ class TestPage:
         assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 1
         assert "it broke" in capsys.readouterr().err
 
+    def test_a_failed_run_of_a_system_built_otherwise_counts_no_more(self, folder, capsys):
+        job = Job(file=FILES[0], system=BASE.name, seed=0)
+        stale = bench_jobs.result(job, error="it broke", parameters={"n0": 7})
+        append(folder / "ablation.jsonl", stale)
+        assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 0
+        assert "it broke" not in capsys.readouterr().err
+        write_figures(folder.parent / "figures.md", folder)
+        assert "it broke" not in (folder.parent / "figures.md").read_text()
+
     def test_an_unknown_setting_is_one_sentence(self, folder, capsys):
         code = main(["bench", "ablation", "--settings", "rhoo", "--lines", str(folder)])
         assert code == 1

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import math
 import os
 import pty
 import re
@@ -367,6 +368,37 @@ def test_what_is_read_is_never_written_over(inside, capsys, words):
     assert {path.name: path.read_bytes() for path in inside.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "score parts -m sizes.altbi -o parts/a.csv",
+        "score parts -m sizes.altbi -o parts/deep/new.csv",
+        "explain parts -m sizes.altbi --rows 1 -o parts/b.csv",
+        "detect parts -o parts",
+    ],
+)
+def test_no_output_becomes_part_of_the_folder_that_is_read(inside, capsys, words):
+    (inside / "parts").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (inside / "parts" / name).write_bytes((inside / "sizes.csv").read_bytes())
+
+    with pytest.raises(SystemExit) as end:
+        main(words.split())
+
+    assert end.value.code == 2
+    assert "would be a part of the table" in capsys.readouterr().err
+    assert listing(inside / "parts") == ["a.csv", "b.csv"]
+
+
+@pytest.mark.parametrize("output", ["parts/model.altbi", "parts/_model", "elsewhere.altbi"])
+def test_what_is_no_data_may_be_written_into_the_folder(inside, output):
+    (inside / "parts").mkdir()
+    (inside / "parts" / "a.csv").write_bytes((inside / "sizes.csv").read_bytes())
+
+    assert main(["fit", "parts", "--columns", "size", "-o", output, "--quiet"]) == 0
+    assert (inside / output).is_file()
+
+
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_threads_change_no_score(inside, threads, scores):
     done = subprocess.run(
@@ -503,6 +535,49 @@ def test_threads_are_those_asked_for(inside):
     finally:
         torch.set_num_threads(before[0])
         pa.set_cpu_count(before[1])
+
+
+def test_json_lines_are_json_where_a_number_is_none(tmp_path):
+    table = pa.table({"x": [1.5, math.nan, -math.inf], "many": [[1.0], [math.nan], None]})
+
+    with open_sink(tmp_path / "t.jsonl", "t.jsonl", "jsonl", table.schema) as sink:
+        sink.write(table)
+
+    lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line, parse_constant=pytest.fail) for line in lines] == [
+        {"x": 1.5, "many": [1.0]},
+        {"x": None, "many": [None]},
+        {"x": None, "many": None},
+    ]
+
+
+def test_categories_of_each_chunk_go_into_one_arrow_file(tmp_path):
+    chunks = [pa.table({"k": pa.array(words).dictionary_encode()}) for words in ("ab", "ca")]
+
+    with open_sink(tmp_path / "t.arrow", "t.arrow", "arrow", chunks[0].schema) as sink:
+        for chunk in chunks:
+            sink.write(chunk)
+
+    assert pa.ipc.open_file(tmp_path / "t.arrow").read_all()["k"].to_pylist() == list("abca")
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (pa.array([[1]] * 40), "column 'odd' is of the type list<.*>, which csv files cannot hold"),
+        (pa.array([b"\xff"] * 40), "cannot hold a column in this format .*UTF8"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_one_sentence(tmp_path, capsys, column, said):
+    table = pa.table({"x": np.arange(40.0), "odd": column})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    out = tmp_path / "out"
+
+    words = ["detect", str(tmp_path / "t.parquet"), "--columns", "x", "--keep-columns", "--quiet"]
+    assert main([*words, "-o", str(out)]) == 1
+
+    assert re.search(said, capsys.readouterr().err)
+    assert not out.exists() or not listing(out)
 
 
 def test_json_lines_hold_dates_as_iso_and_any_letter(tmp_path):

@@ -216,6 +216,9 @@ def test_the_label_is_compared_and_never_learned(tmp_path):
         (["true", "False", "", "TRUE"], "bad"),
         (["1.0", "0.0", "", "1.0"], "bad"),
         (["fraud", "fine", "", "fraud"], "bad=fraud"),
+        (["1", "0", "NA", "1"], "bad"),
+        (["fraud", "fine", "null", "fraud"], "bad=fraud"),
+        (["NA", "fine", "", "NA"], "bad=NA"),
     ],
 )
 def test_labels_may_be_written_in_several_ways(tmp_path, cells, choice):
@@ -225,6 +228,50 @@ def test_labels_may_be_written_in_several_ways(tmp_path, cells, choice):
     _, found, _ = scored(tmp_path / "t.csv", small(), label=choice)
 
     assert found.labelled[0][1].tolist() == [True, False, True] * 10
+
+
+def test_labels_can_be_named_missing_in_every_format(tmp_path):
+    table = pa.table({"x": np.arange(40.0), "bad": ["1", "0", "?", "NA"] * 10})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+
+    _, found, _ = scored(tmp_path / "t.parquet", small(), label="bad", missing=("?", "NA"))
+
+    assert found.labelled[0][1].tolist() == [True, False] * 10
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int64()), pa.binary()])
+def test_labels_that_are_no_texts_are_refused(tmp_path, kind):
+    cells = pa.array([[1], [0]] * 20 if kind != pa.binary() else [b"\xff", b"0"] * 20, kind)
+    pyarrow.parquet.write_table(pa.table({"x": np.arange(40.0), "bad": cells}), tmp_path / "t.pq")
+
+    with pytest.raises(TableError, match=r"t\.pq: the labels in column 'bad' are of the type"):
+        scored(tmp_path / "t.pq", small(), label="bad")
+
+
+def test_a_label_is_one_column(tmp_path):
+    write_csv(pa.table({"x": [1.0, 2.0], "a": [0, 1], "b": [0, 1]}), tmp_path / "t.csv")
+
+    for label in ("a,b", "a,b=1"):
+        with pytest.raises(ParameterError, match="--label names 'a', 'b', but expected one"):
+            scored(tmp_path / "t.csv", small(), label=label)
+
+
+def test_texts_named_missing_are_missing_in_every_format(tmp_path):
+    words = pa.array((["a", "b", "?"] * 14)[:40])
+    table = pa.table({"x": np.arange(40.0), "word": words, "kind": words.dictionary_encode()})
+    write_csv(table, tmp_path / "t.csv")
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    pyarrow.feather.write_feather(table, tmp_path / "t.arrow")
+
+    read = {}
+    for name in ("t.csv", "t.parquet", "t.arrow"):
+        detector = small()
+        output, _, _ = scored(tmp_path / name, detector, missing=("?",))
+        read[name] = (output["score"].to_pylist(), tuple(detector.encoder_.notes()))
+
+    assert read["t.csv"] == read["t.parquet"] == read["t.arrow"]
+    assert all("has 13 missing cells" in note for note in read["t.csv"][1])
+    assert len(read["t.csv"][1]) == 2
 
 
 def test_labels_of_another_kind_need_a_word(tmp_path):
@@ -285,6 +332,22 @@ def test_kept_columns_are_as_they_are_written_and_names_do_not_clash(tmp_path):
     assert output.column_names == ["altbi_row", "altbi_score", "altbi_outlier", "score", "zip"]
     assert output["score"].to_pylist() == ["1.50", "NA", "2"]
     assert output["zip"].to_pylist() == ["007", "010", "100"]
+
+
+def test_scores_of_before_are_kept_beside_those_of_now(tmp_path):
+    old = [0.1, 0.2, 0.3]
+    table = pa.table({"x": [1.0, 2.0, 9.0], "score": old, "altbi_score": old, "altbi_row": old})
+    write_csv(table, tmp_path / "t.csv")
+
+    output, _, _ = scored(tmp_path / "t.csv", small(), columns=("x",), keep=True)
+
+    assert output.column_names == [
+        "altbi_altbi_row", "altbi_altbi_score", "altbi_altbi_outlier",
+        "x", "score", "altbi_score", "altbi_row",
+    ]  # fmt: skip
+    plain, _, _ = scored(tmp_path / "t.csv", small(), columns=("x",))
+    assert output["altbi_altbi_score"] == plain["score"]
+    assert output["altbi_score"].to_pylist() == ["0.1", "0.2", "0.3"]
 
 
 @pytest.fixture(scope="module")

@@ -95,6 +95,22 @@ def test_dates_whose_day_and_month_cannot_be_told_apart_are_noted():
     ]
 
 
+def test_points_that_may_stand_between_thousands_are_noted():
+    for wanted in (None, "number"):
+        settler, values = settle(["950"], ["1.800", "2.000"], wanted=wanted)
+        assert values == [950, 1.8, 2.0]
+        (note,) = settler.notes(pa.array(["950"]))
+        assert "points may stand between thousands, as in '1.800'" in note
+
+    for surely in (["950", "1.8"], ["0.125", "1.800"], ["950", "951"]):
+        settler, _ = settle(["1.800"] if "." in "".join(surely) else ["1"], surely)
+        assert list(settler.notes(pa.array(surely))) == []
+
+
+def test_no_thousands_begin_with_0():
+    assert settle(["0,125", "1,800"])[1] == [0.125, 1.8]
+
+
 @pytest.mark.parametrize(
     ("wanted", "chunks", "row", "text"),
     [

@@ -85,7 +85,7 @@ def _section(figure: Figure, beside: str, results: str) -> str:
 
 def _missing(lines: Lines) -> list[str]:
     """Name what was run on some tables and not on others, and what failed."""
-    failures = [(job.title, run.error) for job, run in latest(lines.variants).items()]
+    failures = [(job.title, run.error) for job, run in latest(current(lines.variants)).items()]
     failures += [(trace.job.title, trace.error) for trace in lines.traces]
     failed = [f"- {title}: {_plain(error)}" for title, error in failures if error is not None]
     found = [*failed, *_missing_variants(lines), *_missing_traces(lines)]

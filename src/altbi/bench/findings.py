@@ -196,7 +196,7 @@ def _confirmed(main: Comparison) -> list[str]:
         return []
     return [
         f"{OURS} was designed while these tables were looked at. On the {len(found.lines)} of them "
-        "that were set aside, only to confirm (docs/accuracy.md), the same test says: "
+        "that were set aside, only to confirm (docs/accuracy.md), the test of AUC says: "
         f"{_verdict(found)}."
     ]
 

@@ -21,8 +21,8 @@ ABOUT = {
         "of ODIM and the flows on tables of up to 8,000 rows are from before precision at n, "
         "memory and the version of numpy were written down; newer ones also name the state of "
         "the code between versions (`altbi code`); those of ALTBI-G (light) do not name its "
-        "`score_by=\"loss\"`, which was the only way when they began. A limit of time is that of its run "
-        "(`--limit`)."
+        '`score_by="loss"`, which was the only way when they began. A limit of time is that of '
+        "its run (`--limit`)."
     ),
     "embeddings": (
         "The same for images and texts, as numbers that a trained network gives for them. The "

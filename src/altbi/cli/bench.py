@@ -231,7 +231,7 @@ def ablation(args: argparse.Namespace) -> int:
     grid = markdown_grid if args.markdown else plain_grid
     tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
     sys.stdout.write("\n\n".join(tables) + "\n")
-    last = {run.job.title: run.error for run in latest(runs).values()}
+    last = {run.job.title: run.error for run in latest(current(runs)).values()}
     last |= {trace.job.title: trace.error for trace in traces}
     failed = {title: reason for title, reason in last.items() if reason is not None}
     for title, reason in failed.items():

@@ -3,7 +3,8 @@
 from altbi.files.ahead import ahead, behind
 from altbi.files.folder import UNFINISHED
 from altbi.files.open import open_source
-from altbi.files.sink import SINKS, Sink, format_of, open_sink, stream_sink
+from altbi.files.settle import missing_words, present_cells
+from altbi.files.sink import SINKS, Sink, check_writable, format_of, open_sink, stream_sink
 from altbi.files.source import Source
 from altbi.files.survey import Columns, Look, RowSample, Survey, key_bar, survey
 
@@ -18,10 +19,13 @@ __all__ = [
     "Survey",
     "ahead",
     "behind",
+    "check_writable",
     "format_of",
     "key_bar",
+    "missing_words",
     "open_sink",
     "open_source",
+    "present_cells",
     "stream_sink",
     "survey",
 ]

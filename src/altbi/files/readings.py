@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from altbi.table import Kind
 
-__all__ = ["MISSING_WORDS", "NUMBER", "READINGS", "TEXT", "Reading", "first_refused"]
+__all__ = ["MISSING_WORDS", "NUMBER", "POINTS", "READINGS", "TEXT", "Reading", "first_refused"]
 
 # The words that pandas takes for a missing cell, so that a file reads the same in both.
 MISSING_WORDS = (
@@ -51,7 +51,8 @@ def _decimal_comma(texts: pa.Array) -> pa.Array:
 
 def _grouped(comma: str, point: str) -> Parse:
     """Read numbers with a sign between the thousands, and perhaps decimals."""
-    pattern = rf"^[-+]?\d{{1,3}}(\{comma}\d{{3}})*(\{point}\d+)?$"
+    whole = rf"(0|[1-9]\d{{0,2}}(\{comma}\d{{3}})*)"  # no thousands begin with 0
+    pattern = rf"^[-+]?{whole}(\{point}\d+)?$"
 
     def parse(texts: pa.Array) -> pa.Array:
         if not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
@@ -83,6 +84,7 @@ def _calendar(day_first: str, time: str = "") -> Parse:
 
 
 NUMBER = Reading("number", "numbers", _as(pa.float64()))
+POINTS = Reading("number", "numbers with points between thousands", _grouped(".", ","))
 TEXT = Reading("category", "text", lambda texts: texts)
 
 # In the order of preference: the first that can read all texts of a column wins.
@@ -96,7 +98,7 @@ READINGS = (
     ),
     Reading("number", "numbers with a decimal comma", _decimal_comma),
     Reading("number", "numbers with commas between thousands", _grouped(",", ".")),
-    Reading("number", "numbers with points between thousands", _grouped(".", ",")),
+    POINTS,
     *(
         Reading("date", f"dates as {name}", _calendar(order, time))
         for order, name in (

@@ -1,6 +1,6 @@
 """The types of columns, settled over a whole file: no text in its last row comes as a surprise."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -8,10 +8,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from altbi.errors import TableError, infinity
-from altbi.files.readings import NUMBER, READINGS, TEXT, Reading, first_refused
+from altbi.files.readings import (
+    MISSING_WORDS,
+    NUMBER,
+    POINTS,
+    READINGS,
+    TEXT,
+    Reading,
+    first_refused,
+)
 from altbi.table import Kind
 
-__all__ = ["Settled", "Settler", "first_infinite", "present_texts", "read_texts"]
+__all__ = [
+    "Settled",
+    "Settler",
+    "first_infinite",
+    "missing_words",
+    "present_cells",
+    "present_texts",
+    "read_texts",
+]
 
 # Kinds that a model takes for one another.
 _ALIKE: dict[Kind, set[Kind]] = {"number": {"number", "boolean"}, "boolean": {"number", "boolean"}}
@@ -25,6 +41,19 @@ _RIVALS = {
 }
 _LIKE_CODE = r"^0\d"
 _LIKE_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+
+
+def missing_words(format_: str, further: Sequence[str]) -> tuple[str, ...]:
+    """Give the texts that stand for a missing cell: CSV has no other way to write one."""
+    return (*MISSING_WORDS, *further) if format_ == "csv" else tuple(further)
+
+
+def present_cells(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Array:
+    """Do the same as `present_texts` for cells of any type; only texts can stand for a gap."""
+    kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
+    if not len(missing) or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+        return cells
+    return present_texts(cells.cast(pa.string()), missing)
 
 
 def present_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
@@ -51,11 +80,14 @@ class Settled:
         The first text that is no number, with its row.
     infinite : int or None
         The first row with an infinite number.
+    pointed : str or None
+        The first text that is another number if its points stand between thousands.
     """
 
     alive: tuple[int, ...]
     no_number: tuple[int, str] | None
     infinite: int | None
+    pointed: str | None = None
 
 
 @final
@@ -76,6 +108,7 @@ class Settler:
         self.alive: tuple[Reading, ...] = _candidates(wanted)
         self.no_number: tuple[int, str] | None = None
         self.infinite: int | None = None
+        self.pointed: str | None = None
 
     def add(self, texts: pa.Array, first_row: int) -> None:
         """Look at the next texts, missing ones as null; readings that cannot read them are out."""
@@ -93,11 +126,14 @@ class Settler:
             self.no_number = (first_row + at, texts[at].as_py())
         if self.alive[0].kind == "number" and self.infinite is None:
             self.infinite = first_infinite(parsed[self.alive[0]], first_row)
+        if self.pointed is None and {NUMBER, POINTS} <= set(self.alive):
+            self.pointed = _first_other(texts, parsed[NUMBER], parsed[POINTS])
 
     @property
     def state(self) -> Settled:
         """What was found so far."""
-        return Settled(tuple(map(READINGS.index, self.alive)), self.no_number, self.infinite)
+        alive = tuple(map(READINGS.index, self.alive))
+        return Settled(alive, self.no_number, self.infinite, self.pointed)
 
     def follow(self, found: Settled, first_row: int) -> bool:
         """Take over what others found in the next rows; False if no reading is left for all."""
@@ -111,6 +147,7 @@ class Settler:
             self.no_number = (first_row + row, text)
         if self.infinite is None and found.infinite is not None:
             self.infinite = first_row + found.infinite
+        self.pointed = self.pointed or found.pointed
         return True
 
     def settled(self) -> Reading:
@@ -132,6 +169,12 @@ class Settler:
             yield (
                 f"Column {self.column!r} is read as numbers, though some of its cells begin with 0 "
                 "as codes do. If they are, leave it out (--exclude), or let it name rows (--id)."
+            )
+        elif reading is NUMBER and self.pointed and POINTS in self.alive:
+            yield (
+                f"Column {self.column!r} is read as numbers with a decimal point, though its "
+                f"points may stand between thousands, as in {_quoted(self.pointed)}. If they do, "
+                "write the numbers without them."
             )
         elif reading is TEXT and self.no_number and _mostly_numbers(sample):
             row, text = self.no_number
@@ -178,6 +221,12 @@ def _parsed(reading: Reading, texts: pa.Array) -> pa.Array | None:
         return reading.parse(texts)
     except pa.ArrowInvalid:
         return None
+
+
+def _first_other(texts: pa.Array, values: pa.Array, others: pa.Array) -> str | None:
+    """Give the first text that two readings take for different numbers."""
+    place = pc.index(pc.not_equal(values, others), True).as_py()
+    return None if place < 0 else str(texts[place].as_py())
 
 
 def _some(sample: pa.Array, pattern: str) -> bool:

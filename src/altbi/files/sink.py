@@ -1,7 +1,9 @@
 """Where rows go, chunk by chunk: CSV, Parquet, Arrow IPC or JSON lines."""
 
 import abc
+import io
 import json
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +14,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, TableError
 
-__all__ = ["SINKS", "Sink", "format_of", "open_sink", "stream_sink"]
+__all__ = ["SINKS", "Sink", "check_writable", "format_of", "open_sink", "stream_sink"]
 
 
 class Sink(abc.ABC):
@@ -33,44 +35,86 @@ class Sink(abc.ABC):
 class ArrowSink(Sink):
     """What pyarrow writes itself."""
 
-    def __init__(self, writer: Any) -> None:  # noqa: ANN401 - one of three kinds
-        self.writer = writer
+    def __init__(
+        self,
+        writer: Callable[..., Any],
+        file: IO[bytes],
+        schema: pa.Schema,
+        **more: Any,  # noqa: ANN401 - the writer's arguments
+    ) -> None:
+        self.schema = schema
+        with _told():
+            self.writer = writer(file, schema, **more)
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
-        self.writer.write_table(table)
+        with _told():
+            self.writer.write_table(table.cast(self.schema))
 
     def close(self) -> None:
         """Write the end."""
         self.writer.close()
 
 
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say what a format cannot hold; errors of the disk are no matter of the format."""
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as cause:
+        raise TableError(
+            f"the output cannot hold a column in this format ({cause}). Write another one, such as "
+            "Parquet, or leave the column out."
+        ) from None
+
+
 @final
 class JsonLinesSink(Sink):
-    """One JSON object a line; dates as ISO 8601."""
+    """One JSON object a line; dates as ISO 8601, numbers that are not finite as null."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
-        lines = (json.dumps(row, default=str, ensure_ascii=False) for row in table.to_pylist())
+        lines = map(_json, table.to_pylist())
         self.file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
         """Do nothing: lines have no end."""
 
 
+def _json(row: dict[str, Any]) -> str:
+    try:
+        return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        return json.dumps(_finite(row), default=str, ensure_ascii=False)
+
+
+def _finite(value: object) -> object:
+    """Give a value in which no number is infinite or none."""
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _parquet(file: IO[bytes], schema: pa.Schema) -> Sink:
-    return ArrowSink(pyarrow.parquet.ParquetWriter(file, schema, compression="zstd"))
+    return ArrowSink(pyarrow.parquet.ParquetWriter, file, schema, compression="zstd")
 
 
 def _csv(file: IO[bytes], schema: pa.Schema) -> Sink:
-    return ArrowSink(pyarrow.csv.CSVWriter(file, schema))
+    return ArrowSink(pyarrow.csv.CSVWriter, file, schema)
 
 
 def _arrow(file: IO[bytes], schema: pa.Schema) -> Sink:
-    return ArrowSink(pa.ipc.new_file(file, schema))
+    # A file of this format has one dictionary for all of its chunks, and they have each their own.
+    plain = [
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in schema
+    ]
+    return ArrowSink(pa.ipc.new_file, file, pa.schema(plain))
 
 
 SINKS: dict[str, Callable[[IO[bytes], pa.Schema], Sink]] = {
@@ -94,6 +138,18 @@ def format_of(path: str) -> str:
             ".csv, .parquet, .arrow or .jsonl."
         )
     return _ENDINGS[ending]
+
+
+def check_writable(schema: pa.Schema, format_: str) -> None:
+    """Refuse a column of a type that a format does not have, before anything is computed."""
+    for field in schema:
+        try:
+            SINKS[format_](io.BytesIO(), pa.schema([field]))
+        except TableError:
+            raise TableError(
+                f"column {field.name!r} is of the type {field.type}, which {format_} files cannot "
+                "hold. Write another format, such as Parquet, or leave the column out."
+            ) from None
 
 
 @contextmanager

@@ -9,8 +9,16 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.errors import TableError, infinity
-from altbi.files.readings import MISSING_WORDS, READINGS, Reading
-from altbi.files.settle import Settled, Settler, first_infinite, present_texts, read_texts
+from altbi.files.readings import READINGS, Reading
+from altbi.files.settle import (
+    Settled,
+    Settler,
+    first_infinite,
+    missing_words,
+    present_cells,
+    present_texts,
+    read_texts,
+)
 from altbi.files.source import Source
 from altbi.table import Kind, Table, as_table, row_keys
 
@@ -138,7 +146,7 @@ class Columns:
     def _read(self, name: str, cells: pa.Array | pa.ChunkedArray) -> pa.Array:
         reading = self.readings.get(name)
         if reading is None:
-            return cells
+            return present_cells(cells, self.missing)
         if isinstance(cells, pa.ChunkedArray):
             cells = cells.combine_chunks()
         return read_texts(reading, present_texts(cells, self.missing))
@@ -230,7 +238,7 @@ class Look:
     ) -> None:
         self.names = names
         self.seen = 0
-        self._words = (*MISSING_WORDS, *missing) if source.format == "csv" else tuple(missing)
+        self._words = missing_words(source.format, missing)
         self._absent = pa.array(self._words, pa.string())
         self._settlers = {
             name: Settler(name, (kinds or {}).get(name))

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, TableError
-from altbi.files import Source
+from altbi.files import Source, missing_words, present_cells
 
 __all__ = ["Choice", "Chosen", "Label", "choose", "is_outlier", "listed"]
 
@@ -46,10 +46,21 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A column with known labels, and the text that marks an outlier if it is not the usual one."""
+    """A column with known labels.
+
+    Attributes
+    ----------
+    column : str
+        Its name.
+    value : str or None
+        The text that marks an outlier, if it is not the usual one.
+    missing : tuple of str
+        The texts that stand for no label.
+    """
 
     column: str
     value: str | None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +97,7 @@ def choose(source: Source, choice: Choice, wanted: Sequence[str] | None = None) 
     """
     known = source.schema.names
     ids = _expanded(source, choice.ids, "--id")
-    label = _label(source, choice.label)
+    label = _label(source, choice)
     out = {*_expanded(source, choice.exclude, "--exclude"), *_label_column(label)}
     named = _expanded(source, choice.columns, "--columns")
     if wanted is None:
@@ -102,10 +113,8 @@ def choose(source: Source, choice: Choice, wanted: Sequence[str] | None = None) 
 
 def is_outlier(label: Label, cells: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
     """Read known labels: 1 for outliers, 0 for others, NaN where there is none."""
-    if pa.types.is_dictionary(cells.type):
-        cells = cells.cast(cells.type.value_type)
-    texts = pc.ascii_trim_whitespace(cells.cast(pa.string()))
-    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    missing = pa.array({"", *label.missing} - {label.value}, pa.string())
+    texts = present_cells(pc.ascii_trim_whitespace(_as_texts(label, cells)), missing)
     if label.value is not None:
         return pc.equal(texts, label.value).cast(pa.float64()).to_numpy(zero_copy_only=False)
     try:
@@ -113,6 +122,18 @@ def is_outlier(label: Label, cells: pa.Array | pa.ChunkedArray) -> NDArray[np.fl
         return values.to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         return _from_numbers(label, texts)
+
+
+def _as_texts(label: Label, cells: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    try:
+        if pa.types.is_dictionary(cells.type):
+            cells = cells.cast(cells.type.value_type)
+        return cells.cast(pa.string())
+    except pa.ArrowException:
+        raise TableError(
+            f"the labels in column {label.column!r} are of the type {cells.type}, but expected "
+            "numbers, booleans or text. Name another column, or leave --label out."
+        ) from None
 
 
 def _from_numbers(label: Label, texts: pa.Array) -> NDArray[np.float64]:
@@ -142,15 +163,17 @@ def _expanded(source: Source, given: Sequence[str], option: str) -> tuple[str, .
     return tuple(dict.fromkeys(names))
 
 
-def _label(source: Source, text: str | None) -> Label | None:
+def _label(source: Source, choice: Choice) -> Label | None:
+    text = choice.label
     if text is None:
         return None
     column, equals, value = text.rpartition("=")
-    if text in source.schema.names or not equals:
-        (name,) = _expanded(source, [text], "--label")
-        return Label(name, None)
-    (name,) = _expanded(source, [column], "--label")
-    return Label(name, value)
+    is_name = text in source.schema.names or not equals
+    names = _expanded(source, [text if is_name else column], "--label")
+    if len(names) > 1:
+        raise ParameterError(f"{source.name}: --label names {listed(names)}, but expected one.")
+    missing = missing_words(source.format, choice.missing)
+    return Label(names[0], None if is_name else value, missing)
 
 
 def _unknown(source: Source, name: str, option: str) -> ParameterError:

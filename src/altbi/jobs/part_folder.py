@@ -54,7 +54,9 @@ class Plan:
     def from_state(cls, state: dict[str, Any]) -> "Plan":
         """Give the plan of a state."""
         chosen = state["chosen"]
-        label = None if chosen["label"] is None else Label(**chosen["label"])
+        label = chosen["label"]
+        if label is not None:
+            label = Label(label["column"], label["value"], tuple(label["missing"]))
         names = {name: tuple(chosen[name]) for name in ("features", "ids", "kept")}
         return cls(
             columns=Columns.from_state(state["columns"]),

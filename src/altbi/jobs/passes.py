@@ -216,8 +216,9 @@ def _output(
 ) -> pa.Table:
     """Give row numbers, ids, scores and flags, then the input's columns if they are kept."""
     rows = np.arange(first_row, first_row + len(scores), dtype=np.int64)
-    taken = {*chosen.ids, *chosen.kept}
-    prefix = "altbi_" if taken & {"row", "score", "outlier"} else ""
+    taken, prefix = {*chosen.ids, *chosen.kept}, ""
+    while taken & {f"{prefix}{name}" for name in ("row", "score", "outlier")}:
+        prefix += "altbi_"
     columns: dict[str, Any] = {f"{prefix}row": rows}
     columns |= {name: batch.column(name) for name in chosen.ids}
     columns |= {f"{prefix}score": scores, f"{prefix}outlier": flagged}

@@ -13,7 +13,7 @@ import pyarrow as pa
 from altbi.detectors import GenerativeDetector
 from altbi.engines import Engine
 from altbi.errors import ParameterError, TableError
-from altbi.files import Columns, Sink, Source, Survey, behind, open_sink
+from altbi.files import Columns, Sink, Source, Survey, behind, check_writable, open_sink
 from altbi.jobs.apart import Part, score_apart, survey_apart
 from altbi.jobs.choice import Choice, Chosen, Label, choose, listed
 from altbi.jobs.findings import Findings, explain_rows, metrics_of, reasons_table
@@ -23,6 +23,7 @@ from altbi.jobs.passes import (
     Scan,
     Watch,
     fit_source,
+    named,
     output_schema,
     pick,
     scan,
@@ -114,7 +115,9 @@ class Job:
         With an engine the scores are a folder of Parquet files, `scores`.
         """
         folder = Path(folder)
-        _refuse_other_scores(folder, in_parts=self.engine is not None)
+        parts = self.engine is not None
+        _refuse_leftovers(folder, "scores" if parts else f"scores.{scores}", page=page)
+        self._check_writable("parquet" if parts else scores)
         with whole_files(folder) as draft:  # before the fit: a bad folder costs no training
 
             def opened(name: str) -> Destination:
@@ -234,6 +237,15 @@ class Job:
             command=self.command,
         )
 
+    def _check_writable(self, scores: str) -> None:
+        """Refuse columns that the files of `detect` cannot hold: reasons, in CSV, have the ids."""
+        chosen = choose(self.source, self.choice)
+        with named(self.source):
+            check_writable(output_schema(self.source, chosen), scores)
+            check_writable(
+                pa.schema([self.source.schema.field(name) for name in chosen.ids]), "csv"
+            )
+
     def _wanted(self) -> Chosen:
         """Choose the model's columns: by name, or by place if it was fitted on an array."""
         if self.detector.fitted_on_frame_:
@@ -255,13 +267,14 @@ class Job:
         return [f"The model does not know the columns {listed(unused)}; they were not used."]
 
 
-def _refuse_other_scores(folder: Path, *, in_parts: bool) -> None:
-    """Refuse a folder with scores that this job would not replace: nobody could tell them apart."""
-    others = sorted(folder.glob("scores.*")) if in_parts else [folder / "scores"]
-    for path in others:
+def _refuse_leftovers(folder: Path, scores: str, *, page: bool) -> None:
+    """Refuse a folder with files of another job that this one would not replace."""
+    others = {folder / "scores", *folder.glob("scores.*")} - {folder / scores}
+    others |= set() if page else {folder / "report.html"}
+    for path in sorted(others):
         if path.exists():
             raise ParameterError(
-                f"{path} has scores of another job, {'without' if in_parts else 'with'} an engine. "
+                f"{path} is of another job, and this one would not replace it. "
                 "Write to another folder, or remove it."
             )
 
