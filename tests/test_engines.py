@@ -456,9 +456,10 @@ class TestCommands:
         assert (written(tmp_path / "out")["score"].to_numpy() == scores).all()
 
     def test_what_is_wrong_with_a_table_is_one_sentence(self, cluster, capsys, tmp_path):
+        (tmp_path / "table").mkdir()
         for number, cells in enumerate(["1\n2\n", "3\ninf\n"]):
-            (tmp_path / f"{number}.csv").write_text(f"a\n{cells}")
-        words = ["detect", str(tmp_path), "--output", str(tmp_path / "out")]
+            (tmp_path / "table" / f"{number}.csv").write_text(f"a\n{cells}")
+        words = ["detect", str(tmp_path / "table"), "--output", str(tmp_path / "out")]
 
         def told(*more):
             assert main([*words, *more]) == 1
