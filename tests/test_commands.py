@@ -375,6 +375,8 @@ def test_what_is_read_is_never_written_over(inside, capsys, words):
         "score parts -m sizes.altbi -o parts/deep/new.csv",
         "explain parts -m sizes.altbi --rows 1 -o parts/b.csv",
         "detect parts -o parts",
+        "detect parts -o parts/found --engine local",
+        "score parts -m sizes.altbi -o parts/found --engine local",
     ],
 )
 def test_no_output_becomes_part_of_the_folder_that_is_read(inside, capsys, words):
@@ -390,7 +392,7 @@ def test_no_output_becomes_part_of_the_folder_that_is_read(inside, capsys, words
     assert listing(inside / "parts") == ["a.csv", "b.csv"]
 
 
-@pytest.mark.parametrize("output", ["parts/model.altbi", "parts/_model", "elsewhere.altbi"])
+@pytest.mark.parametrize("output", ["parts/model", "parts/_model.csv", "elsewhere.altbi"])
 def test_what_is_no_data_may_be_written_into_the_folder(inside, output):
     (inside / "parts").mkdir()
     (inside / "parts" / "a.csv").write_bytes((inside / "sizes.csv").read_bytes())

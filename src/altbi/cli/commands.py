@@ -254,16 +254,18 @@ def _refuse_what_is_read(args: argparse.Namespace, path: Path) -> None:
     for read in (args.table, getattr(args, "model", "-")):
         if read != "-" and path.exists() and Path(read).exists() and path.samefile(read):
             args.wrong(f"{path} is read, so that it cannot be the output: name another --output")
-    if args.table != "-" and Path(args.table).is_dir() and _is_data_in(Path(args.table), path):
+    # An engine writes a folder of Parquet files.
+    file = path if getattr(args, "engine", None) is None or path.suffix else path / "0.parquet"
+    if args.table != "-" and Path(args.table).is_dir() and _is_data_in(Path(args.table), file):
         args.wrong(f"{path} would be a part of the table that is read: name another --output")
 
 
 def _is_data_in(folder: Path, path: Path) -> bool:
     """Tell whether a file in this place would be read as a part of a folder."""
+    from altbi.files import is_part_of_table
+
     folder, path = folder.resolve(), path.resolve()
-    if not path.is_relative_to(folder) or path.suffix in (".altbi", ".html"):
-        return False
-    return not any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
+    return path.is_relative_to(folder) and is_part_of_table(path.relative_to(folder))
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Tables in files: sources that are read in chunks, and sinks that are written in chunks."""
 
 from altbi.files.ahead import ahead, behind
-from altbi.files.folder import UNFINISHED
+from altbi.files.folder import UNFINISHED, is_part_of_table
 from altbi.files.open import open_source
 from altbi.files.settle import missing_words, present_cells
 from altbi.files.sink import SINKS, Sink, check_writable, format_of, open_sink, stream_sink
@@ -21,6 +21,7 @@ __all__ = [
     "behind",
     "check_writable",
     "format_of",
+    "is_part_of_table",
     "key_bar",
     "missing_words",
     "open_sink",

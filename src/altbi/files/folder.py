@@ -15,7 +15,7 @@ from altbi.files.stream import Packed
 from altbi.files.text import settle_encoding
 from altbi.terminal import printable
 
-__all__ = ["UNFINISHED", "CsvFolder", "open_csv_folder", "table_files"]
+__all__ = ["UNFINISHED", "CsvFolder", "is_part_of_table", "open_csv_folder", "table_files"]
 
 # A file of this name says that the files beside it are not all there yet.
 UNFINISHED = "_unfinished"
@@ -122,6 +122,17 @@ def _packed(path: str, name: str) -> Packed:
         start = file.read(_START)
     packed, _ = find_packing(path, name, start)
     return packed
+
+
+def is_part_of_table(path: Path) -> bool:
+    """Tell whether a file in this place below a folder would be read with it.
+
+    >>> is_part_of_table(Path("year/a.csv.gz")), is_part_of_table(Path("_old/a.csv"))
+    (True, False)
+    """
+    endings = tuple(ending for each in _ENDINGS.values() for ending in each)
+    hidden = any(part.startswith((".", "_")) for part in path.parts)
+    return not hidden and path.name.lower().endswith(endings)
 
 
 def _walked(folder: Path) -> Iterator[str]:
