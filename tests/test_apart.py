@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from altbi.encode import Surprises
 from altbi.engines import Engine, Local
 from altbi.errors import AltbiError, ParameterError, TableError
-from altbi.files import RowSample, key_bar, open_source
+from altbi.files import Expected, RowSample, key_bar, open_source
 from altbi.jobs import Choice, Job, Scan, apart
 from altbi.jobs.choice import Chosen
 from altbi.jobs.part_folder import PartFolder, Plan
@@ -19,7 +19,7 @@ from altbi.table import sample_rows
 from test_jobs import small
 
 CELLS = st.sampled_from(
-    ["1", "2.5", "1,5", "1.234,5", "x", "true", "", "NA", "inf", "2024-01-02", "03.04.2024", "007"]
+    ["1", "2.5", "1,5", "1.234,5", "x", "true", "", "NA", "inf", "2024-01-02", "03/04/2024", "007"]
 )
 
 
@@ -32,10 +32,11 @@ def test_types_settled_in_parts_are_those_of_one_pass(tmp_path_factory, parts, w
 
     def told(engine):
         job = Job(open_source(folder), small(max_rows=5), engine=engine)
-        kinds = {"a": ["date", "number"][wanted - 1]} if wanted else None
+        kind, written = [("date", "dates as month/day/year"), ("number", "")][wanted - 1]
+        expected = {"a": Expected(kind, written)} if wanted else None
         chosen = Chosen(features=("a", "b"), ids=(), label=None, kept=())
         try:
-            found, _ = job._survey(chosen, kinds)
+            found, _ = job._survey(chosen, Choice(), expected)
         except AltbiError as error:
             return str(error)
         return (

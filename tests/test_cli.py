@@ -148,6 +148,20 @@ def test_inspect_shows_the_header_as_text(capsys, model):
     assert "colour category 1 'red', 'blue', 3 more" in facts
 
 
+def test_inspect_tells_how_texts_are_read(capsys, model):
+    writing = {
+        "readings": {"size": "numbers with a decimal comma", "count": "numbers"},
+        "missing": ["?\x1b"],
+    }
+    path = model(table=HEADER["table"] | {"writing": writing})
+
+    assert main(["inspect", path]) == 0
+
+    last = capsys.readouterr().out.splitlines()[-1]
+    said = "'size' as numbers with a decimal comma, '?\\x1b' as missing"
+    assert last == f"in text files   {said}"
+
+
 @pytest.mark.parametrize(
     ("score_by", "words"), [("distance", "48 of the training table, in"), ("loss", "none of the")]
 )

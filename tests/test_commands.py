@@ -27,6 +27,7 @@ from altbi.cli.meter import Meter, line_of
 from altbi.cli.words import told_reasons
 from altbi.detectors import load
 from altbi.files import open_sink
+from altbi.storage import read_model
 
 ALTBI_COMMAND = str(Path(sys.executable).with_name("altbi"))
 
@@ -157,7 +158,15 @@ def test_detect_writes_scores_alone_to_standard_output(inside, capfdbinary, scor
 def test_fit_writes_the_model_that_the_library_would(inside, capsys, place):
     assert main(["fit", "sizes.csv", "--columns", "size,weight", "-o", "again.altbi"]) == 0
 
-    assert (inside / "again.altbi").read_bytes() == (place / "sizes.altbi").read_bytes()
+    tensors, header = read_model(inside / "again.altbi")
+    library_tensors, library_header = read_model(place / "sizes.altbi")
+    assert tensors.keys() == library_tensors.keys()
+    assert all(np.array_equal(tensors[name], library_tensors[name]) for name in tensors)
+    # All that a data frame does not tell is how its cells stood in the file.
+    readings = {"size": "numbers", "weight": "numbers"}
+    assert header["table"].pop("writing") == {"readings": readings, "missing": []}
+    assert library_header["table"].pop("writing") == {"readings": {}, "missing": []}
+    assert header == library_header
     assert "again.altbi" in capsys.readouterr().out
 
 

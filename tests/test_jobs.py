@@ -13,6 +13,7 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
+from altbi.engines import Local
 from altbi.errors import ParameterError, TableError
 from altbi.files import open_source
 from altbi.jobs import Choice, Job
@@ -178,6 +179,40 @@ def test_a_model_scores_another_file_as_it_scores_a_table(tmp_path):
 
     assert output["score"].to_pylist() == detector.anomaly_score(other.drop(["invoice"])).tolist()
     assert any("'invoice'" in note and "not used" in note for note in ready.notes)
+
+
+@pytest.mark.parametrize("engine", [None, Local()])
+def test_a_row_of_a_file_has_the_same_score_in_a_file_of_its_own(tmp_path, engine):
+    rng = np.random.default_rng(0)
+    days = np.datetime64("2024-01-01") + rng.integers(0, 300, 200)
+    amounts = [f"{amount:,.2f}" for amount in rng.normal(1500, 300, 200)]
+    lines = [
+        f"{day:%d/%m/%Y};{amount.translate(str.maketrans(',.', '.,'))};{kind}"
+        for day, amount, kind in zip(
+            days.astype(datetime), amounts, rng.choice(["a", "?"], 200), strict=True
+        )
+    ]
+    lines[7] = "05/04/2024;1.800;a"  # a day of April, and 1800
+    lines[8] = "25/04/2024;1.800,50;?"
+    whole, alone = tmp_path / "whole.csv", tmp_path / "alone.csv"
+    whole.write_text("\n".join(["day;amount;kind", *lines]))
+    alone.write_text("\n".join(["day;amount;kind", lines[7]]))
+    Job(open_source(whole), small(), Choice(missing=("?",)), engine=engine).detect(
+        tmp_path / "out", page=False
+    )
+    detector = ALTBI.load(tmp_path / "out/model.altbi")
+
+    def scores(path):
+        job = Job(open_source(path), detector, top=len(lines))
+        found = job.score(job.prepare())
+        _, values, rows = found.top.best()
+        return values[np.argsort(rows)]
+
+    whole_scores = scores(whole)
+    assert scores(alone)[0] == whole_scores[7]
+    missing = tmp_path / "missing.csv"
+    missing.write_text("\n".join(["day;amount;kind", lines[8].replace("?", "")]))
+    assert scores(missing)[0] == whole_scores[8]
 
 
 def test_a_model_of_an_array_takes_columns_by_their_place(tmp_path):

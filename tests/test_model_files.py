@@ -18,6 +18,7 @@ from altbi import ALTBI, ODIM
 from altbi.detectors import load
 from altbi.errors import ModelFileError, ParameterError
 from altbi.storage import _digest, read_header, read_model, write_model
+from altbi.table import Writing, as_table
 from altbi.whole import whole_files
 
 FAST = {"T1": 5, "T2": 8, "score_by": "loss"}
@@ -130,9 +131,24 @@ def test_the_header_says_what_the_file_is(path):
         "frame": True,
         "named": True,
         "remembered": 0,
+        "writing": {"readings": {}, "missing": []},
     }
     assert header["parameters"]["contamination"] == 0.05
     assert [column["name"] for column in header["encoder"]["columns"]] == list(TABLE.columns)
+
+
+def test_a_file_that_does_not_say_how_cells_were_written_is_read(path):
+    edited(path, table=TABLE_FACTS)
+
+    assert ALTBI.load(path).writing_ == Writing()
+
+
+def test_how_cells_were_written_comes_back(tmp_path):
+    table = as_table(TABLE)
+    table.writing = Writing({"a column": "numbers with a decimal comma"}, ("?", "-"))
+    ALTBI(**FAST).fit(table).save(tmp_path / "model")
+
+    assert ALTBI.load(tmp_path / "model").writing_ == table.writing
 
 
 def test_a_missing_file_is_the_operating_system_s_error(tmp_path):
@@ -193,7 +209,9 @@ def test_a_single_changed_bit_is_noticed(path, place, bit):
         ALTBI.load(changed)
 
 
-TABLE_FACTS = {"rows": 120, "sample": 120, "columns": 4, "frame": True, "named": True}
+TABLE_FACTS = {
+    "rows": 120, "sample": 120, "remembered": 0, "columns": 4, "frame": True, "named": True,
+}  # fmt: skip
 
 
 def edited(path, **changes):
@@ -222,6 +240,12 @@ def edited(path, **changes):
         {"table": TABLE_FACTS | {"columns": 4.0}},
         {"table": TABLE_FACTS | {"named": "yes"}},
         {"table": TABLE_FACTS | {"frame": None}},
+        {"table": TABLE_FACTS | {"remembered": 3}},
+        {"table": TABLE_FACTS | {"writing": 5}},
+        {"table": TABLE_FACTS | {"writing": {"readings": {}}}},
+        {"table": TABLE_FACTS | {"writing": {"readings": ["day"], "missing": []}}},
+        {"table": TABLE_FACTS | {"writing": {"readings": {"day": 1}, "missing": []}}},
+        {"table": TABLE_FACTS | {"writing": {"readings": {}, "missing": [None]}}},
         {"history": []},
         {"detector": "os.system"},
     ],

@@ -20,6 +20,7 @@ from altbi.privacy.releases import Teller
 from altbi.privacy.training import PerRowGradients
 from altbi.privacy.truncation import Tracked
 from altbi.storage import read_header, read_model, write_model
+from altbi.table import Writing, as_table
 
 # One batch size: the accountants are quick.
 QUICK = {"gamma": 1.0, "T1": 10, "T2": 15, "delta": 1e-5}
@@ -68,6 +69,13 @@ def test_the_ledger_keeps_to_the_budget_and_uses_it():
     assert detector.planned_steps == 25
     assert sum(release.times for release in steps) == 25
     assert [step.loss for step in detector.history_] == [None] * 25
+
+
+def test_how_the_cells_stood_in_their_file_is_not_released():
+    table = as_table(pa.table({f"x{place}": column for place, column in enumerate(numbers().T)}))
+    table.writing = Writing({"x0": "numbers with a decimal comma"}, ("?",))
+
+    assert ALTBI(**PRIVATE).fit(table).writing_ == Writing({}, ("?",))
 
 
 def test_a_given_noise_ends_when_the_budget_does():

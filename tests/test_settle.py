@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from altbi.errors import TableError
 from altbi.files.readings import MISSING_WORDS, NUMBER, READINGS, TEXT, first_refused
-from altbi.files.settle import Settler, present_texts, read_texts
+from altbi.files.settle import Expected, Settler, present_texts, read_texts
 
 ABSENT = pa.array(MISSING_WORDS, pa.string())
 
 
-def settle(*chunks, wanted=None):
+def settle(*chunks, wanted=None, written=""):
     """Settle a column that comes in chunks; gives the settler and the values of all chunks."""
-    settler, row = Settler("c", wanted), 0
+    settler, row = Settler("c", wanted and Expected(wanted, written)), 0
     for chunk in chunks:
         settler.add(present_texts(pa.array(chunk, pa.string()), ABSENT), row)
         row += len(chunk)
@@ -105,6 +105,46 @@ def test_points_that_may_stand_between_thousands_are_noted():
     for surely in (["950", "1.8"], ["0.125", "1.800"], ["950", "951"]):
         settler, _ = settle(["1.800"] if "." in "".join(surely) else ["1"], surely)
         assert list(settler.notes(pa.array(surely))) == []
+
+
+DAY_FIRST, POINTED = "dates as day/month/year", "numbers with points between thousands"
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "written", "values"),
+    [
+        (["05/04/2024"], "date", DAY_FIRST, [datetime.datetime(2024, 4, 5)]),
+        (["05/04/2024"], "date", "dates as month/day/year", [datetime.datetime(2024, 5, 4)]),
+        (["05/04/2024 8:30"], "date", DAY_FIRST, [datetime.datetime(2024, 4, 5, 8, 30)]),
+        (["1.800"], "number", POINTED, [1800]),
+        (["1.800"], "number", "numbers", [1.8]),
+        (["1,800"], "number", "numbers with a decimal comma", [1.8]),
+        (["1,800"], "number", "numbers with commas between thousands", [1800]),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_read_as_where_the_model_was_fitted(
+    texts, kind, written, values
+):
+    settler, read = settle(texts, wanted=kind, written=written)
+
+    assert read == values
+    assert list(settler.notes(pa.array(texts))) == []
+
+
+def test_a_column_that_is_written_otherwise_than_for_the_model_is_read_and_noted():
+    settler, read = settle(["1.800"], ["950,5"], wanted="number", written="numbers")
+
+    assert read == [1800, 950.5]
+    assert list(settler.notes(pa.array(["1.800"]))) == [
+        "Column 'c' is read as numbers with points between thousands, because not all of its cells "
+        "are numbers, as where the model was fitted."
+    ]
+
+
+@pytest.mark.parametrize(("text", "kind"), [("05/04/2024", "date"), ("1,800", "number")])
+def test_what_can_be_read_in_two_ways_is_refused_if_the_model_does_not_say_how(text, kind):
+    with pytest.raises(TableError, match=f"'c': the model expects a {kind}, but .*; write"):
+        settle([text], wanted=kind)
 
 
 def test_no_thousands_begin_with_0():

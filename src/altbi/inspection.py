@@ -10,8 +10,10 @@ from typing import Any
 
 from altbi.encode import Column, TableEncoder
 from altbi.errors import ModelFileError
+from altbi.files.readings import PLAIN
 from altbi.privacy.ledger import Ledger
 from altbi.storage import read_header, require
+from altbi.table import Writing
 from altbi.terminal import printable, shortened
 
 __all__ = ["ModelFacts", "read_facts", "render"]
@@ -52,6 +54,8 @@ class ModelFacts:
         The whole ledger.
     columns : tuple of Column
         The columns as the sample showed them.
+    writing : Writing
+        How their cells stood in the file of the training table.
     """
 
     file: str
@@ -69,6 +73,7 @@ class ModelFacts:
     delta: float | None
     privacy: dict[str, Any] | None
     columns: tuple[Column, ...]
+    writing: Writing
 
 
 def read_facts(path: str | PathLike[str]) -> ModelFacts:
@@ -104,6 +109,7 @@ def _facts(path: str | PathLike[str], header: dict[str, Any]) -> ModelFacts:
         delta=ledger and ledger["delta"],
         privacy=ledger,
         columns=TableEncoder.from_json(header["encoder"]).columns,
+        writing=Writing.from_json(table.get("writing")),
     )
 
 
@@ -167,6 +173,7 @@ def render(facts: ModelFacts) -> str:
         ),
         "",
         *_column_lines(facts.columns),
+        *_writing_lines(facts.writing),
     ]
     return "".join(printable(line) + "\n" for line in lines)
 
@@ -205,6 +212,17 @@ def _privacy_lines(ledger: dict[str, Any] | None) -> Iterator[str]:
     for what, noise, least, most, times in Ledger.from_json(ledger).lines():
         shares = f"{least:.2%} to {most:.2%}" if least < most else f"{most:.2%}"
         yield f"{noise:>9.4g}  {shares:>16}  {times:>6}  {what}"
+
+
+def _writing_lines(writing: Writing) -> Iterator[str]:
+    """Say how files to be scored are read: as that of the training table was."""
+    said = [f"{name!r} as {said}" for name, said in writing.readings.items() if said not in PLAIN]
+    said += [f"{text!r} as missing" for text in writing.missing]
+    if said:
+        yield ""
+        yield from textwrap.wrap(
+            printable(f"in text files   {', '.join(said)}"), WIDTH, subsequent_indent=" " * 16
+        )
 
 
 def _column_lines(columns: tuple[Column, ...]) -> Iterator[str]:

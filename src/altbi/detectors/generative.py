@@ -36,7 +36,7 @@ from altbi.models import (
     landmarks_of,
 )
 from altbi.privacy.ledger import Ledger
-from altbi.table import Table
+from altbi.table import Table, Writing
 from altbi.threshold import Contamination, outlier_threshold
 from altbi.train import Progress
 
@@ -59,6 +59,7 @@ class GenerativeDetector(Detector):
 
     n_rows_in_: int
     n_sample_: int
+    writing_: Writing
     encoder_: TableEncoder
     snapshots_: dict[str, NDArray[Any]]
     landmarks_: NDArray[np.float32]
@@ -187,7 +188,9 @@ class GenerativeDetector(Detector):
             if hasattr(self, learned):
                 delattr(self, learned)  # not fitted again before the last step
         self.ledger_ = None
-        return self._checked_for_fit(X)
+        table = self._checked_for_fit(X)
+        self.writing_ = table.writing
+        return table
 
     def _calibrate(
         self, sample: Table, rows: NDArray[np.float32], roles: Roles | None, seed: int

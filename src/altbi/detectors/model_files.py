@@ -20,6 +20,7 @@ from altbi.memory import Memory
 from altbi.models import N_LANDMARKS, label_of
 from altbi.privacy.ledger import Ledger
 from altbi.storage import read_model, require, write_model
+from altbi.table import Writing
 from altbi.train import Progress
 from altbi.version import __version__
 
@@ -57,6 +58,7 @@ def save(detector: GenerativeDetector, path: str | PathLike[str]) -> None:
             "columns": detector.n_features_in_,
             "frame": detector.fitted_on_frame_,
             "named": hasattr(detector, "feature_names_in_"),
+            "writing": detector.writing_.to_json(),
         },
         "offset": detector.offset_,
         "encoder": detector.encoder_.to_json(),
@@ -221,6 +223,7 @@ def _restore_facts(
     detector.offset_ = offset
     detector.n_features_in_, detector.n_rows_in_, detector.n_sample_ = columns, rows, sample
     detector.fitted_on_frame_ = table["frame"]
+    detector.writing_ = Writing.from_json(table.get("writing"))
     if table["named"]:
         detector.feature_names_in_ = np.asarray(detector.encoder_.names, dtype=object)
 

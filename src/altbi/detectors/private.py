@@ -21,7 +21,7 @@ from altbi.privacy.ledger import Ledger, parted_delta
 from altbi.privacy.releases import Teller, threshold_release
 from altbi.privacy.training import NoisyPlan, private_train
 from altbi.privacy.truncation import Truncation, truncation_of
-from altbi.table import Table
+from altbi.table import Table, Writing
 
 if TYPE_CHECKING:
     from altbi.detectors.altbi import ALTBI
@@ -48,6 +48,8 @@ def learn_privately(detector: ALTBI, epsilon: float, table: Table, seed: int) ->
     teller = Teller(epsilon, delta, secret_generator())
     n_rows = teller.count(len(table))
     detector.n_rows_in_ = detector.n_sample_ = n_rows
+    # How a column is read is told by its cells: a single row may change it.
+    detector.writing_ = Writing(missing=table.writing.missing)
     detector.encoder_ = _encoder(detector, table, teller)
     # What lies outside the bounds must not lead the training astray.
     rows = detector.encoder_.transform(table).clip(0, 1)

@@ -8,7 +8,16 @@ import pyarrow.compute as pc
 
 from altbi.table import Kind
 
-__all__ = ["MISSING_WORDS", "NUMBER", "POINTS", "READINGS", "TEXT", "Reading", "first_refused"]
+__all__ = [
+    "MISSING_WORDS",
+    "NUMBER",
+    "PLAIN",
+    "POINTS",
+    "READINGS",
+    "TEXT",
+    "Reading",
+    "first_refused",
+]
 
 # The words that pandas takes for a missing cell, so that a file reads the same in both.
 MISSING_WORDS = (
@@ -86,6 +95,9 @@ def _calendar(day_first: str, time: str = "") -> Parse:
 NUMBER = Reading("number", "numbers", _as(pa.float64()))
 POINTS = Reading("number", "numbers with points between thousands", _grouped(".", ","))
 TEXT = Reading("category", "text", lambda texts: texts)
+
+# What goes without saying.
+PLAIN = ("numbers", "booleans", "dates", "text")
 
 # In the order of preference: the first that can read all texts of a column wins.
 READINGS = (

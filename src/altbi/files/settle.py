@@ -11,6 +11,7 @@ from altbi.errors import TableError, infinity
 from altbi.files.readings import (
     MISSING_WORDS,
     NUMBER,
+    PLAIN,
     POINTS,
     READINGS,
     TEXT,
@@ -20,6 +21,7 @@ from altbi.files.readings import (
 from altbi.table import Kind
 
 __all__ = [
+    "Expected",
     "Settled",
     "Settler",
     "first_infinite",
@@ -69,6 +71,23 @@ def read_texts(reading: Reading, texts: pa.Array) -> pa.Array:
 
 @final
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """What a model expects of a column.
+
+    Attributes
+    ----------
+    kind : {"number", "boolean", "date", "category"}
+        What it holds.
+    written : str, default=''
+        How it was read where the model was fitted, in the words of `Reading.said`, if it was text.
+    """
+
+    kind: Kind
+    written: str = ""
+
+
+@final
+@dataclass(frozen=True, slots=True)
 class Settled:
     """What some rows say of a column of texts, in plain values; rows are counted from their first.
 
@@ -98,14 +117,14 @@ class Settler:
     ----------
     column : str
         Its name.
-    wanted : {"number", "boolean", "date", "category"} or None
-        The kind that a model expects; None takes what fits.
+    expected : Expected or None
+        What a model expects; None takes what fits.
     """
 
-    def __init__(self, column: str, wanted: Kind | None = None) -> None:
+    def __init__(self, column: str, expected: Expected | None = None) -> None:
         self.column = column
-        self.wanted = wanted
-        self.alive: tuple[Reading, ...] = _candidates(wanted)
+        self.expected = expected
+        self.alive: tuple[Reading, ...] = _candidates(expected)
         self.no_number: tuple[int, str] | None = None
         self.infinite: int | None = None
         self.pointed: str | None = None
@@ -152,7 +171,12 @@ class Settler:
 
     def settled(self) -> Reading:
         """Give the first reading that could read all texts."""
-        reading = TEXT if self._doubt() else self.alive[0]
+        doubt = self._doubt()
+        if doubt and self.expected:
+            raise TableError(
+                f"column {self.column!r}: the model expects a {self.expected.kind}, but {doubt}."
+            )
+        reading = TEXT if doubt else self.alive[0]
         if reading.kind == "number" and self.infinite is not None:
             raise infinity(self.column, self.infinite)
         return reading
@@ -163,7 +187,14 @@ class Settler:
         doubt = self._doubt()
         if doubt:
             yield f"Column {self.column!r} is read as text, because {doubt}."
-        elif reading.said not in ("numbers", "booleans", "dates", "text"):
+        elif self._is_as_learned():
+            return
+        elif self.expected and self.expected.written:
+            yield (
+                f"Column {self.column!r} is read as {reading.said}, because not all of its cells "
+                f"are {self.expected.written}, as where the model was fitted."
+            )
+        elif reading.said not in PLAIN:
             yield f"Column {self.column!r} is read as {reading.said}."
         elif reading is NUMBER and _some(sample, _LIKE_CODE):
             yield (
@@ -186,27 +217,36 @@ class Settler:
 
     def _doubt(self) -> str | None:
         """Say which two readings fit all texts, though they give them other values."""
+        if self._is_as_learned():
+            return None
         said = {reading.said for reading in self.alive}
         for rivals, doubt in _RIVALS.items():
             if rivals <= said and self.alive[0].said in rivals:
                 return doubt
         return None
 
+    def _is_as_learned(self) -> bool:
+        """Tell whether all texts can be read as where the model was fitted."""
+        return self.expected is not None and self.alive[0].said == self.expected.written
+
     def _unwanted(self, row: int, text: str) -> TableError:
+        kind = self.expected.kind if self.expected else TEXT.kind
         return TableError(
             f"column {self.column!r} holds {_quoted(text)} in row {row} (counted from 0), but the "
-            f"model expects a {self.wanted}. Mend the cell, name it with --missing if it means "
-            "that there is none, or fit a model on this table."
+            f"model expects a {kind}. Mend the cell, name it with --missing if it means that there "
+            "is none, or fit a model on this table."
         )
 
 
-def _candidates(wanted: Kind | None) -> tuple[Reading, ...]:
-    if wanted is None:
+def _candidates(expected: Expected | None) -> tuple[Reading, ...]:
+    """Give the readings in the order of preference: the model's own first."""
+    if expected is None:
         return READINGS
-    if wanted == "category":
+    if expected.kind == "category":
         return (TEXT,)
-    kinds = _ALIKE.get(wanted, {wanted})
-    return tuple(reading for reading in READINGS if reading.kind in kinds)
+    kinds = _ALIKE.get(expected.kind, {expected.kind})
+    fitting = [reading for reading in READINGS if reading.kind in kinds]
+    return tuple(sorted(fitting, key=lambda reading: reading.said != expected.written))
 
 
 def first_infinite(values: pa.Array, first_row: int) -> int | None:

@@ -9,8 +9,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.errors import TableError, infinity
-from altbi.files.readings import READINGS, Reading
+from altbi.files.readings import READINGS, TEXT, Reading
 from altbi.files.settle import (
+    Expected,
     Settled,
     Settler,
     first_infinite,
@@ -20,7 +21,7 @@ from altbi.files.settle import (
     read_texts,
 )
 from altbi.files.source import Source
-from altbi.table import Kind, Table, as_table, row_keys
+from altbi.table import Table, Writing, as_table, row_keys
 
 __all__ = ["Columns", "Look", "RowSample", "Survey", "key_bar", "survey"]
 
@@ -185,7 +186,7 @@ def survey(
     limit: int,
     seed: int,
     missing: Sequence[str] = (),
-    kinds: Mapping[str, Kind] | None = None,
+    expected: Mapping[str, Expected] | None = None,
 ) -> Survey:
     """Read a source once.
 
@@ -201,10 +202,10 @@ def survey(
         Size and choice of the sample, as in `altbi.table.sample_rows`.
     missing : sequence of str
         Further texts that stand for a missing cell.
-    kinds : mapping of str to kind, default=None
+    expected : mapping of str to Expected, default=None
         What a model expects of some columns; a cell that is nothing of the kind is an error.
     """
-    look, sample = Look(source, names, missing=missing, kinds=kinds), RowSample(limit, seed)
+    look, sample = Look(source, names, missing=missing, expected=expected), RowSample(limit, seed)
     for batch in batches:
         look.add(batch)
         sample.add(batch)
@@ -224,7 +225,7 @@ class Look:
         The columns to look at.
     missing : sequence of str, default=()
         Further texts that stand for a missing cell.
-    kinds : mapping of str to kind, default=None
+    expected : mapping of str to Expected, default=None
         What a model expects of some columns.
     """
 
@@ -234,14 +235,15 @@ class Look:
         names: Sequence[str],
         *,
         missing: Sequence[str] = (),
-        kinds: Mapping[str, Kind] | None = None,
+        expected: Mapping[str, Expected] | None = None,
     ) -> None:
         self.names = names
         self.seen = 0
+        self._further = tuple(missing)
         self._words = missing_words(source.format, missing)
         self._absent = pa.array(self._words, pa.string())
         self._settlers = {
-            name: Settler(name, (kinds or {}).get(name))
+            name: Settler(name, (expected or {}).get(name))
             for name in names
             if _is_loose(source, name)
         }
@@ -276,6 +278,8 @@ class Look:
         columns = Columns(self.names, readings, self._words)
         table = columns.table(drawn, first_row=0)
         table.drawn_from = self.seen
+        read = {name: each.said for name, each in readings.items() if each is not TEXT}
+        table.writing = Writing(read, self._further)
         notes = [
             note
             for name, settler in self._settlers.items()

@@ -14,7 +14,7 @@ from altbi.borrow import one_thread
 from altbi.detectors import GenerativeDetector
 from altbi.engines import Engine
 from altbi.errors import TableError
-from altbi.files import Look, RowSample, Source, Survey, key_bar, open_sink
+from altbi.files import Expected, Look, RowSample, Source, Survey, key_bar, open_sink
 from altbi.files.settle import Settled
 from altbi.jobs.choice import Choice, Chosen
 from altbi.jobs.part_folder import PartFolder, Plan, opened
@@ -28,7 +28,7 @@ from altbi.jobs.passes import (
     unwatched,
     without_labels,
 )
-from altbi.table import Kind, row_keys
+from altbi.table import row_keys
 from altbi.whole import whole_file
 
 __all__ = ["MOST_ROWS", "Part", "score_apart", "survey_apart"]
@@ -75,7 +75,7 @@ class _Task:
     source: Source
     chosen: Chosen
     missing: tuple[str, ...]
-    kinds: Mapping[str, Kind] | None
+    expected: Mapping[str, Expected] | None
     settle: bool = True
     draw: _Draw | None = None
 
@@ -98,7 +98,7 @@ def survey_apart(
     choice: Choice,
     detector: GenerativeDetector,
     *,
-    kinds: Mapping[str, Kind] | None = None,
+    expected: Mapping[str, Expected] | None = None,
     watch: Watch = unwatched,
 ) -> tuple[Survey, tuple[Part, ...]]:
     """Make the first pass by an engine; gives what `survey_for` gives, and the parts.
@@ -108,13 +108,18 @@ def survey_apart(
     reads only parts with rows of the sample.
     """
     sources = source.parts(MOST_ROWS)
-    limit, seed = detector.max_rows if kinds is None else 1, seed_of(detector)
+    limit, seed = detector.max_rows if expected is None else 1, seed_of(detector)
     missing = choice.missing
 
     def looked_at(draws: Sequence[_Draw | None], *, settle: bool) -> list[_Looked]:
         tasks = [
             _Task(
-                source=each, chosen=chosen, missing=missing, kinds=kinds, settle=settle, draw=draw
+                source=each,
+                chosen=chosen,
+                missing=missing,
+                expected=expected,
+                settle=settle,
+                draw=draw,
             )
             for each, draw in zip(sources, draws, strict=True)
             if settle or (draw is not None and draw.any_row)
@@ -126,7 +131,7 @@ def survey_apart(
     known = len(counts) == len(sources)
     draws = _draws(counts, limit, seed) if known else [None] * len(sources)
     found = looked_at(draws, settle=True)
-    look = Look(source, chosen.features, missing=missing, kinds=kinds)
+    look = Look(source, chosen.features, missing=missing, expected=expected)
     with named(source):
         for each, looked in zip(sources, found, strict=True):
             _follow(look, each, looked, chosen)
@@ -216,7 +221,7 @@ def _score_part(task: _ScoreTask) -> int:
 def _look_at(task: _Task) -> _Looked:
     """Look at one part. What is wrong with it is told by `_follow`, which knows the rows before."""
     chosen, draw = task.chosen, task.draw
-    look = Look(task.source, chosen.features, missing=task.missing, kinds=task.kinds)
+    look = Look(task.source, chosen.features, missing=task.missing, expected=task.expected)
     sample, rows = None, 0
     if draw is not None:
         sample = RowSample(draw.limit, draw.seed, first_row=draw.first_row, bar=draw.bar)

@@ -13,11 +13,10 @@ from altbi.detectors import GenerativeDetector
 from altbi.encode import Surprises
 from altbi.engines import score_batch
 from altbi.errors import ParameterError, TableError, TableWarning
-from altbi.files import Columns, Source, Survey, ahead, survey
+from altbi.files import Columns, Expected, Source, Survey, ahead, survey
 from altbi.jobs.choice import Choice, Chosen, is_outlier
 from altbi.jobs.tally import ScoreCounts, TopRows
 from altbi.parameters import is_count
-from altbi.table import Kind
 
 __all__ = [
     "Scan", "Watch", "fit_source", "named", "output_schema", "pick", "scan", "seed_of",
@@ -55,20 +54,20 @@ def survey_for(
     choice: Choice,
     detector: GenerativeDetector,
     *,
-    kinds: Mapping[str, Kind] | None = None,
+    expected: Mapping[str, Expected] | None = None,
     watch: Watch = unwatched,
 ) -> Survey:
-    """Make the first pass, for a detector to be fitted or for the kinds that a fitted one wants."""
+    """Make the first pass, for a detector to be fitted or for what a fitted one expects."""
     batches = watch("reading", source.batches(chosen.to_learn), source.n_rows, len)
     with named(source):
         return survey(
             source,
             chosen.features,
             without_labels(batches, chosen),
-            limit=detector.max_rows if kinds is None else 1,
+            limit=detector.max_rows if expected is None else 1,
             seed=seed_of(detector),
             missing=choice.missing,
-            kinds=kinds,
+            expected=expected,
         )
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any, final
@@ -13,7 +13,7 @@ import pyarrow as pa
 from altbi.detectors import GenerativeDetector
 from altbi.engines import Engine
 from altbi.errors import ParameterError, TableError
-from altbi.files import Columns, Sink, Source, Survey, behind, check_writable, open_sink
+from altbi.files import Columns, Expected, Sink, Source, Survey, behind, check_writable, open_sink
 from altbi.jobs.apart import Part, score_apart, survey_apart
 from altbi.jobs.choice import Choice, Chosen, Label, choose, listed
 from altbi.jobs.findings import Findings, explain_rows, metrics_of, reasons_table
@@ -32,7 +32,6 @@ from altbi.jobs.passes import (
 )
 from altbi.jobs.summary import summarise
 from altbi.report import Summary, render
-from altbi.table import Kind
 from altbi.whole import told_as, whole_files
 
 __all__ = ["Destination", "Job", "Ready"]
@@ -145,7 +144,7 @@ class Job:
     def fit(self) -> Ready:
         """Read the table once and fit the detector on its sample."""
         chosen = choose(self.source, self.choice)
-        found, parts = self._survey(chosen)
+        found, parts = self._survey(chosen, self.choice)
         fit_source(self.source, found, self.detector, watch=self.watch)
         return Ready(
             chosen=chosen,
@@ -157,22 +156,33 @@ class Job:
 
     def prepare(self) -> Ready:
         """Read the table once for the detector as it is."""
-        chosen = self._wanted()
-        kinds = dict(zip(chosen.features, self.detector.encoder_.kinds, strict=True))
-        found, parts = self._survey(chosen, kinds)
+        choice = self._choice_with_words()
+        chosen = self._wanted(choice)
+        found, parts = self._survey(chosen, choice, self._expected(chosen))
         notes = (*self.source.notes, *found.notes, *self._unused(chosen))
         return Ready(
             chosen=chosen, columns=found.columns, n_rows=found.n_rows, notes=notes, parts=parts
         )
 
     def _survey(
-        self, chosen: Chosen, kinds: dict[str, Kind] | None = None
+        self, chosen: Chosen, choice: Choice, expected: dict[str, Expected] | None = None
     ) -> tuple[Survey, tuple[Part, ...]]:
         """Make the first pass, here or where the engine runs."""
-        more: dict[str, Any] = {"kinds": kinds, "watch": self.watch}
+        more: dict[str, Any] = {"expected": expected, "watch": self.watch}
         if self.engine is None:
-            return survey_for(self.source, chosen, self.choice, self.detector, **more), ()
-        return survey_apart(self.engine, self.source, chosen, self.choice, self.detector, **more)
+            return survey_for(self.source, chosen, choice, self.detector, **more), ()
+        return survey_apart(self.engine, self.source, chosen, choice, self.detector, **more)
+
+    def _expected(self, chosen: Chosen) -> dict[str, Expected]:
+        """Say what the model expects of the columns, and how they were written for its fit."""
+        encoder, readings = self.detector.encoder_, self.detector.writing_.readings
+        columns = zip(chosen.features, encoder.names, encoder.kinds, strict=True)
+        return {name: Expected(kind, readings.get(known, "")) for name, known, kind in columns}
+
+    def _choice_with_words(self) -> Choice:
+        """Add the words for missing cells that the model was fitted with."""
+        words = (*self.choice.missing, *self.detector.writing_.missing)
+        return replace(self.choice, missing=tuple(dict.fromkeys(words)))
 
     def score(self, ready: Ready, destination: Destination | None = None) -> Scan:
         """Score all rows, and write the scores if they are to go anywhere."""
@@ -246,11 +256,11 @@ class Job:
                 pa.schema([self.source.schema.field(name) for name in chosen.ids]), "csv"
             )
 
-    def _wanted(self) -> Chosen:
+    def _wanted(self, choice: Choice) -> Chosen:
         """Choose the model's columns: by name, or by place if it was fitted on an array."""
         if self.detector.fitted_on_frame_:
-            return choose(self.source, self.choice, self.detector.encoder_.names)
-        chosen = choose(self.source, self.choice)
+            return choose(self.source, choice, self.detector.encoder_.names)
+        chosen = choose(self.source, choice)
         if len(chosen.features) != self.detector.n_features_in_:
             raise TableError(
                 f"{self.source.name}: {len(chosen.features)} columns, but the model was fitted on "

@@ -2,7 +2,7 @@
 
 from altbi.table.arrays import Matrix
 from altbi.table.arrow import ArrowTable
-from altbi.table.base import Kind, Table
+from altbi.table.base import Kind, Table, Writing
 from altbi.table.convert import as_table, is_frame
 from altbi.table.sample import row_keys, sample_rows
 
@@ -11,6 +11,7 @@ __all__ = [
     "Kind",
     "Matrix",
     "Table",
+    "Writing",
     "as_table",
     "is_frame",
     "row_keys",

@@ -1,16 +1,57 @@
 """What every source of rows offers: columns with names and kinds, rows in order."""
 
 import abc
-from collections.abc import Sequence
-from typing import Literal, Self
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Self, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["Kind", "Table"]
+from altbi.errors import ModelFileError
+
+__all__ = ["Kind", "Table", "Writing"]
 
 Kind = Literal["number", "boolean", "date", "category"]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How cells stood in a file, so that other files are read in the same way.
+
+    Attributes
+    ----------
+    readings : mapping of str to str
+        For columns that were texts and are something else: what, in the words of the reader.
+    missing : tuple of str
+        Texts that stand for a missing cell because someone said so.
+    """
+
+    readings: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Give the same as dictionary, list and texts."""
+        return {"readings": dict(self.readings), "missing": list(self.missing)}
+
+    @classmethod
+    def from_json(cls, state: object) -> Self:
+        """Build it from what nobody has checked yet; None, of older files, says nothing."""
+        if state is None:
+            return cls()
+        if isinstance(state, dict) and state.keys() == {"readings", "missing"}:
+            readings, missing = state["readings"], state["missing"]
+            if isinstance(readings, dict) and isinstance(missing, list):
+                texts = [*readings, *readings.values(), *missing]
+                if all(isinstance(text, str) for text in texts):
+                    return cls(readings, tuple(missing))
+        raise ModelFileError(
+            f"The cells' writing is {reprlib.repr(state)}, but expected readings by column, and "
+            "texts that are missing."
+        )
 
 
 class Table(abc.ABC):
@@ -26,12 +67,15 @@ class Table(abc.ABC):
         Number of the first row in the table that this one was sliced from; messages count from it.
     drawn_from : int or None
         If the table is a sample: rows of the table that it was drawn from.
+    writing : Writing
+        If it was read from a file: how its cells stood there.
     """
 
     names: tuple[str, ...]
     kinds: tuple[Kind, ...]
     first_row: int = 0
     drawn_from: int | None = None
+    writing: Writing = Writing()
 
     @property
     def shape(self) -> tuple[int, int]:
