@@ -233,9 +233,18 @@ class TestRun:
 
         at_once.clear()
         assert run(*words) == 1
-        assert said(capsys)[0][0].startswith("0 jobs done, 2 were there, 1 failed")
+        out, _ = said(capsys)
+        assert out[0].startswith("0 jobs done, 2 were there, 1 failed")
+        assert out[1:] == ["1 of them failed before; --retry runs them again."]
         assert run(*words, "--retry") == 0
         assert said(capsys)[0][0].startswith("1 jobs done, 1 were there, 0 failed")
+
+    def test_a_failure_of_another_make_of_a_system_does_not_count(self, place, at_once, capsys):
+        append(place / "some.jsonl", result(ON_WINE))
+        append(place / "some.jsonl", replace(result(ON_WINE, error="no"), parameters={"n_bins": 3}))
+
+        assert run("--lines", "some.jsonl", "--datasets", "wine", "--systems", "HBOS") == 0
+        assert said(capsys)[0] == ["0 jobs done, 1 were there, 0 failed: some.jsonl"]
 
     def test_a_suite_takes_what_is_at_hand(self, place, at_once):
         assert run("--suite", "small", "--systems", "HBOS") == 0
@@ -353,6 +362,22 @@ class TestLines:
         assert (name, main(again)) == ("altbi", 0)
         assert read(place / "again.jsonl") == [before[3]]
 
+    def test_the_command_of_a_line_is_about_its_file_alone(self, place, at_once, capsys):
+        files = [f"CV_by_ViT/MVTec-AD_{name}.npz" for name in ("bottle", "pill")]
+        for file in files:
+            (place / "adbench" / file).parent.mkdir(exist_ok=True)
+            (place / "adbench" / file).touch()
+        words = ["--datasets", "MVTec-AD", "--systems", "HBOS"]
+        run(*words)
+        capsys.readouterr()
+
+        main(["bench", "lines", *words])
+
+        commands = [shlex.split(line) for line in said(capsys)[0][2::3]]
+        assert len(commands) == 2
+        assert main(commands[1][1:]) == 0
+        assert [each.file for each in read(place / "again.jsonl")] == files[1:]
+
     def test_a_line_of_another_make_of_its_system_is_marked(self, place, capsys):
         append(place / "some.jsonl", replace(result(ON_WINE), parameters={"n_bins": 3}))
         append(place / "some.jsonl", result(ON_WINE))
@@ -393,6 +418,22 @@ class TestLines:
         assert main(["bench", "lines", "--lines", "some.jsonl", *words]) == 1
 
         assert sentence in refused(capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--datasets wine", "--suite small", "--systems HBOS", "--seeds 2", "--rows all",
+        "--protocol dte", "--markdown",
+    ],
+)  # fmt: skip
+def test_what_the_page_would_not_heed_is_refused(place, capsys, words):
+    with pytest.raises(SystemExit) as end:
+        main(["bench", "tables", "--page", "page.md", *words.split()])
+
+    assert end.value.code == 2
+    assert f"leave out {words.split()[0]}" in capsys.readouterr().err
+    assert not (place / "page.md").exists()
 
 
 def test_quick_runs_altbi_and_two_classics_and_prints_tables(place, at_once, capsys):

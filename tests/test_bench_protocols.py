@@ -181,7 +181,7 @@ class TestDTE:
         # 1 - 1/e of the rows, give or take five deviations.
         assert len(np.unique(found.train)) == pytest.approx(2000 * (1 - np.exp(-1)), abs=70)
 
-    @pytest.mark.parametrize("n_rows", [300, 1200])
+    @pytest.mark.parametrize("n_rows", [300, 1200, 50_001])
     def test_draws_are_those_of_the_published_code_line_by_line(self, n_rows):
         y = labels(n_rows, 40)
 
@@ -191,6 +191,8 @@ class TestDTE:
         rows = np.arange(n_rows)
         if n_rows < 1000:
             rows = state.choice(rows, 1000, replace=True)
+        if n_rows > 50_000:
+            rows = state.choice(rows, 50_000, replace=False)
         state.choice(np.where(y[rows] == 1)[0], 0, replace=False)
         train = rows[state.choice(np.arange(len(rows)), len(rows), replace=True)]
         assert rows_of(found) == (train.tolist(), rows.tolist())

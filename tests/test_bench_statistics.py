@@ -266,6 +266,14 @@ def test_large_wins_outweigh_more_small_losses():
     assert not back.favours_first
 
 
+def test_one_large_win_does_not_outweigh_many_losses():
+    gaps = [-0.001 * place for place in range(1, 31)] + [0.9]
+    (pair,) = wilcoxon_holm(table(a=gaps, b=[0.0] * 31))
+    assert pair.mean_difference > 0
+    assert pair.significant
+    assert not pair.favours_first
+
+
 def test_wilcoxon_refuses():
     scores = table(a=[0.1, 0.2], b=[0.3, 0.4])
     with pytest.raises(ParameterError, match="against='c', but expected one of a, b"):

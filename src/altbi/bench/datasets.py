@@ -6,7 +6,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from itertools import groupby
@@ -174,20 +174,34 @@ SUITES: dict[str, Callable[[Dataset], bool]] = {
 def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Dataset]:
     """Take data sets by name, in the paper's order; without names those of a suite.
 
+    The name of a file stands for its data set without the other files.
+
     >>> [dataset.label for dataset in select(["wine", "20news"])]
     ['wine', '20news (BERT)', '20news (RoBERTa)']
+    >>> (dataset,) = select(["CV_by_ViT/MVTec-AD_pill.npz"])
+    >>> dataset.label, len(dataset.parts)
+    ('MVTec-AD (ViT)', 1)
     """
     if names is None:
         if suite not in SUITES:
             raise ParameterError(f"No suite is called {suite!r}. Expected: {', '.join(SUITES)}.")
         return [each for each in catalogue() if SUITES[suite](each)]
     known = {word for each in catalogue() for word in (each.name, each.label)}
-    if unknown := [name for name in names if name not in known]:
+    files = {part.file for each in catalogue() for part in each.parts}
+    if unknown := [name for name in names if name not in known | files]:
         raise ParameterError(
             f"No data set is called {', '.join(map(repr, unknown))}. "
-            f"Expected names among: {', '.join(sorted(known))}."
+            f"Expected names among: {', '.join(sorted(known))}; or files, as `altbi bench "
+            "datasets --files` lists them."
         )
-    return [each for each in catalogue() if each.name in names or each.label in names]
+    return [found for each in catalogue() if (found := _named(each, names)).parts]
+
+
+def _named(dataset: Dataset, names: Sequence[str]) -> Dataset:
+    """Leave out the files that are named neither themselves nor with all others."""
+    if dataset.name in names or dataset.label in names:
+        return dataset
+    return replace(dataset, parts=tuple(part for part in dataset.parts if part.file in names))
 
 
 def is_chosen_on(stem: str) -> bool:

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from altbi.bench.datasets import Dataset, select
+from altbi.bench.findings import is_enough, leaders
 from altbi.bench.grid import markdown_grid
 from altbi.bench.look import cells, differences, lacking
 from altbi.bench.parts import Evidence, summary, tables_of
@@ -12,7 +13,14 @@ from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.bench.tables import Comparison, compare
 from altbi.bench.words import ABOUT, SAMPLE
 
-__all__ = ["COMPARED", "REDUCED", "deep_sections", "on_small_tables", "small_tables"]
+__all__ = [
+    "COMPARED",
+    "REDUCED",
+    "deep_findings",
+    "deep_sections",
+    "on_small_tables",
+    "small_tables",
+]
 
 MOST_ROWS = 10_000
 # One seed for all: the slow ones have no more.
@@ -26,7 +34,23 @@ COMPARED = (
     *("DAGMM", "DeepSVDD", "DROCC", "GOAD", REDUCED, "PlanarFlow", "DDPM", "DTE-IG", "DTE-C"),
 )
 
+ALL_BUT_ONE = [name for name in COMPARED if name != REDUCED]
+
 Choice = Callable[[Evidence, str], Comparison]
+
+
+def deep_findings(evidence: Evidence) -> list[str]:
+    """Say who leads where the deep baselines take part."""
+    where = f"With the deep baselines, on tables of up to {MOST_ROWS:,} rows and with one seed"
+    found = {where: ALL_BUT_ONE, f"With {REDUCED} too, where it was run": COMPARED}
+    deep = {name for name in SYSTEMS if SYSTEMS[name].is_deep}
+    sentences = []
+    for start, names in found.items():
+        asked = on_small_tables(names)
+        auc, precision = asked(evidence, "auc"), asked(evidence, "average_precision")
+        if deep & set(auc.systems) and is_enough(auc):
+            sentences.append(f"{start}, {leaders(auc, precision)}")
+    return sentences
 
 
 def deep_sections(evidence: Evidence) -> list[str]:
@@ -34,11 +58,10 @@ def deep_sections(evidence: Evidence) -> list[str]:
     deep = [name for name in SYSTEMS if SYSTEMS[name].is_deep]
     if not any(run.system in deep and not run.smoke for run in evidence.runs):
         return []
-    all_but_one = [name for name in COMPARED if name != REDUCED]
     return [
         "## With the deep baselines",
         ABOUT["deep"],
-        *summary(evidence, on_small_tables(all_but_one)),
+        *summary(evidence, on_small_tables(ALL_BUT_ONE)),
         *_with_reduced(evidence),
         *tables_of(evidence, on_small_tables(["ALTBI", *deep]), ("auc",)),
         *_not_run(evidence, deep),

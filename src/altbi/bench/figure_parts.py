@@ -30,7 +30,7 @@ class Lines:
     def of(cls, folder: Path) -> "Lines":
         """Read a folder of lines."""
         return cls(
-            Evidence.of(folder, may_lack=True),
+            Evidence.of(folder, folder, may_lack=True),
             read(folder / ABLATION),
             current_traces(read_traces(folder / TRACES)),
             [line for line in parsed(folder / PRIVACY, _private) if line["kind"] == "auc"],

@@ -14,7 +14,7 @@ from altbi.bench.statistics import (
 )
 from altbi.bench.tables import METRICS, Comparison, shared_means
 
-__all__ = ["OURS", "findings", "is_enough", "standing", "tests"]
+__all__ = ["OURS", "findings", "is_enough", "leaders", "standing", "tests"]
 
 OURS = "ALTBI"
 # With fewer, one row more or less at the top moves a table's result.
@@ -62,6 +62,7 @@ def tests(main: Comparison) -> list[str]:
         f"{found.f_p_value:.2g}); mean ranks further apart than {distance:.2f} differ (Nemenyi, 5 "
         "%); bars in the figure join those that do not.",
         markdown_grid([head, *rows]),
+        "The p of a pair is exact where it never ties, by the normal approximation elsewhere.",
     ]
 
 
@@ -70,7 +71,7 @@ def findings(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> li
     if not is_enough(main):
         return ["There are too few runs to say anything."]
     return [
-        _means(main, precision),
+        f"O{leaders(main, precision)[1:]}",
         *(_told_pairs(found) for found in (main, precision)),
         *_confirmed(main),
         *(_behind(found) for found in (main, precision)),
@@ -96,7 +97,8 @@ def standing(where: str, found: Comparison) -> list[str]:
     ]
 
 
-def _means(main: Comparison, precision: Comparison) -> str:
+def leaders(main: Comparison, precision: Comparison) -> str:
+    """Say who has the highest means and the best mean rank, and where ours stands if it has not."""
     (shared, means), precisions = shared_means(main), shared_means(precision)[1]
     ranks, order = mean_ranks(main.scores), _ordered(means)
     best = (order[0], _ordered(precisions)[0], min(ranks, key=ranks.__getitem__))
@@ -112,7 +114,7 @@ def _means(main: Comparison, precision: Comparison) -> str:
         else ""
     )
     told = f"{leads[0]}, {leads[1]}, and {leads[2]}.{ours}"
-    return f"Over the {len(shared)} data sets that all {len(order)} systems ran, {told}"
+    return f"over the {len(shared)} data sets that all {len(order)} systems ran, {told}"
 
 
 def _behind(found: Comparison) -> str:
@@ -133,8 +135,8 @@ def _behind(found: Comparison) -> str:
     n_alone = sum(gap > 0 for gap in gaps.values())
     n_shared = sum(gap == 0 for gap in gaps.values())
     told = [
-        f"{METRICS[found.metric]}: {OURS} alone has the highest on {n_alone} of {len(gaps)} data "
-        "sets",
+        f"{METRICS[found.metric]}, among these {len(found.systems)} systems: {OURS} alone has the "
+        f"highest on {n_alone} of {len(gaps)} data sets",
         f", and shares it on {n_shared}" if n_shared else "",
         f". It is furthest behind the best other on {', '.join(behind)}" if behind else "",
     ]

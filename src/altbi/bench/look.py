@@ -57,6 +57,7 @@ def printed(
         found = compare(runs, metric, question, systems).only(datasets)
         if not found.lines:
             raise nothing_found(path, runs)
+        found = found.that_ran()  # one without a cell would leave no data set that all ran
         parts += [heading.format(title), grid(cells(found)), *differences(found, grid)]
     judged = compare(runs, "auc", question, systems).only(datasets)
     missing = lacking(runs, judged, datasets, systems)

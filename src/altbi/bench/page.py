@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from altbi.bench.datasets import catalogue, select
-from altbi.bench.deep import deep_sections
+from altbi.bench.deep import deep_findings, deep_sections
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
 from altbi.bench.findings import OURS, findings, is_enough, standing, tests
 from altbi.bench.grid import markdown_grid
@@ -53,13 +53,13 @@ CSV_HEAD = (
 
 def write_page(page: Path, folder: Path) -> None:
     """Write the page, and tables and figures into the folder beside it that has its name."""
-    evidence = Evidence.of(folder)
     beside = page.with_suffix("")
+    evidence, for_tables = (Evidence.of(folder, home) for home in (page.parent, beside))
     files = {page: _page(evidence, folder.name, beside.name)}
     main = main_comparison(evidence)
     for metric, protocol, name in _PAPER_TABLES:
         found = compare(evidence.runs, metric, protocol)
-        files[beside / f"{name}.csv"] = _csv(found, evidence)
+        files[beside / f"{name}.csv"] = _csv(found, for_tables)
     if is_enough(main):
         files |= {beside / name: text for name, text in _figures(evidence, main).items()}
     write_files(files)
@@ -132,6 +132,7 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         *findings(main, main_comparison(evidence, "average_precision"), evidence.runs),
         *standing("On images and texts", _embeddings(evidence)),
         *standing("Fitted on inliers alone", _asked(SEMI, "all")(evidence, "auc")),
+        *deep_findings(evidence),
         "## All systems on identical rows",
         ABOUT["main"],
         *summary(evidence, main_comparison),

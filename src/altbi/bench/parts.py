@@ -1,5 +1,6 @@
 """What pages of results are made of: the runs that count, and tables of them."""
 
+import os
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +23,17 @@ __all__ = ["Evidence", "cost", "summary", "tables_of"]
 @final
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All runs of a folder that are current, and where each stands, seen from the page."""
+    """All runs of a folder that are current, and where each stands, seen from another folder."""
 
     runs: list[Run]
     places: Mapping[Job, str]
 
     @classmethod
-    def of(cls, folder: Path, *, may_lack: bool = False) -> "Evidence":
-        """Read the file of each protocol in a folder; unless they may lack, there must be runs."""
+    def of(cls, folder: Path, seen_from: Path, *, may_lack: bool = False) -> "Evidence":
+        """Read the file of each protocol in a folder, for links from another folder.
+
+        Unless they may lack, there must be runs.
+        """
         if not folder.is_dir():
             raise TableError(
                 f"{folder}: expected a folder with the lines of all protocols, of which the page "
@@ -42,7 +46,7 @@ class Evidence:
             found = read(path)
             kept = current(found)
             runs += kept
-            where = f"../{folder.name}/{path.name}"
+            where = Path(os.path.relpath(path, seen_from)).as_posix()
             numbers = {id(run): line for line, run in enumerate(found, 1)}
             places |= {run.job: f"{where}#L{numbers[id(run)]}" for run in kept}
         if not (runs or may_lack):
@@ -74,7 +78,11 @@ def summary(evidence: Evidence, choose: Callable[[Evidence, str], Comparison]) -
         ]
         for name in sorted(ranks, key=ranks.__getitem__)
     ]
-    return [markdown_grid([head, *body])]
+    about = (
+        f"Means, ranks, seconds and memory over the {len(shared)} data sets that all "
+        f"{len(found.systems)} ran:"
+    )
+    return [about, markdown_grid([head, *body])]
 
 
 def _means(found: Comparison, datasets: Sequence[Dataset]) -> dict[str, float]:

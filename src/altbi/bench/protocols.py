@@ -58,7 +58,7 @@ class Protocol:
         What is done, in a sentence.
     published : tuple of str
         What the paper's numbers were made by this protocol, as far as is known: "own systems",
-        "baselines"; with a measure where only that can be compared.
+        "baselines"; with a measure or a kind of data where only that can be compared.
     seeded : bool
         Whether the seed moves the rows too, not only the system.
     """
@@ -69,10 +69,10 @@ class Protocol:
     published: tuple[str, ...] = ()
     seeded: bool = True
 
-    def is_that_of(self, own: bool, metric: str) -> bool:
+    def is_that_of(self, own: bool, metric: str, kind: str) -> bool:
         """Whether the paper's column of one of its own systems, or of a baseline, came from it."""
         who = "own systems" if own else "baselines"
-        return who in self.published or f"{who}, {metric}" in self.published
+        return bool({who, f"{who}, {metric}", f"{who}, {kind}"} & set(self.published))
 
 
 def _all_rows(y: Labels, dataset: Dataset, seed: int) -> Split:
@@ -149,7 +149,8 @@ PROTOCOLS = {
         _all_rows,
         "unsupervised",
         "fitted on all rows without labels, scores the same rows",
-        ("own systems",),
+        # Of images and texts the authors dropped most outliers, of tables hardly any.
+        ("own systems, table",),
         seeded=False,
     ),
     "official": Protocol(

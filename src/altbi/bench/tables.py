@@ -225,14 +225,16 @@ def shared_means(comparison: Comparison) -> tuple[list[Line], dict[str, float]]:
 
 
 def is_compared(comparison: Comparison, line: Line, system: str) -> bool:
-    """Tell whether the paper's number is about the same files and comes from this protocol."""
-    protocol = find_protocol(comparison.question.protocol)
-    is_same = protocol.is_that_of(SYSTEMS[system].scales_itself, comparison.metric)
-    return line.is_whole and is_same
+    """Tell whether the paper's number is about the same rows and comes from this protocol."""
+    cell = line.ours[system]
+    if cell is None or any(job.rows is not None for job in cell.jobs) or not line.is_whole:
+        return False
+    protocol, own = find_protocol(comparison.question.protocol), SYSTEMS[system].scales_itself
+    return protocol.is_that_of(own, comparison.metric, line.dataset.kind)
 
 
 def difference(comparison: Comparison, system: str) -> Difference | None:
-    """Measure ours minus the paper's over the data sets that have both, with all their files.
+    """Measure ours minus the paper's over the data sets that have both, with all their rows.
 
     None where the paper's column comes from another protocol.
     """

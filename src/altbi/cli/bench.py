@@ -27,7 +27,7 @@ from altbi.bench.page import write_page
 from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
 from altbi.bench.systems import FOR_IMAGES, SYSTEMS, find_systems
 from altbi.bench.variants import Panel, find_panels
-from altbi.cli.bench_parser import AUTO, FOLDER, ROWS
+from altbi.cli.bench_parser import ASKED, AUTO, FOLDER, ROWS
 from altbi.cli.engine import engine_of
 from altbi.cli.meter import terminal_meter
 from altbi.terminal import printable
@@ -133,12 +133,14 @@ def run(args: argparse.Namespace) -> int:
         args.wrong("an engine takes the place of --processes: leave one of them out")
     with engine_of(args) or nullcontext() as engine:
         done = run_all(path, jobs, limits, watch, retry=args.retry, engine=engine)
-    last = latest(read(path))
+    last = latest(current(read(path)))
     failed = [last[job] for job in jobs if last[job].error is not None]
     for each in failed:
         sys.stderr.write(f"{each.job.title}: {printable(' '.join(str(each.error).split()))}\n")
+    before = {each.job for each in failed} - {each.job for each in done}
     sys.stdout.write(
         f"{len(done)} jobs done, {len(jobs) - len(done)} were there, {len(failed)} failed: {path}\n"
+        + (f"{len(before)} of them failed before; --retry runs them again.\n" if before else "")
     )
     return 1 if failed else 0
 
@@ -161,6 +163,8 @@ def _watch(*, quiet: bool) -> Callable[[Iterator[Item], int], Iterator[Item]]:
 def tables(args: argparse.Namespace) -> None:
     """Print the tables of one protocol, or write the page of all."""
     if args.page is not None:
+        if others := [name for name, usual in ASKED.items() if getattr(args, name) != usual]:
+            args.wrong(f"the page is made of all lines: leave out --{', --'.join(others)}")
         write_page(args.page, args.lines or FOLDER)
         return
     path = args.lines or FOLDER / f"{args.protocol}.jsonl"
@@ -192,8 +196,9 @@ def lines(args: argparse.Namespace) -> None:
 
 def _told(run: Run) -> str:
     """Say what a line holds, and the command that would write it again."""
-    dataset = find_part(run.file)[0].label
-    words = ["altbi", "bench", "run", "--datasets", dataset, "--systems", run.system]
+    dataset = find_part(run.file)[0]
+    name = dataset.label if len(dataset.parts) == 1 else run.file
+    words = ["altbi", "bench", "run", "--datasets", name, "--systems", run.system]
     words += ["--protocol", run.protocol, "--seeds", f"{run.seed},", "--lines", "again.jsonl"]
     words += ["--rows", "all" if run.rows is None else str(run.rows)]
     facts = {

@@ -14,6 +14,16 @@ AUTO, FEWEST_ROWS, ROWS = 0, 10, 20_000
 MOST, MOST_SEEDS = 10**9, 1000
 PROTOCOLS = ("transductive", "official", "dte", "semi", "semi-code", "semi-dte", "split")
 SUITES = ("smoke", "small", "tables", "embeddings", "all")
+# What `tables` is asked about if nothing is said.
+ASKED = {
+    "datasets": None,
+    "suite": "all",
+    "systems": None,
+    "seeds": None,
+    "rows": AUTO,
+    "protocol": "transductive",
+    "markdown": False,
+}
 Add = Callable[..., argparse.ArgumentParser]
 
 
@@ -54,7 +64,7 @@ def _tables(experiments: Any, add: Add) -> None:  # noqa: ANN401
     about = "make tables, statistics and figures of the lines, the paper's numbers beside them"
     added = _added(experiments, add, "tables", about, "bench tables --protocol dte")
     _add_question(added)
-    _add_suite(added, "which data sets are shown", "all")
+    _add_suite(added, "which data sets are shown", str(ASKED["suite"]))
     added.add_argument(
         "--page",
         type=Path,
@@ -152,7 +162,11 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         "--page",
     )
     parser.add_argument(
-        "--datasets", type=_names, metavar="A,B", help="names as in the paper, in place of a suite"
+        "--datasets",
+        type=_names,
+        metavar="A,B",
+        help="names as in the paper, in place of a suite; run and lines also take single files, as "
+        "`altbi bench datasets --files` lists them",
     )
     parser.add_argument(
         "--seeds",
@@ -186,7 +200,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         help="names as `altbi bench systems` lists them (default: all that differ)",
     )
     parser.add_argument(
-        "--protocol", choices=PROTOCOLS, default="transductive", help="(default: %(default)s)"
+        "--protocol", choices=PROTOCOLS, default=ASKED["protocol"], help="(default: %(default)s)"
     )
 
 
