@@ -645,3 +645,6 @@ def test_a_private_fit_says_what_to_doubt(tmp_path, capsys):
     assert "learned from about" in said
     assert main(["inspect", str(tmp_path / "sizes.altbi")]) == 0
     assert "not told" in capsys.readouterr().out
+    model = str(tmp_path / "sizes.altbi")
+    assert main(["score", str(table), "--model", model, "-o", str(tmp_path / "scores.csv")]) == 0
+    assert "learned from about" in " ".join(capsys.readouterr().out.split())

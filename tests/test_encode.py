@@ -483,6 +483,35 @@ def test_the_number_of_columns_is_bounded():
     assert "no value" in refusal(lambda: TableEncoder.from_json(void), ModelFileError)
 
 
+@pytest.mark.parametrize(
+    ("n_new", "n_rare", "said"), [(11, 1, True), (10, 1, False), (100, 9, False)]
+)
+def test_levels_that_crowd_where_they_were_rare_are_said(n_new, n_rare, said):
+    """They were 0.5 % of the rows at fit, or, where nothing is said, 4.5 %."""
+    learned = ["red"] * (200 - n_rare) + [f"rare {i}" for i in range(n_rare)]
+    encoder = TableEncoder().fit(as_table(pa.table({"a": learned})))
+    found = Surprises()
+    for new in (n_new // 2, n_new - n_new // 2):
+        found += encoder.surprises(as_table(pa.table({"a": ["new"] * new + ["red"] * (50 - new)})))
+
+    sentences = [
+        f"Levels that were rare at the fit, or are new, stand in 'a' ({n_new} cells) of 100 rows; "
+        "they count as '(other)'. If the table has changed, fit again."
+    ]
+    assert list(found.sentences()) == (sentences if said else [])
+    assert found.unseen == {}
+
+
+def test_numbers_too_large_to_be_told_apart_are_not_called_a_single_value():
+    def notes(values):
+        return list(TableEncoder().fit(as_table(pa.table({"a": values}))).notes())
+
+    (large,) = notes([1e29 + i for i in range(9)])
+    assert "holds numbers too large to be told apart" in large
+    (single,) = notes([2.0**53] * 9)
+    assert "holds a single value" in single
+
+
 def test_a_column_that_left_its_range_is_said_and_a_few_cells_are_not():
     learned = as_table(pa.table({"a": np.arange(100.0), "b": np.arange(100.0)}))
     encoder = TableEncoder().fit(learned)

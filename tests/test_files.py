@@ -490,6 +490,24 @@ def test_a_first_line_of_numbers_is_a_row(source_of):
     assert cells(source_of(b"1,2\n3,4\n", header=True)) == {"1": ["3"], "2": ["4"]}
 
 
+@pytest.mark.parametrize(
+    ("line", "values"),
+    [
+        ("shop0,105.12,2026-01-01", "'105.12', '2026-01-01'"),
+        ("a,31.12.2026 8:30,b", "'31.12.2026 8:30'"),
+        ("region,2023,2024", "'2023', '2024'"),
+        ("a,1,2,3,4,5,6", "'1', '2', '3', '4', '5', …"),
+    ],
+)
+def test_a_first_line_that_may_be_a_row_is_noted(source_of, line, values):
+    content = f"{line}\n{line}\n".encode()
+
+    (note,) = source_of(content).notes
+    assert f"was read as names of columns, among them {values}. If it is a row, say --no-h" in note
+    assert source_of(content, header=True).notes == []
+    assert source_of(content, header=False).notes == []
+
+
 def test_a_first_line_of_words_is_the_header(source_of):
     assert cells(source_of(b"a,2\n3,4\n")) == {"a": ["3"], "2": ["4"]}
     source = source_of(b"a,b\nc,d\n", header=False)

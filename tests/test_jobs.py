@@ -561,7 +561,7 @@ def test_what_is_worth_knowing_is_noted(tmp_path):
 
     exclude = Choice(exclude=("n", "gap"))
     notes = " ".join(Job(open_source(tmp_path / "t.csv"), small(), exclude).fit().notes)
-    assert "97 of 100 rows of the training sample (97.00%) are copies" in notes
+    assert "97 of 100 rows of the training sample (97.00%) look the same" in notes
 
 
 def test_a_random_seed_is_refused(tmp_path):
@@ -585,6 +585,31 @@ def test_notes_of_the_file_the_types_and_the_surprises_are_all_told(tmp_path):
     notes = " ".join(job.summary(ready, found, job.top_findings(ready, found)).notes)
     assert "'size' is read as numbers with a decimal comma" in notes
     assert "'unnamed_2' (60 cells); they count as '(other)'" in notes
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_an_empty_text_is_a_text_where_the_format_has_gaps(tmp_path, format_):
+    cells = np.where(np.arange(200) % 20 == 0, "x", "")
+    table = pa.table({"a": np.random.default_rng(0).normal(size=200), "b": cells, "key": cells})
+    path = tmp_path / f"t.{format_}"
+    {"csv": write_csv, "parquet": pyarrow.parquet.write_table}[format_](table, path)
+    job = Job(open_source(path), small(), Choice(ids=("key",)), top=200)
+    ready = job.fit()
+    found = job.score(ready)
+    findings = job.top_findings(ready, found)
+    summary = job.summary(ready, found, findings)
+
+    empty = "''" if format_ == "parquet" else ""
+    place = summary.shown_columns.index("b")
+    shown = {row.number: (row.cells[place], row.ids) for row in summary.top}
+    assert shown[0] == ("x", ("x",))
+    assert shown[1] == (empty, ("",))
+    (fact,) = (column for column in summary.columns if column.name == "b")
+    assert fact.holds == ("'', x" if format_ == "parquet" else "x")
+    told = [line for line in job.reasons(ready, findings).to_pylist() if line["column"] == "b"]
+    assert {line["value"] for line in told if line["row"] % 20} <= {empty}
+    assert {line["id_key"] for line in told} <= {"", "x"}
+    assert any(line["expected"] == empty for line in told if line["row"] % 20 == 0)
 
 
 def test_arrays_beside_the_table_are_no_unknown_columns(tmp_path):

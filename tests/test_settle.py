@@ -95,6 +95,25 @@ def test_dates_whose_day_and_month_cannot_be_told_apart_are_noted():
     ]
 
 
+@pytest.mark.parametrize(
+    ("texts", "beside"),
+    [
+        (["2024-01-02", "2024-11-30", "unknown"], ": 'unknown' stands beside '2024-01-02'"),
+        (["n.a.", "1/12/2024", "13/1/2024"], ": 'n.a.' stands beside '1/12/2024'"),
+        (["2024-01-02", "3.4.2024", "2024-01-05"], ": '3.4.2024' stands beside '2024-01-02'"),
+        (["2024-01-02", "2024-02-30"], ""),
+    ],
+)
+def test_what_keeps_dates_from_being_dates_is_noted(texts, beside):
+    settler, values = settle(texts)
+
+    assert settler.settled() is TEXT
+    assert list(settler.notes(pa.array(values))) == [
+        f"Column 'c' is read as text, though most of its cells look like dates{beside}. Write all "
+        "dates in one way, and name with --missing what means that there is none."
+    ]
+
+
 def test_points_that_may_stand_between_thousands_are_noted():
     for wanted in (None, "number"):
         settler, values = settle(["950"], ["1.800", "2.000"], wanted=wanted)

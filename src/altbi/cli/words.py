@@ -33,11 +33,12 @@ _NEAREST_HEADS = ("this row", "nearest", "2nd", "3rd")
 def told_summary(summary: Summary, files: Sequence[str], hint: str = "") -> str:
     """Tell what was found in a table, at most 100 columns wide."""
     share = summary.flagged / summary.rows
+    about = "about " if summary.privacy else ""
     lines = [
         *_wrapped(
             f"{summary.table}: {summary.rows:,} rows, {len(summary.columns):,} columns; learned "
-            f"from {summary.sample:,} rows. {summary.flagged:,} rows ({share:.2%}) have a score "
-            f"above {number_text(summary.threshold)} and stand out. {summary.why_threshold}"
+            f"from {about}{summary.sample:,} rows. {summary.flagged:,} rows ({share:.2%}) have a "
+            f"score above {number_text(summary.threshold)} and stand out. {summary.why_threshold}"
         ),
         *_told_metrics(summary),
         "",

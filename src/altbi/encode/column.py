@@ -46,6 +46,7 @@ _NOISE = 2e-6
 _UNITS_OF_TIME = np.array([1e-6, 1e-3, 1, 60, 3600, 86400])
 
 OTHER = "(other)"
+MOST_EXACT = 2.0**53  # beyond it, float64 has no room for every whole number
 YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
 
 
@@ -101,6 +102,12 @@ class Column:
     def rare(self) -> int:
         """Levels that were folded into the unit for others."""
         return self.distinct - len(self.levels)
+
+    @property
+    def had_few_others(self) -> bool:
+        """Whether less than 3 % of the sample had levels without a unit of their own."""
+        is_known = self.kind == "category" and not self.declared
+        return is_known and self.scales[len(self.levels)] <= _choice(0.0)
 
     @property
     def half(self) -> float:
@@ -264,7 +271,12 @@ def notes_on(column: Column) -> Iterator[str]:
     if not column.present:
         yield f"Column {column.name!r} has no value in any of {rows} rows; it is kept as constant."
         return
-    if column.constant:
+    if column.constant and abs(column.low) > MOST_EXACT:
+        yield (
+            f"Column {column.name!r} holds numbers too large to be told apart; it is kept as a "
+            "constant. If they name the rows, leave it out of the search."
+        )
+    elif column.constant:
         yield f"Column {column.name!r} holds a single value; it is kept as a constant."
     if column.missing:
         share = column.missing / rows

@@ -18,6 +18,8 @@ __all__ = ["Surprises", "surprises_in"]
 _SHOWN = 5
 # From this share of cells outside the learned range on, a column is another one than at fit.
 _DRIFTED = 0.05
+# Rare levels that were fewer than 3 % of the rows at fit, and are so many now: another table.
+_CROWDED = 0.1
 # In fewer rows a few odd ones are a large share: they are outliers, not another table.
 _ENOUGH_ROWS = 100
 
@@ -28,12 +30,14 @@ class Surprises:
     """Cells that are missing where none was, levels that no column had, values out of range.
 
     A column whose rare levels were folded into one unit cannot tell a rare level from a new one:
-    `TableEncoder.notes` has said that it has such levels, and they are not counted here.
+    `TableEncoder.notes` has said that it has such levels, and `others` counts both together, where
+    they were few.
     """
 
     missing: Counter[str] = field(default_factory=Counter)
     unseen: Counter[str] = field(default_factory=Counter)
     outside: Counter[str] = field(default_factory=Counter)
+    others: Counter[str] = field(default_factory=Counter)
     rows: int = 0
 
     def __add__(self, other: Self) -> "Surprises":
@@ -41,6 +45,7 @@ class Surprises:
             self.missing + other.missing,
             self.unseen + other.unseen,
             self.outside + other.outside,
+            self.others + other.others,
             self.rows + other.rows,
         )
 
@@ -55,6 +60,12 @@ class Surprises:
             yield (
                 f"Levels that the model does not know stand in {_counted(self.unseen)}; "
                 f"they count as {OTHER!r}."
+            )
+        crowded = Counter({n: c for n, c in self.others.items() if c > _CROWDED * self.rows})
+        if crowded and self.rows >= _ENOUGH_ROWS:
+            yield (
+                f"Levels that were rare at the fit, or are new, stand in {_counted(crowded)} of "
+                f"{self.rows} rows; they count as {OTHER!r}. If the table has changed, fit again."
             )
         # A few cells beyond the sample's range are nothing but rows that were not in the sample.
         drifted = Counter({n: c for n, c in self.outside.items() if c > _DRIFTED * self.rows})
@@ -77,6 +88,7 @@ def surprises_in(table: Table, layout: Layout) -> Surprises:
     missing: Counter[str] = Counter()
     unseen: Counter[str] = Counter()
     outside: Counter[str] = Counter()
+    others: Counter[str] = Counter()
     for column, gaps, strays in _numbers_that_stand_out(table, layout):
         if column.present:
             outside[column.name] = strays
@@ -87,9 +99,12 @@ def surprises_in(table: Table, layout: Layout) -> Surprises:
         codes = codes_of(table, number, column)
         if not (column.missing or column.declared) and (codes < 0).any():
             missing[column.name] += int((codes < 0).sum())
-        if not column.rare and (codes == len(column.levels)).any():
-            unseen[column.name] += int((codes == len(column.levels)).sum())
-    return Surprises(+missing, unseen, +outside, len(table))
+        n_others = int((codes == len(column.levels)).sum())
+        if not column.rare:
+            unseen[column.name] = n_others
+        elif column.had_few_others:
+            others[column.name] = n_others
+    return Surprises(+missing, +unseen, +outside, +others, len(table))
 
 
 def _numbers_that_stand_out(table: Table, layout: Layout) -> Iterator[tuple[Column, int, int]]:

@@ -10,6 +10,7 @@ from altbi.errors import TableError
 __all__ = ["Columns", "check_names", "name_columns"]
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*%?\s*", re.I)
+_DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})\b.*")
 _MISSING = re.compile(r"\s*(nan|na|n/a|null|none|[?.-])\s*", re.I)
 _SHOWN = 5
 
@@ -31,7 +32,8 @@ def name_columns(cells: Sequence[str], header: bool | None, where: str) -> Colum
     cells : sequence of str
         The first line.
     header : bool, optional
-        Whether it holds names; by default, it does unless all its cells are numbers.
+        Whether it holds names; by default, it does unless all its cells are numbers, and that is
+        noted if some of them are numbers or dates.
     where : str
         What messages call the file.
 
@@ -52,7 +54,18 @@ def name_columns(cells: Sequence[str], header: bool | None, where: str) -> Colum
             return Columns(made_up, header=False, notes=[f"{note}: the columns are x0, x1, …"])
         note = f"The first line of {where} counts 0, 1, 2, …, so it was read as names of columns."
         return _named(cells, where, [note])
-    return _named(cells, where, [])
+    values = [cell for cell in filled if _NUMBER.fullmatch(cell) or _DATE.fullmatch(cell)]
+    doubtful = header is None and values
+    return _named(cells, where, [_doubt(values, where)] if doubtful else [])
+
+
+def _doubt(values: Sequence[str], where: str) -> str:
+    more = ", …" if len(values) > _SHOWN else ""
+    return (
+        f"The first line of {where} was read as names of columns, among them "
+        f"{', '.join(map(repr, values[:_SHOWN]))}{more}. If it is a row, say --no-header; if not, "
+        "--header."
+    )
 
 
 def check_names(names: Sequence[str], where: str) -> None:

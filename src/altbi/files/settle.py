@@ -42,6 +42,7 @@ _RIVALS = {
     ),
 }
 _LIKE_CODE = r"^0\d"
+_LIKE_DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})\b"
 _LIKE_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
@@ -207,13 +208,31 @@ class Settler:
                 f"points may stand between thousands, as in {_quoted(self.pointed)}. If they do, "
                 "write the numbers without them."
             )
-        elif reading is TEXT and self.no_number and _mostly_numbers(sample):
+        elif reading is TEXT:
+            yield from self._why_text(sample.drop_null())
+
+    def _why_text(self, texts: pa.Array) -> Iterator[str]:
+        """Say which text keeps a column of numbers or dates from being one."""
+        if self.no_number and _mostly(texts, _LIKE_NUMBER):
             row, text = self.no_number
             yield (
                 f"Column {self.column!r} is read as text, because row {row} (counted from 0) holds "
                 f"{_quoted(text)}, though most of its cells are numbers. Mend the cell, or name it "
                 "with --missing if it means that there is none."
             )
+        if not _mostly(texts, _LIKE_DATE):
+            return
+        first = texts.filter(pc.match_substring_regex(texts, _LIKE_DATE))[0].as_py()
+        same = pc.equal(_shapes(texts), _shapes(pa.array([first]))[0])
+        others = texts.filter(pc.invert(same))
+        beside = ""
+        if len(others):
+            beside = f": {_quoted(others[0].as_py())} stands beside {_quoted(first)}"
+        yield (
+            f"Column {self.column!r} is read as text, though most of its cells look like dates"
+            f"{beside}. Write all dates in one way, and name with --missing what means that there "
+            "is none."
+        )
 
     def _doubt(self) -> str | None:
         """Say which two readings fit all texts, though they give them other values."""
@@ -273,9 +292,14 @@ def _some(sample: pa.Array, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(sample, pattern)).as_py())
 
 
-def _mostly_numbers(sample: pa.Array) -> bool:
-    texts = sample.drop_null()
-    return len(texts) > 0 and pc.mean(pc.match_substring_regex(texts, _LIKE_NUMBER)).as_py() > 0.5
+def _shapes(texts: pa.Array) -> pa.Array:
+    """Give texts with a letter in place of their digits: what two dates of one format share."""
+    years = pc.replace_substring_regex(texts, r"\d{4}", "Y")
+    return pc.replace_substring_regex(years, r"\d+", "D")
+
+
+def _mostly(texts: pa.Array, pattern: str) -> bool:
+    return len(texts) > 0 and pc.mean(pc.match_substring_regex(texts, pattern)).as_py() > 0.5
 
 
 def _quoted(text: str) -> str:

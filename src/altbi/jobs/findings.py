@@ -20,6 +20,7 @@ __all__ = [
     "Findings",
     "expected_text",
     "explain_rows",
+    "id_text",
     "metrics_of",
     "nearest_texts",
     "reasons_table",
@@ -75,7 +76,7 @@ def reasons_table(findings: Findings, chosen: Chosen) -> pa.Table:
         ids = {name: findings.cells[name][place].as_py() for name in chosen.ids}
         start = {
             "row": row,
-            **{f"id_{name}": cell_text(value) for name, value in ids.items()},
+            **{f"id_{name}": id_text(value) for name, value in ids.items()},
             "score": float(explanation.score[place]),
             "outlier": bool(findings.flagged[place]),
         }
@@ -83,6 +84,11 @@ def reasons_table(findings: Findings, chosen: Chosen) -> pa.Table:
             nearest = nearest_texts(explanation, place, explanation.columns.index(reason.column))
             lines.append({**start, "reason": rank, **_told(reason, nearest)})
     return pa.Table.from_pylist(lines)
+
+
+def id_text(value: object) -> str:
+    """Give the name of a row as it is written."""
+    return "" if value == "" else cell_text(value)
 
 
 def _told(reason: Reason, nearest: tuple[str, ...]) -> dict[str, Any]:

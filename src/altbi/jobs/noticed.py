@@ -34,8 +34,8 @@ def _copies(units: NDArray[np.float32]) -> Iterator[str]:
     copies = len(units) - len({hash(row.tobytes()) for row in units})
     if copies:
         yield (
-            f"{copies} of {len(units)} rows of the training sample ({copies / len(units):.2%}) are "
-            "copies of other rows in it."
+            f"{copies} of {len(units)} rows of the training sample ({copies / len(units):.2%}) "
+            "look the same to the model as other rows in it: copies, or alike but for rare levels."
         )
 
 

@@ -196,7 +196,7 @@ def _bins_of(counts: ScoreCounts) -> pa.Table:
     return pa.table({"gap": np.diff(counts.keys, prepend=0), "count": counts.counts})
 
 
-_SURPRISES = ("missing", "unseen", "outside")
+_SURPRISES = ("missing", "unseen", "outside", "others")
 
 
 @lru_cache(maxsize=2)

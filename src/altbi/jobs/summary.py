@@ -15,7 +15,7 @@ from altbi.detectors.private import CONTAMINATION
 from altbi.encode import Column
 from altbi.explain import Explanation
 from altbi.jobs.choice import Chosen, is_outlier
-from altbi.jobs.findings import CLUES, Findings, expected_text, nearest_texts
+from altbi.jobs.findings import CLUES, Findings, expected_text, id_text, nearest_texts
 from altbi.jobs.passes import Scan
 from altbi.jobs.tally import ScoreCounts
 from altbi.report import (
@@ -171,8 +171,11 @@ def _column_facts(columns: tuple[Column, ...], explanation: Explanation) -> tupl
 
 def _top_rows(chosen: Chosen, findings: Findings, shown: list[int]) -> Iterator[TopRow]:
     """Put the rows into words."""
-    cells = [_texts(findings.cells[chosen.features[place]]) for place in shown]
-    ids = [_texts(findings.cells[name]) for name in chosen.ids]
+    cells = [
+        _texts(findings.cells[chosen.features[place]], findings.explanation.values[place])
+        for place in shown
+    ]
+    ids = [[id_text(cell) for cell in findings.cells[name].to_pylist()] for name in chosen.ids]
     labels = np.full(len(findings.rows), np.nan)
     if chosen.label is not None:
         labels = is_outlier(chosen.label, findings.cells[chosen.label.column])
@@ -205,8 +208,10 @@ def _nearest(explanation: Explanation, place: int, shown: list[int]) -> Iterator
     return zip(*(nearest_texts(explanation, place, column) for column in shown), strict=True)
 
 
-def _texts(cells: pa.ChunkedArray) -> list[str]:
-    return [cell_text(value) for value in cells.to_pylist()]
+def _texts(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
+    """Give cells as they are written, but for those that stand for a missing value."""
+    pairs = zip(cells.to_pylist(), values.to_pylist(), strict=True)
+    return ["" if value is None else cell_text(cell) for cell, value in pairs]
 
 
 def _versions() -> dict[str, str]:

@@ -7,6 +7,8 @@ from altbi.encode import Column
 
 __all__ = ["cell_text", "holds_text", "number_text"]
 
+# An empty text is a text, not a gap.
+EMPTY_TEXT = "''"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SHOWN_LEVELS = 5
 
@@ -31,9 +33,15 @@ def number_text(value: float, digits: int = 6) -> str:
 
 
 def cell_text(value: object, digits: int | None = 6) -> str:
-    """Give a cell as text, with all its digits or so many; a missing one is empty."""
+    """Give a cell as text, with all its digits or so many; a missing one is empty.
+
+    >>> cell_text(None), cell_text("")
+    ('', "''")
+    """
     if value is None:
         return ""
+    if value == "":
+        return EMPTY_TEXT
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -51,7 +59,7 @@ def holds_text(column: Column) -> str:
     if not column.present:
         return "nothing"
     if column.kind == "category":
-        shown = ", ".join(column.levels[:_SHOWN_LEVELS])
+        shown = ", ".join(map(cell_text, column.levels[:_SHOWN_LEVELS]))
         rest = column.distinct - min(len(column.levels), _SHOWN_LEVELS)
         return f"{shown}{' and ' if shown and rest else ''}{f'{rest} more' if rest else ''}"
     if column.kind == "boolean":
