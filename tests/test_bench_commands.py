@@ -388,6 +388,20 @@ class TestLines:
         out, _ = said(capsys)
         assert [line.endswith("not counted)") for line in out[::3]] == [True, False]
 
+    def test_a_line_of_other_code_of_ours_is_marked(self, place, capsys):
+        ours = replace(ON_WINE, system="ALTBI")
+        source = SYSTEMS["ALTBI"].recipe.source
+        for versions in ({}, {"altbi code": "other"}, {"altbi code": measure.code_digest()}):
+            append(place / "some.jsonl", replace(result(ours), source=source, versions=versions))
+        words = ["--lines", "some.jsonl", "--datasets", "wine", "--systems", "ALTBI"]
+
+        assert main(["bench", "lines", *words]) == 0
+
+        titles, now = said(capsys)[0][::3], f", by now it is {measure.code_digest()})"
+        assert titles[0].endswith(f"(altbi's code was not written down{now}")
+        assert titles[1].endswith(f"(altbi's code was other{now}")
+        assert titles[2].endswith("transductive")
+
     def test_a_job_that_was_tried_twice_has_both_lines(self, place, capsys):
         append(place / "some.jsonl", result(ON_WINE, error="no"))
         append(place / "some.jsonl", result(ON_WINE))

@@ -22,7 +22,7 @@ from altbi.bench.datasets import (
 from altbi.bench.grid import markdown_grid, plain_grid
 from altbi.bench.lines import Job, Run, latest, read
 from altbi.bench.look import nothing_found, printed
-from altbi.bench.measure import version_of
+from altbi.bench.measure import code_digest, version_of
 from altbi.bench.page import write_page
 from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
 from altbi.bench.systems import FOR_IMAGES, SYSTEMS, find_systems
@@ -191,7 +191,16 @@ def lines(args: argparse.Namespace) -> None:
         raise nothing_found(path, runs)
     for number, each in found:
         stale = "" if current([each]) else " (the system is built otherwise by now: not counted)"
-        sys.stdout.write(f"{path}, line {number}: {each.job.title}{stale}\n{_told(each)}\n")
+        start = f"{path}, line {number}: {each.job.title}{stale}{_other_code(each)}"
+        sys.stdout.write(f"{start}\n{_told(each)}\n")
+
+
+def _other_code(run: Run) -> str:
+    """Say if a system of ours was run by another state of the code than that of now."""
+    if not run.source.startswith("altbi") or run.versions.get("altbi code") == code_digest():
+        return ""
+    then = run.versions.get("altbi code", "not written down")
+    return f" (altbi's code was {then}, by now it is {code_digest()})"
 
 
 def _told(run: Run) -> str:

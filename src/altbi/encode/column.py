@@ -105,9 +105,8 @@ class Column:
 
     @property
     def had_few_others(self) -> bool:
-        """Whether less than 3 % of the sample had levels without a unit of their own."""
-        is_known = self.kind == "category" and not self.declared
-        return is_known and self.scales[len(self.levels)] <= _choice(0.0)
+        """Whether less than 3 % of the sample had no level of a category with a unit of its own."""
+        return self.scales[len(self.levels)] <= _choice(0.0)
 
     @property
     def half(self) -> float:
