@@ -72,6 +72,12 @@ def _grouped(comma: str, point: str) -> Parse:
     return parse
 
 
+def _percent(texts: pa.Array) -> pa.Array:
+    """Read 97% as 97; a number among percentages may lack the sign."""
+    bare = pc.replace_substring_regex(texts, r"\s*%$", "")
+    return pc.replace_substring(bare, ",", ".").cast(pa.float64())
+
+
 def _calendar(day_first: str, time: str = "") -> Parse:
     """Read dates with numbers for day, month and a year of four digits, and nothing around them."""
     shape = {"%d": r"(?P<d>\d{1,2})", "%m": r"\d{1,2}", "%Y": r"\d{4}"}
@@ -111,6 +117,7 @@ READINGS = (
     Reading("number", "numbers with a decimal comma", _decimal_comma),
     Reading("number", "numbers with commas between thousands", _grouped(",", ".")),
     POINTS,
+    Reading("number", "percentages", _percent),
     *(
         Reading("date", f"dates as {name}", _calendar(order, time))
         for order, name in (
