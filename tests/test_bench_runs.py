@@ -112,6 +112,8 @@ class TestLines:
             {"auc": None},
             {"auc": float("nan")},
             {"auc": 1.5},
+            {"error": "no"},
+            {"error": "no", "auc": None},
             {"average_precision": "0.5"},
             {"precision_at_n": "high"},
             {"precision_at_n": -0.1},

@@ -173,9 +173,12 @@ def _checked(run: Run) -> Run:
 
 
 def _with_usable_numbers(run: Run) -> Run:
-    measures = [] if run.error is not None else [getattr(run, name) for name in MEASURES]
+    measures = [getattr(run, name) for name in MEASURES]
     measures += [] if run.precision_at_n is None else [run.precision_at_n]
-    if not all(isinstance(value, float) and 0 <= value <= 1 for value in measures):
+    if run.error is not None:
+        if any(value is not None for value in measures):
+            raise ValueError("a run that failed has no measures")
+    elif not all(isinstance(value, float) and 0 <= value <= 1 for value in measures):
         raise ValueError(f"{', '.join(MEASURES)} and precision_at_n must lie in [0, 1]")
     costs = (run.fit_seconds, run.score_seconds, run.peak_mib)
     if not all(cost is None or (isinstance(cost, float) and isfinite(cost)) for cost in costs):
