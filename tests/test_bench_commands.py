@@ -22,7 +22,10 @@ from altbi.cli.meter import line_of
 from altbi.engines import Dask
 from bench_jobs import ON_WINE, result
 
-COMMAND = [sys.executable, "-c", "import sys; from altbi.cli import main; sys.exit(main())"]
+# Ctrl-C is heeded as in a terminal, also where the tests run in the background, which ignores it.
+CODE = """import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)
+from altbi.cli import main; sys.exit(main())"""
+COMMAND = [sys.executable, "-c", CODE]
 PATIENCE = 300  # seconds until a process that should end or speak counts as stuck
 INTERRUPTED, STOPPED = 130, 143
 GOES_ON = "The lines of jobs that were done stay; the same command goes on with the others."
