@@ -509,6 +509,20 @@ class TestPage:
         assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 1
         assert "it broke" in capsys.readouterr().err
 
+    def test_trials_count_neither_as_failures_nor_in_their_place(self, folder, capsys):
+        job = Job(file=FILES[0], system=BASE.name, seed=0)
+        words = ["bench", "ablation", "--no-runs", "--lines", str(folder)]
+        append(
+            folder / "ablation.jsonl",
+            bench_jobs.result(dataclasses.replace(job, smoke=True), error="poor"),
+        )
+        assert main(words) == 0
+        assert "poor" not in capsys.readouterr().err
+        append(folder / "ablation.jsonl", bench_jobs.result(job, error="it broke"))
+        append(folder / "ablation.jsonl", bench_jobs.result(dataclasses.replace(job, smoke=True)))
+        assert main(words) == 1
+        assert "it broke" in capsys.readouterr().err
+
     def test_a_failed_run_of_a_system_built_otherwise_counts_no_more(self, folder, capsys):
         job = Job(file=FILES[0], system=BASE.name, seed=0)
         stale = bench_jobs.result(job, error="it broke", parameters={"n0": 7})

@@ -20,7 +20,7 @@ from altbi.bench.systems import FOR_IMAGES, SYSTEMS
 from altbi.cli import main
 from altbi.cli.meter import line_of
 from altbi.engines import Dask
-from bench_jobs import ON_WINE, result
+from bench_jobs import ON_WINE, SECONDS, result
 
 # Ctrl-C is heeded as in a terminal, also where the tests run in the background, which ignores it.
 CODE = """import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -358,6 +358,7 @@ class TestLines:
         expected = {
             "auc": 0.25,
             "average_precision": 0.125,
+            **SECONDS,
             "source": "pyod.models.iforest:IForest",
         }
         assert json.loads(facts) == expected
@@ -405,6 +406,16 @@ class TestLines:
         assert titles[1].endswith(f"(altbi's code was other{now}")
         assert titles[2].endswith("transductive")
 
+    def test_what_a_line_says_of_the_code_does_not_act_on_the_terminal(self, place, capsys):
+        versions = {"altbi code": "\x1b[2J"}
+        ours = replace(ON_WINE, system="ALTBI")
+        source = SYSTEMS["ALTBI"].recipe.source
+        append(place / "some.jsonl", replace(result(ours), source=source, versions=versions))
+
+        main(["bench", "lines", "--lines", "some.jsonl", "--systems", "ALTBI"])
+
+        assert r"altbi's code was \x1b[2J" in capsys.readouterr().out
+
     def test_a_job_that_was_tried_twice_has_both_lines(self, place, capsys):
         append(place / "some.jsonl", result(ON_WINE, error="no"))
         append(place / "some.jsonl", result(ON_WINE))
@@ -421,7 +432,7 @@ class TestLines:
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [
-            (["--datasets", "cardio"], "no line is about what was asked"),
+            (["--datasets", "cardio"], "no line is about what was asked (its protocols: transduct"),
             (["--lines", "none.jsonl"], "none.jsonl: no such file of runs"),
             (["--datasets", "vine"], "'vine'"),
             (["--systems", "vine"], "'vine'"),

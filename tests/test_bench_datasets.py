@@ -1,6 +1,8 @@
 import csv
 import hashlib
+import io
 import re
+import zipfile
 from importlib import resources
 
 import numpy as np
@@ -49,6 +51,13 @@ TOY = Part("toy.npz", 6, 2, 2)
 
 
 class TestCatalogue:
+    def test_a_file_whose_rows_are_not_known_has_no_more_than_its_data_set(self):
+        unknown = [part for dataset in catalogue() for part in dataset.parts if part.n_rows is None]
+
+        assert len(unknown) == 104
+        assert find_part("NLP_by_BERT/20news_0.npz")[1].most_rows == 11_905
+        assert all(part.most_rows <= 20_000 for part in unknown)
+
     def test_it_holds_57_data_sets_in_195_files_and_10_of_them_through_two_networks(self):
         names = [dataset.name for dataset in catalogue()]
         files = [part.file for dataset in catalogue() for part in dataset.parts]
@@ -318,6 +327,24 @@ class TestLoad:
 
         with pytest.raises(TableError, match=rf"sha256 .*, but toy has .*sha256 {digest[:12]}…"):
             load(part)
+
+    def test_all_of_a_digest_counts(self, folder):
+        digest = hashlib.sha256((folder / "toy.npz").read_bytes()).hexdigest()
+        other = digest[:-1] + ("0" if digest[-1] != "0" else "1")
+
+        with pytest.raises(TableError, match="sha256"):
+            load(Part("toy.npz", 6, 2, 2, other))
+
+    def test_more_rows_than_fit_into_memory_are_refused(self, folder):
+        head = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            head, {"descr": "<f8", "fortran_order": False, "shape": (10**13, 2)}
+        )
+        with zipfile.ZipFile(folder / "toy.npz", "w") as archive:
+            archive.writestr("X.npy", head.getvalue())
+
+        with pytest.raises(TableError, match="plain arrays X and y"):
+            load(TOY)
 
     def test_objects_are_not_unpickled(self, folder):
         class Trap:

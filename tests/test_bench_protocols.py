@@ -122,6 +122,22 @@ class TestOfficial:
         # 1,900 inliers are 95 % of 2,000 rows.
         assert counts(y, split("official", y).train) == (1_900, 100)
 
+    def test_the_share_of_a_twentieth_is_cut_to_whole_rows(self):
+        y = labels(130, 20)
+
+        # 110 inliers are 95 % of 115.8 rows: 5.8 outliers.
+        assert counts(y, split("official", y).train) == (110, 5)
+
+    def test_the_outliers_that_stay_are_those_of_the_seed(self):
+        """Lines of before would be about other rows if they were drawn otherwise."""
+        y = labels(200, 30)
+        outliers = np.flatnonzero(y)
+
+        found = split("official", y, seed=7, official_outliers=4).train
+
+        drawn = np.random.default_rng(7).choice(30, 4, replace=False)
+        assert sorted(found[y[found] == 1]) == sorted(outliers[drawn])
+
     @pytest.mark.parametrize("stated", [None, 50])
     def test_no_more_are_kept_than_there_are(self, stated):
         y = labels(400, 3)
@@ -209,6 +225,21 @@ class TestSemi:
     )
     def test_sizes_are_as_stated(self, name, train, test):
         y = labels(300, 100)
+
+        found = split(name, y)
+
+        assert (counts(y, found.train), counts(y, found.test)) == (train, test)
+
+    @pytest.mark.parametrize(
+        ("name", "train", "test"),
+        [
+            ("semi", (78, 0), (33, 58)),  # 77.7
+            ("semi-code", (67, 0), (44, 23)),  # 66.6 and 34.8
+            ("split", (78, 41), (33, 17)),  # 77.7 and 40.6
+        ],
+    )
+    def test_shares_are_rounded(self, name, train, test):
+        y = labels(169, 58)
 
         found = split(name, y)
 

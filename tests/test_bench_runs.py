@@ -59,7 +59,7 @@ class TestLines:
 
         assert latest([result(job, error="no"), result(job, auc=0.7)])[job].auc == 0.7
 
-    @pytest.mark.parametrize("cut", [1, 20, 300])
+    @pytest.mark.parametrize("cut", [2, 20, 300, 400])
     def test_a_half_written_last_line_is_left_out_and_then_cut_off(self, tmp_path, cut):
         path = tmp_path / "lines"
         for job in jobs("A", "B"):
@@ -71,6 +71,49 @@ class TestLines:
         assert path.read_bytes() == whole[:-cut]
         with mended(path):
             assert path.read_bytes() == whole[: whole.index(b"\n") + 1]
+
+    def test_a_last_line_that_lacks_its_end_alone_is_given_it(self, tmp_path):
+        path = tmp_path / "lines"
+        for job in jobs("A", "B"):
+            append(path, result(job))
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+
+        assert [each.file for each in read(path)] == ["A", "B"]
+        with mended(path):
+            assert path.read_bytes() == whole
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b'{"precious": 1}',
+            b'{"precious": 1',
+            b'notes\n{"file": "ha',
+            b'{"precious": 1}\n{"file": "ha',
+            b"[1]",
+            b"text",
+        ],
+    )
+    def test_a_file_of_something_else_stays_as_it_is(self, tmp_path, content):
+        (tmp_path / "lines").write_bytes(content)
+
+        with pytest.raises(TableError, match="not a run of the benchmark"):
+            mended(tmp_path / "lines").__enter__()
+
+        assert (tmp_path / "lines").read_bytes() == content
+
+    def test_every_line_is_on_the_disk_before_the_next_job(self, tmp_path, monkeypatch):
+        sizes = []
+        monkeypatch.setattr(
+            "altbi.bench.lines.os.fsync", lambda _: sizes.append(path.stat().st_size)
+        )
+        path = tmp_path / "lines"
+
+        for job in jobs("A", "B"):
+            append(path, result(job))
+
+        assert len(sizes) == 2
+        assert sizes[-1] == path.stat().st_size
 
     def test_whole_lines_are_left_alone_and_folders_made(self, tmp_path):
         path = tmp_path / "new" / "folder" / "lines"
@@ -120,6 +163,14 @@ class TestLines:
             {"fit_seconds": "long"},
             {"score_seconds": float("inf")},
             {"peak_mib": []},
+            {"fit_seconds": -5.0},
+            {"fit_seconds": None},
+            {"score_seconds": None},
+            {"n_outliers": "six"},
+            {"n_train": -1},
+            {"n_test": 7.0},
+            {"n_features": []},
+            {"threads": True},
             {"seed": "0"},
             {"seed": True},
             {"rows": 20.5},
@@ -426,11 +477,12 @@ class TestPlan:
 
     def test_a_sample_is_stated_only_where_the_file_is_larger(self):
         question, system = Question(rows=100), self.system("A", seeded=False)
-        parts = [Part("f", n_rows, 2, None) for n_rows in (99, 100, 101, None)]
+        parts = [Part("f", n_rows, 2, None, most_rows=101) for n_rows in (99, 100, 101, None)]
+        parts += [Part("f", None, 2, None, most_rows=most) for most in (100, None)]
 
         rows = [question.jobs(part, system)[0].rows for part in parts]
 
-        assert rows == [None, None, 100, 100]
+        assert rows == [None, None, 100, 100, None, 100]
         assert Question().jobs(parts[2], system)[0].rows is None
 
     def test_a_job_says_all_that_was_asked(self, parts):

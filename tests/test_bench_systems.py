@@ -1,6 +1,8 @@
+import platform
 import statistics
 import sys
 import warnings
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 
@@ -17,7 +19,7 @@ from altbi.bench.deep import COMPARED
 from altbi.bench.lines import Job, append, read
 from altbi.bench.measure import failed, measured, precision_at_n
 from altbi.bench.protocols import PROTOCOLS
-from altbi.bench.run import Question
+from altbi.bench.run import Question, current
 from altbi.bench.systems import SYSTEMS, Recipe, System, find_systems, ready_to_fit
 from altbi.bench.tables import paper_table
 from altbi.errors import MissingExtraError, ParameterError
@@ -112,11 +114,25 @@ class TestCatalogue:
 
         assert np.isfinite(scores).all()
 
-    def test_what_keeps_a_system_what_it_was_is_built_but_stands_in_no_line(self):
+    @pytest.mark.parametrize(
+        ("parameters", "counts"),
+        [
+            ({"backbone": "glow", "score_by": "loss"}, True),
+            ({"backbone": "glow"}, True),
+            ({"backbone": "glow", "score_by": "distance"}, False),
+            ({"score_by": "loss"}, False),
+        ],
+        ids=str,
+    )
+    def test_lines_of_before_a_default_changed_need_not_name_what_keeps_a_system_so(
+        self, parameters, counts
+    ):
         light = SYSTEMS["ALTBI-G (light)"]
+        (job,) = Question(seeds=(0,)).jobs(select(["wine"])[0].parts[0], light)
 
         assert light.recipe.build().score_by == "loss"
-        assert light.told("unsupervised") == ("altbi:ALTBI", {"backbone": "glow"})
+        assert light.told("unsupervised")[1] == {"backbone": "glow", "score_by": "loss"}
+        assert bool(current([replace(failed(job, "no"), parameters=parameters)])) is counts
 
     def test_systems_aside_are_left_out_unless_named(self):
         aside = ["ALTBI-I (untruncated)", "ALTBI-G (half reference)", *DEEP]
@@ -536,21 +552,46 @@ class TestMeasured:
 
     def test_versions_are_those_of_the_packages_that_the_numbers_come_from(self, bench):
         common = {name: version(name) for name in ("altbi", "numpy", "torch", "scikit-learn")}
-        common |= {"altbi code": measure.code_digest()}
+        common |= {"altbi code": measure.code_digest(), "processor": measure.processor()}
 
         assert bench.run("raw").versions == common
         assert bench.run("standardised").versions == common | {"pyod": version("pyod")}
 
+    @pytest.mark.parametrize(
+        ("flags", "told"),
+        [
+            ("fpu avx2 avx512f", "Quick One 7, AVX-512"),
+            ("fpu avx2", "Quick One 7, AVX2"),
+            ("fpu", "Quick One 7"),
+        ],
+    )
+    def test_the_processor_is_named_with_what_it_takes_sums_with(
+        self, tmp_path, monkeypatch, flags, told
+    ):
+        about = tmp_path / "cpuinfo"
+        about.write_text(f"processor\t: 0\nmodel name\t: Quick One 7\nflags\t\t: {flags}\n\n")
+        monkeypatch.setattr(measure, "_ABOUT_PROCESSOR", about)
+
+        assert measure.processor.__wrapped__() == told
+
+    def test_a_processor_that_nobody_describes_is_named_by_its_kind(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(measure, "_ABOUT_PROCESSOR", tmp_path / "none")
+        monkeypatch.setattr("platform.processor", lambda: "")
+
+        assert measure.processor.__wrapped__() == platform.machine()
+
     def test_the_code_has_another_name_when_a_module_changes_but_not_for_the_benchmark(
         self, tmp_path, monkeypatch
     ):
-        (tmp_path / "bench").mkdir()
-        for name in ("__init__.py", "a.py", "bench/run.py"):
+        for folder in ("bench", "cli"):
+            (tmp_path / folder).mkdir()
+        for name in ("__init__.py", "a.py", "bench/run.py", "cli/bench.py"):
             (tmp_path / name).write_text("x = 1\n")
         monkeypatch.setattr(measure.altbi, "__file__", str(tmp_path / "__init__.py"))
         digest = measure.code_digest.__wrapped__
         first = digest()
-        (tmp_path / "bench" / "run.py").write_text("x = 2\n")
+        for name in ("bench/run.py", "cli/bench.py"):
+            (tmp_path / name).write_text("x = 2\n")
         assert digest() == first
         (tmp_path / "a.py").rename(tmp_path / "b.py")
         renamed = digest()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from altbi.bench import deep, page, tables
+from altbi.bench import deep, page, tables, words
 from altbi.bench.datasets import catalogue, find_part, select
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, read
@@ -17,6 +17,7 @@ from altbi.bench.protocols import PROTOCOLS, find_protocol
 from altbi.bench.run import Question, current
 from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.bench.tables import compare, difference, failures, paper_table, shared_means
+from altbi.cli import bench_parser
 from altbi.errors import ParameterError, TableError
 
 PLAIN, REFERENCE, FOREST, NEIGHBOURS = "ALTBI", "ALTBI-I (reference)", "IForest", "kNN"
@@ -100,6 +101,46 @@ class TestCells:
         assert line.ours[REFERENCE].mean == pytest.approx(0.45)
         assert line.ours[REFERENCE].std == pytest.approx((0.2 + 0.4) / 2**0.5 / 2)
         assert line.title == "20news (RoBERTa), 2 of 6 files"
+
+    def test_more_than_two_files_have_a_mean_too(self):
+        question = Question(seeds=(0,))
+        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        jobs = [question.jobs(part, SYSTEMS[REFERENCE])[0] for part in parts]
+
+        runs = [a_run(job, auc) for job, auc in zip(jobs, (0.1, 0.2, 0.9), strict=True)]
+
+        (line,) = compare(runs, "auc", question).lines
+        assert line.ours[REFERENCE].mean == pytest.approx(0.4)
+
+    @pytest.mark.parametrize("error", [None, "over the limit"])
+    def test_a_file_that_few_have_begun_with_takes_no_number_away(self, error):
+        question = Question(seeds=(0,))
+        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        systems = [REFERENCE, FOREST, NEIGHBOURS]
+        runs = [
+            a_run(question.jobs(part, SYSTEMS[name])[0], auc)
+            for name in systems
+            for part, auc in zip(parts[:2], (0.1, 0.3), strict=True)
+        ]
+        runs.append(a_run(question.jobs(parts[2], SYSTEMS[FOREST])[0], 0.9, error))
+
+        (line,) = compare(runs, "auc", question, find_systems(systems)).lines
+
+        assert [line.ours[name].mean for name in systems] == [pytest.approx(0.2)] * 3
+        assert line.title == "20news (RoBERTa), 2 of 6 files"
+
+    def test_files_that_each_another_system_has_begun_with_are_all_there(self):
+        question = Question(seeds=(0,))
+        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        systems = [REFERENCE, FOREST, NEIGHBOURS]
+        jobs = [
+            question.jobs(part, SYSTEMS[name])[0] for name, part in zip(systems, parts, strict=True)
+        ]
+
+        (line,) = compare(map(a_run, jobs), "auc", question, find_systems(systems)).lines
+
+        assert line.n_parts == 3
+        assert not any(line.ours.values())
 
     @pytest.mark.parametrize(("n_parts", "compared"), [(5, False), (6, True)])
     def test_the_paper_s_number_is_about_all_files(self, n_parts, compared):
@@ -332,6 +373,29 @@ class TestLook:
             in text
         )
 
+    def test_differences_are_over_all_data_sets(self, paper):
+        aucs = {"glass": (0.70, 0.74), "wine": (0.40, 0.46), "pima": (0.90, 0.90)}
+        runs = runs_of(TWO_SEEDS, {REFERENCE: aucs})
+
+        (text,) = differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
+
+        assert (
+            f"| {REFERENCE} | 3 | 0.6833 | 0.5667 | +0.1167 | 0.1633 | pima +0.400 | 0.024 |"
+            in text
+        )
+
+    @pytest.mark.parametrize(
+        ("protocol", "named"),
+        [("dte", "ALTBI-I"), ("official", "IForest"), ("split", "ALTBI-I, IForest")],
+    )
+    def test_numbers_of_the_paper_from_another_protocol_are_named(self, tmp_path, protocol, named):
+        question = Question(protocol, seeds=(0,))
+        runs = runs_of(question, {REFERENCE: {"glass": (0.5,)}, FOREST: {"glass": (0.6,)}})
+
+        text = printed(written_lines(tmp_path, runs), question, None, ALL)
+
+        assert f"\nThe paper's numbers of {named} come from another protocol" in text
+
     def test_what_is_missing_is_said_with_its_reason(self):
         question = Question(seeds=(0,))
         part = select(["glass"])[0].parts[0]
@@ -542,8 +606,7 @@ class TestPage:
 
         assert (
             f"Over the 8 data sets that all 3 systems ran, {PLAIN} has the highest mean AUC "
-            f"(0.900), {PLAIN} the highest mean average precision (0.450), and {PLAIN} the best "
-            "mean rank (1.0)."
+            "(0.900), the highest mean average precision (0.450), and the best mean rank (1.0)."
         ) in text
         start = "AUC, among these 3 systems"
         assert f"{start}: {PLAIN} alone has the highest on 8 of 8 data sets." in text
@@ -710,6 +773,65 @@ class TestPage:
         assert "| glass |" in text
         assert "ranks.svg" not in text
 
+    @pytest.mark.parametrize(
+        ("question", "file"),
+        [
+            (page.WHOLE, "transductive"),
+            (page.MAIN, "transductive"),
+            (page.PUBLISHED, "dte"),
+            (page.SEMI, "semi"),
+        ],
+        ids=["whole", "main", "published", "semi"],
+    )
+    def test_every_failure_is_told_with_its_reason(self, folder, question, file):
+        (part,) = select(["donors"])[0].parts
+        failed = a_run(question.jobs(part, SYSTEMS["LODA"])[0], error="over the limit")
+        with (folder / f"{file}.jsonl").open("a") as lines:
+            lines.write(json.dumps(asdict(failed)) + "\n")
+
+        write_page(folder.parent / "page.md", folder)
+
+        told = (folder.parent / "page.md").read_text().split("## Not run")[1]
+        assert f"- {failed.job.title}: over the limit\n" in told
+
+    def test_a_system_that_lacks_seeds_everywhere_is_named(self, folder):
+        runs = runs_of(page.MAIN, {"LODA": dict.fromkeys(self.DATASETS, (0.5,))})
+        with (folder / "transductive.jsonl").open("a") as lines:
+            lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs)
+
+        write_page(folder.parent / "page.md", folder)
+
+        told = (folder.parent / "page.md").read_text().split("## Not run")[1]
+        names = "cardio, glass, letter, pima, thyroid, wine"
+        assert f"- LODA: not run with all seeds on {names}\n" in told
+
+    def test_images_that_no_system_has_run_whole_have_no_table(self, folder):
+        parts = select(["SVHN (ViT)"])[0].parts[:2]
+        systems = [PLAIN, FOREST]
+        runs = [
+            a_run(page.MAIN.jobs(part, SYSTEMS[name])[0])
+            for name, part in zip(systems, parts, strict=True)
+        ]
+        with (folder / "transductive.jsonl").open("a") as lines:
+            lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs)
+
+        write_page(folder.parent / "page.md", folder)
+
+        told = (folder.parent / "page.md").read_text().split("## Images and texts")[1]
+        assert told.split("## Whole files")[0].endswith("\n\nNo lines yet.\n\n")
+
+    def test_the_sample_is_that_of_the_command(self):
+        assert words.SAMPLE == bench_parser.ROWS
+
+    def test_tables_have_six_digits(self, folder):
+        runs = runs_of(page.MAIN, {"HBOS": {"wine": (0.123456,)}})
+        with (folder / "transductive.jsonl").open("a") as lines:
+            lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs)
+
+        write_page(folder.parent / "page.md", folder)
+
+        assert "wine,1,1,HBOS,0.123456,," in (folder.parent / "page/b2.csv").read_text()
+
     def test_data_sets_without_a_line_and_lacking_cells_are_named(self, written, folder):
         with (folder / "transductive.jsonl").open("a") as lines:
             (run,) = runs_of(page.MAIN, {NEIGHBOURS: {"speech": (0.4,)}})
@@ -793,8 +915,8 @@ class TestPage:
         ]
         assert (
             "With the deep baselines, on tables of up to 10,000 rows and with one seed, over the 6 "
-            "data sets that all 4 systems ran, IForest has the highest mean AUC (0.800), IForest "
-            "the highest mean average precision (0.400), and IForest the best mean rank (1.0). "
+            "data sets that all 4 systems ran, IForest has the highest mean AUC (0.800), "
+            "the highest mean average precision (0.400), and the best mean rank (1.0). "
             f"{PLAIN} has 0.500 (place 2 of 4), 0.250 and 2.0."
         ) in text.splitlines()
         (told,) = (line for line in text.splitlines() if line.startswith("With ICL"))

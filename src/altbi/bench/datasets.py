@@ -47,9 +47,11 @@ OWN_COLUMNS = ("ODIM", "ALTBI-G", "ALTBI-I", "ALTBI")
 # Of these the paper's own systems saw raw pixels, one class against the others.
 RAW_PIXELS = ("mnist", "FashionMNIST")
 SMALL_ROWS = 8_000
-# All that a broken or foreign archive may raise; RuntimeError: encrypted, or packed another way.
+# All that a broken or foreign archive may raise; RuntimeError: encrypted, or packed another way,
+# MemoryError: it promises more rows than fit.
 _UNREADABLE = (
-    OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error
+    OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError,
+    zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 SMOKE = ("breastw", "glass", "hepatitis", "lymphography", "vertebral", "wine")
 
@@ -67,6 +69,8 @@ class Part:
         Sizes: those of the paper's Table B.1 where a data set is one file.
     sha256 : str or None
         Digest of ADBench's own file.
+    most_rows : int or None
+        It has no more: what Table B.1 gives for its data set, of which it may be a part.
     """
 
     file: str
@@ -74,6 +78,7 @@ class Part:
     n_features: int
     n_outliers: int | None
     sha256: str | None = None
+    most_rows: int | None = None
 
     @property
     def name(self) -> str:
@@ -136,7 +141,7 @@ def catalogue() -> tuple[Dataset, ...]:
             embedding,
             kind=facts[name]["kind"],
             domain=facts[name]["domain"],
-            parts=tuple(map(_part, group)),
+            parts=tuple(_part(row, int(facts[name]["n_rows"])) for row in group),
             official_outliers=_whole(facts[name]["official_outliers"]),
         )
         for (name, embedding), group in groupby(
@@ -151,9 +156,15 @@ def _rows(table: str) -> Iterator[dict[str, str]]:
         yield from csv.DictReader(lines)
 
 
-def _part(row: dict[str, str]) -> Part:
-    rows, outliers = _whole(row["n_rows"]), _whole(row["n_outliers"])
-    return Part(row["file"], rows, int(row["n_features"]), outliers, row["sha256"] or None)
+def _part(row: dict[str, str], of_dataset: int) -> Part:
+    return Part(
+        row["file"],
+        n_rows=_whole(row["n_rows"]),
+        n_features=int(row["n_features"]),
+        n_outliers=_whole(row["n_outliers"]),
+        sha256=row["sha256"] or None,
+        most_rows=of_dataset,
+    )
 
 
 def _whole(text: str) -> int | None:

@@ -1,6 +1,7 @@
 """What the runs show, in sentences and tests: whatever they say."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from altbi.bench.datasets import is_chosen_on
 from altbi.bench.grid import markdown_grid
@@ -62,7 +63,8 @@ def tests(main: Comparison) -> list[str]:
         f"{found.f_p_value:.2g}); mean ranks further apart than {distance:.2f} differ (Nemenyi, 5 "
         "%); bars in the figure join those that do not.",
         markdown_grid([head, *rows]),
-        "The p of a pair is exact where it never ties, by the normal approximation elsewhere.",
+        "The p of a pair is scipy's: exact for up to 50 data sets without ties, else by the normal "
+        "approximation (or, with ties on few data sets, by all permutations).",
     ]
 
 
@@ -102,10 +104,12 @@ def leaders(main: Comparison, precision: Comparison) -> str:
     (shared, means), precisions = shared_means(main), shared_means(precision)[1]
     ranks, order = mean_ranks(main.scores), _ordered(means)
     best = (order[0], _ordered(precisions)[0], min(ranks, key=ranks.__getitem__))
+    # A name that was said just before is not said again.
+    second, third = ("" if name == before else f"{name} " for before, name in pairwise(best))
     leads = (
         f"{best[0]} has the highest mean AUC ({means[best[0]]:.3f})",
-        f"{best[1]} the highest mean average precision ({precisions[best[1]]:.3f})",
-        f"{best[2]} the best mean rank ({ranks[best[2]]:.1f})",
+        f"{second}the highest mean average precision ({precisions[best[1]]:.3f})",
+        f"{third}the best mean rank ({ranks[best[2]]:.1f})",
     )
     ours = (
         f" {OURS} has {means[OURS]:.3f} (place {order.index(OURS) + 1} of {len(order)}), "

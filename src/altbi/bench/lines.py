@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Job", "Run", "append", "latest", "mended", "parsed", "read", "todo"]
 
 MEASURES = ("auc", "average_precision")
+COUNTS = ("n_train", "n_test", "n_features", "n_outliers", "threads")
+# How every line begins that is written here.
+START = b'{"file": '
 
 Parsed = TypeVar("Parsed")
 
@@ -95,6 +98,11 @@ class Run:
         """What was to be done."""
         return Job(**{each.name: getattr(self, each.name) for each in fields(Job)})
 
+    @property
+    def seconds(self) -> float:
+        """Of fit and scoring, as far as it came."""
+        return sum(each for each in (self.fit_seconds, self.score_seconds) if each is not None)
+
 
 def append(path: Path, run: "DataclassInstance") -> None:
     """Write one line to its end, or fail."""
@@ -126,11 +134,16 @@ def mended(path: Path, parse: Callable[[bytes], object] | None = None) -> Iterat
         lines.seek(0)
         content = lines.read()
         end = content.rfind(b"\n") + 1
-        if content[end : end + 1] not in (b"", b"{"):
+        last = content[end:]
+        if last and _is_whole(last):
+            lines.write(b"\n")  # an editor may have taken it away
+        elif last.startswith(START) or START.startswith(last):
+            lines.truncate(end)
+        else:
             raise TableError(
                 f"{path}: its last line is not a run of the benchmark. Name another file."
             )
-        lines.truncate(end)
+        lines.flush()
         yield
 
 
@@ -141,9 +154,10 @@ def read(path: Path) -> list[Run]:
 
 def parsed(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
     """Read all lines but one that was not written to its end."""
-    content = path.read_bytes() if path.exists() else b""
+    *lines, last = (path.read_bytes() if path.exists() else b"").split(b"\n")
+    lines += [last] if last and _is_whole(last) else []
     found = []
-    for number, line in enumerate(content[: content.rfind(b"\n") + 1].splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         try:
             found.append(parse(line))
         except (ValueError, TypeError, RecursionError) as cause:
@@ -152,6 +166,15 @@ def parsed(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
                 "or name another file."
             ) from cause
     return found
+
+
+def _is_whole(line: bytes) -> bool:
+    """Tell whether a line without an end was written to its end: no part of an object is JSON."""
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _run(line: bytes) -> Run:
@@ -180,9 +203,15 @@ def _with_usable_numbers(run: Run) -> Run:
             raise ValueError("a run that failed has no measures")
     elif not all(isinstance(value, float) and 0 <= value <= 1 for value in measures):
         raise ValueError(f"{', '.join(MEASURES)} and precision_at_n must lie in [0, 1]")
-    costs = (run.fit_seconds, run.score_seconds, run.peak_mib)
-    if not all(cost is None or (isinstance(cost, float) and isfinite(cost)) for cost in costs):
-        raise TypeError("seconds and memory must be numbers or null")
+    seconds = (run.fit_seconds, run.score_seconds)
+    if run.error is None and None in seconds:
+        raise ValueError("a run that did not fail has its seconds")
+    costs = [cost for cost in (*seconds, run.peak_mib) if cost is not None]
+    if not all(isinstance(cost, float) and isfinite(cost) and cost >= 0 for cost in costs):
+        raise TypeError("seconds and memory must be numbers from 0 on")
+    counts = [count for name in COUNTS if (count := getattr(run, name)) is not None]
+    if not all(type(count) is int and count >= 0 for count in counts):
+        raise TypeError(f"{', '.join(COUNTS)} must be whole numbers from 0 on, or null")
     return run
 
 

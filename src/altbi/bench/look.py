@@ -8,7 +8,7 @@ from altbi.bench.datasets import Dataset
 from altbi.bench.grid import markdown_grid, plain_grid
 from altbi.bench.lines import Job, Run, read
 from altbi.bench.protocols import find_protocol
-from altbi.bench.run import Question
+from altbi.bench.run import Question, current
 from altbi.bench.systems import SYSTEMS, System, find_systems
 from altbi.bench.tables import (
     METRICS,
@@ -59,6 +59,7 @@ def printed(
             raise nothing_found(path, runs)
         found = found.that_ran()  # one without a cell would leave no data set that all ran
         parts += [heading.format(title), grid(cells(found)), *differences(found, grid)]
+        parts += _other_protocol(found)
     judged = compare(runs, "auc", question, systems).only(datasets)
     missing = lacking(runs, judged, datasets, systems)
     parts += [heading.format("Missing"), *missing] if missing else []
@@ -72,7 +73,8 @@ def nothing_found(path: Path, runs: Sequence[Run]) -> TableError:
     elif runs and all(run.smoke for run in runs):
         why = "all its lines are of a smoke run, which is barred from tables"
     else:
-        why = "no line is about what was asked"
+        protocols = ", ".join(sorted({printable(run.protocol) for run in runs}))
+        why = f"no line is about what was asked (its protocols: {protocols or 'none'})"
     return TableError(f"{path}: {why}. `altbi bench run` with the same options writes them.")
 
 
@@ -93,6 +95,23 @@ def cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[li
         last = [f"mean of the {len(shared)} that all ran", *(f"{means[n]:.3f}" for n in means)]
         body.append([*last, *(_paper_mean(shared, name) for name in beside)])
     return [head, *body]
+
+
+def _other_protocol(found: Comparison) -> list[str]:
+    """Name the systems whose numbers in the paper were made otherwise."""
+    if len(found.systems) > FEW:
+        return []
+    protocol = find_protocol(found.question.protocol)
+    kinds = {line.dataset.kind for line in found.lines}
+    names = [
+        f"{_column(found, name)}"
+        for name in _first_of_columns(found)
+        if not all(
+            protocol.is_that_of(SYSTEMS[name].scales_itself, found.metric, kind) for kind in kinds
+        )
+    ]
+    told = f"The paper's numbers of {', '.join(names)} come from another protocol than this one."
+    return [told] if names else []
 
 
 def _first_of_columns(found: Comparison) -> list[str]:
@@ -173,7 +192,8 @@ def lacking(
     asked = find_systems() if systems is None else systems
     failed = failures(runs, found.question, asked, datasets)
     texts = [f"- {run.job.title}: {_one_line(run.error)}" for run in failed]
-    for name in found.systems:
+    compared = _begun(runs, found) | set(found.systems)
+    for name in (system.name for system in asked if system.name in compared):
         never = [
             line.dataset.label
             for line in found.lines
@@ -181,6 +201,16 @@ def lacking(
         ]
         texts += [f"- {name}: not run with all seeds on {', '.join(never)}"] if never else []
     return ["\n".join(texts)] if texts else []
+
+
+def _begun(runs: Sequence[Run], found: Comparison) -> set[str]:
+    """Name the systems that have a run on the data sets compared, all seeds or not."""
+    files = {part.file for line in found.lines for part in line.dataset.parts}
+    return {
+        run.system
+        for run in current(runs)
+        if run.protocol == found.question.protocol and run.file in files and not run.smoke
+    }
 
 
 def _one_line(text: str | None) -> str:

@@ -1,6 +1,8 @@
 """One job, done here: split, scale, fit, score, compare with the labels."""
 
 import ctypes
+import platform
+import re
 import time
 import warnings
 from collections.abc import Mapping
@@ -26,6 +28,10 @@ __all__ = ["failed", "measured", "precision_at_n", "version_of", "versions"]
 
 MOST_WARNINGS = 3
 PACKAGES = ("altbi", "numpy", "torch", "scikit-learn")
+_ABOUT_PROCESSOR = Path("/proc/cpuinfo")
+# A line of Linux's account of the processor, and what sums are taken with: the wider of the two.
+_FACT = re.compile(r"^([^\t:]+?)\s*:[ \t]*(.*)$", re.MULTILINE)
+_VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
 
 
 def measured(job: Job, threads: int) -> Run:
@@ -111,7 +117,17 @@ def versions(package: str) -> dict[str, str]:
     """Name the versions that a result depends on: ours, those of what we build on, a package."""
     names = dict.fromkeys((*PACKAGES, package))
     found = {name: version for name in names if (version := version_of(name))}
-    return found | {"altbi code": code_digest()}
+    return found | {"altbi code": code_digest(), "processor": processor()}
+
+
+@cache
+def processor() -> str:
+    """Name the processor: another one may round sums otherwise, which moves scores a little."""
+    about = _ABOUT_PROCESSOR.read_text(encoding="utf-8") if _ABOUT_PROCESSOR.is_file() else ""
+    facts = dict(_FACT.findall(about))
+    flags = set(facts.get("flags", "").split())
+    model = facts.get("model name") or platform.processor() or platform.machine()
+    return ", ".join([model, *[name for flag, name in _VECTORS.items() if flag in flags][:1]])
 
 
 def version_of(package: str) -> str | None:

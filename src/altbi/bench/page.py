@@ -2,11 +2,11 @@
 
 import csv
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi.bench.datasets import catalogue, select
+from altbi.bench.datasets import Dataset, catalogue, select
 from altbi.bench.deep import deep_findings, deep_sections
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
 from altbi.bench.findings import OURS, findings, is_enough, standing, tests
@@ -177,12 +177,8 @@ def _scatter(evidence: Evidence, main: Comparison) -> str:
 
 
 def _whole(evidence: Evidence) -> list[str]:
-    found = compare(evidence.runs, "auc", WHOLE, find_systems(LINEAR))
-    large = tuple(line for line in found.lines if (line.dataset.parts[0].n_rows or 0) > SAMPLE)
-    if not large:
-        return ["No lines yet."]
-    chosen = Comparison("auc", WHOLE, found.systems, large)
-    return [markdown_grid(cells(chosen, evidence.places))]
+    found = compare(evidence.runs, "auc", WHOLE, find_systems(LINEAR)).only(_large())
+    return [markdown_grid(cells(found, evidence.places))] if found.lines else ["No lines yet."]
 
 
 def _published(evidence: Evidence) -> list[str]:
@@ -202,13 +198,25 @@ def _not_run(evidence: Evidence) -> list[str]:
         f"No run is about these: {', '.join(absent)}; nor about raw pixels of MNIST and "
         "FashionMNIST, which the paper's own systems saw under these names.",
         *(text for question in (MAIN, PUBLISHED, SEMI) for text in _lacking(evidence, question)),
+        *_lacking(evidence, WHOLE, LINEAR, _large()),
     ]
 
 
-def _lacking(evidence: Evidence, question: Question) -> list[str]:
-    systems = [system for system in find_systems() if system.name not in TOO_SLOW]
-    found = compare(evidence.runs, "auc", question, systems)
-    return lacking(evidence.runs, found.that_ran(), catalogue(), systems)
+def _large() -> list[Dataset]:
+    """Give the data sets of which a sample stands in the main comparison."""
+    return [dataset for dataset in catalogue() if (dataset.parts[0].n_rows or 0) > SAMPLE]
+
+
+def _lacking(
+    evidence: Evidence,
+    question: Question,
+    names: Sequence[str] | None = None,
+    datasets: Sequence[Dataset] | None = None,
+) -> list[str]:
+    systems = [system for system in find_systems(names) if system.name not in TOO_SLOW]
+    asked = catalogue() if datasets is None else datasets
+    found = compare(evidence.runs, "auc", question, systems).only(asked)
+    return lacking(evidence.runs, found.that_ran(), asked, systems)
 
 
 def _csv(found: Comparison, evidence: Evidence) -> str:

@@ -103,8 +103,7 @@ def cost(evidence: Evidence, main: Comparison) -> tuple[dict[str, float], dict[s
     memory: dict[str, float] = {}
     for name in main.systems:
         runs = [last[job] for line in shared if (cell := line.ours[name]) for job in cell.jobs]
-        times = [(run.fit_seconds or 0) + (run.score_seconds or 0) for run in runs]
-        seconds[name] = statistics.median(times)
+        seconds[name] = statistics.median(run.seconds for run in runs)
         held = [run.peak_mib for run in runs if run.peak_mib is not None]
         memory |= {name: max(held)} if held else {}
     return seconds, memory
@@ -117,7 +116,7 @@ def tables_of(
     parts = []
     for metric in metrics:
         found = choose(evidence, metric).that_ran()
-        if not found.lines:
+        if not (found.lines and found.systems):
             return ["No lines yet."]
         parts += [f"### {METRICS[metric]}", markdown_grid(cells(found, evidence.places))]
         parts += differences(found, markdown_grid)

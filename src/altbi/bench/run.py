@@ -74,7 +74,8 @@ class Question:
             raise ParameterError(
                 f"rows={self.rows!r}, but expected a whole number of at least {FEWEST_ROWS}."
             )
-        fits = self.rows is None or (part.n_rows is not None and part.n_rows <= self.rows)
+        most = part.most_rows if part.n_rows is None else part.n_rows
+        fits = self.rows is None or (most is not None and most <= self.rows)
         return None if fits else self.rows
 
     def _seeds_of(self, system: System) -> tuple[int, ...]:
@@ -106,16 +107,13 @@ def current(runs: Iterable[Run]) -> list[Run]:
     return [
         run
         for run in runs
-        if run.system in KNOWN and run.protocol in PROTOCOLS and _recipe(run) == _built(run.job)
+        if run.system in KNOWN and run.protocol in PROTOCOLS and _is_built_so(run)
     ]
 
 
-def _recipe(run: Run) -> tuple[str, dict[str, Any]]:
-    return run.source, run.parameters
-
-
-def _built(job: Job) -> tuple[str, dict[str, Any]]:
-    return KNOWN[job.system].told(find_protocol(job.protocol).setting, smoke=job.smoke)
+def _is_built_so(run: Run) -> bool:
+    setting = find_protocol(run.protocol).setting
+    return KNOWN[run.system].is_told(run.source, run.parameters, setting, smoke=run.smoke)
 
 
 def run_all(

@@ -43,8 +43,7 @@ DEEP_SEEDS = (0,)
 class Recipe:
     """Where a detector comes from, as ``module:name``, and with which arguments it is built.
 
-    Those in `since` keep it what it was when a default changed; lines, old and new, do not name
-    them.
+    Those in `since` keep it what it was when a default changed; lines of before do not name them.
     """
 
     source: str
@@ -131,7 +130,15 @@ class System:
     def told(self, setting: str, *, smoke: bool = False) -> tuple[str, dict[str, Any]]:
         """Say how it is built in a setting: its source, and its arguments but the seed."""
         recipe = self.recipe_for(setting)
-        return recipe.source, {**recipe.parameters, **(self.smoke if smoke else {})}
+        own = {**recipe.parameters, **recipe.since}
+        return recipe.source, {**own, **(self.smoke if smoke else {})}
+
+    def is_told(
+        self, source: str, parameters: Mapping[str, Any], setting: str, *, smoke: bool
+    ) -> bool:
+        """Whether a line of now, or of before a default changed, is about this very system."""
+        since = self.recipe_for(setting).since
+        return (source, {**since, **parameters}) == self.told(setting, smoke=smoke)
 
 
 def _altbi(

@@ -173,9 +173,9 @@ def _line(
     metric: str,
     question: Question,
 ) -> Line | None:
-    """Make the line of a data set from those of its files that any system ran."""
-    asked = {part: [question.jobs(part, system) for system in systems] for part in dataset.parts}
-    ran = [jobs for jobs in asked.values() if any(job in last for each in jobs for job in each)]
+    """Make the line of a data set from those of its files that count."""
+    asked = [[question.jobs(part, system) for system in systems] for part in dataset.parts]
+    ran = _counted(asked, last)
     if not ran:
         return None
     cells = [_cell(by_file, last, metric) for by_file in zip(*ran, strict=True)]
@@ -185,6 +185,20 @@ def _line(
         ours=dict(zip([system.name for system in systems], cells, strict=True)),
         paper={system.name: _paper(dataset, system, metric, question) for system in systems},
     )
+
+
+def _counted(asked: Sequence[list[list[Job]]], last: Mapping[Job, Run]) -> list[list[list[Job]]]:
+    """Take the files that half of the systems with runs of the data set have runs of.
+
+    One that few have begun with would take its number away from all others.
+    """
+    begun = [
+        (by_system, {place for place, jobs in enumerate(by_system) if any(j in last for j in jobs)})
+        for by_system in asked
+    ]
+    n_systems = len(set().union(*(systems for _, systems in begun)))
+    by_half = [jobs for jobs, systems in begun if 2 * len(systems) >= max(n_systems, 1)]
+    return by_half or [jobs for jobs, systems in begun if systems]
 
 
 def _cell(by_file: Sequence[list[Job]], last: Mapping[Job, Run], metric: str) -> Cell | None:

@@ -18,19 +18,20 @@ ABOUT = {
         "among as many of the highest scores as there are outliers; kNN is the distance to the "
         "32nd neighbour, DTE-NP the mean distance to 32. `altbi bench systems` has the "
         "parameters of all. Seconds come from a machine that did other work too, and ALTBI and "
-        "ODIM score the rows of the fit twice; the reference flow is in docs/systems.md. Lines "
-        "of ODIM and the flows on tables of up to 8,000 rows are from before precision at n, "
-        "memory and the version of numpy were written down; newer ones also name the state of "
-        "the code between versions (`altbi code`); those of ALTBI-G (light) do not name its "
-        '`score_by="loss"`, which was the only way when they began. A limit of time is that of '
-        "its run (`--limit`)."
+        "ODIM score the rows of the fit twice; the reference flow is in docs/systems.md. A "
+        "limit of time is that of its run (`--limit`).\n\n"
+        "Lines name versions, newer ones also the state of our code between versions (`altbi "
+        "code`) and the processor: on another kind of machine a training takes another turn, and "
+        "single runs differ (docs/reproduction.md#on-another-machine). Lines of ALTBI-G (light) "
+        'before that do not name its `score_by="loss"`, which was the only way when they began.'
     ),
     "embeddings": (
         "The same for images and texts, as numbers that a trained network gives for them. The "
         "paper's own systems saw those of ViT and RoBERTa, its baselines those of ResNet18 and "
         "BERT; here all systems see both. A row is the mean over the files that are named with "
-        "it. No difference from the paper is given: its own systems saw files cut to 5 % of "
-        "outliers (`--protocol official`), and MVTec-AD, the only one that is whole here, has "
+        "it: those that half of the systems with runs of the data set have begun with. No "
+        "difference from the paper is given: its own systems saw files cut to 5 % of outliers "
+        "(`--protocol official`), and MVTec-AD, the only one that is whole here, has "
         "23.5 %. The tables are about the systems that ran on all of these files; `altbi bench "
         "tables --suite embeddings` also shows what others have run so far."
     ),

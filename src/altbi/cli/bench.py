@@ -199,7 +199,7 @@ def _other_code(run: Run) -> str:
     """Say if a system of ours was run by another state of the code than that of now."""
     if not run.source.startswith("altbi") or run.versions.get("altbi code") == code_digest():
         return ""
-    then = run.versions.get("altbi code", "not written down")
+    then = printable(str(run.versions.get("altbi code", "not written down")))
     return f" (altbi's code was {then}, by now it is {code_digest()})"
 
 
@@ -238,7 +238,7 @@ def ablation(args: argparse.Namespace) -> int:
     files = {part.file for dataset in chosen for part in dataset.parts}
     if not args.no_runs:
         _ablate(args, panels, chosen, files)
-    runs = [run for run in read(runs_at) if run.file in files]
+    runs = [run for run in read(runs_at) if run.file in files and not run.smoke]
     traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
     if not runs and not traces:
         raise nothing_found(runs_at, runs)

@@ -1,0 +1,69 @@
+"""Runs done again, on another machine or with newer code: how far they are from those of before.
+
+    python benchmarks/again.py             run what results/again.jsonl lacks, print the table
+    python benchmarks/again.py --no-runs   print the table of the lines that are there
+
+Before is results/transductive.jsonl. Newer code may move scores, another processor rounds sums
+otherwise: early in a training a difference in the last digit grows.
+"""
+
+import argparse
+import statistics
+import sys
+from pathlib import Path
+
+from altbi.bench.grid import markdown_grid
+from altbi.bench.lines import Run, latest, read
+from altbi.bench.run import current
+from altbi.cli import main as altbi
+
+RESULTS = Path(__file__).parents[1] / "results"
+AGAIN, BEFORE = RESULTS / "again.jsonl", RESULTS / "transductive.jsonl"
+SYSTEMS = ("ALTBI", "ALTBI-I (reference)", "ALTBI-I (paper)", "IForest", "kNN")
+HEAD = ["system", "runs", "same AUC", "within 0.01", "mean AUC before", "again", "furthest"]
+
+Pair = tuple[Run, Run]
+
+
+def pairs_of(system: str) -> list[Pair]:
+    """Give the runs of a system that were done twice, before and again."""
+    before, again = (latest(current(read(path))) for path in (BEFORE, AGAIN))
+    return [
+        (before[job], run)
+        for job, run in again.items()
+        if job.system == system and job in before and not (run.error or before[job].error)
+    ]
+
+
+def row(system: str, pairs: list[Pair]) -> list[str]:
+    """Say how often and how far the second run is from the first."""
+    gaps = [(again.auc or 0) - (before.auc or 0) for before, again in pairs]
+    furthest = max(range(len(pairs)), key=lambda place: abs(gaps[place]))
+    job = pairs[furthest][1].job
+    return [
+        system,
+        f"{len(pairs)}",
+        f"{sum(gap == 0 for gap in gaps)}",
+        f"{sum(abs(gap) <= 0.01 for gap in gaps)}",
+        *(f"{statistics.fmean(pair[side].auc or 0 for pair in pairs):.4f}" for side in (0, 1)),
+        f"{gaps[furthest]:+.3f} ({Path(job.file).stem}, seed {job.seed})",
+    ]
+
+
+def main() -> None:
+    """Run what is missing, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-runs", action="store_true", help="print the lines that are there")
+    parser.add_argument("--processes", default="1", help="jobs at once")
+    args = parser.parse_args()
+    if not args.no_runs:
+        words = ["--systems", ",".join(SYSTEMS), "--lines", str(AGAIN)]
+        altbi(["bench", "run", *words, "--processes", args.processes])
+    found = {system: pairs for system in SYSTEMS if (pairs := pairs_of(system))}
+    machines = sorted({again.versions["processor"] for each in found.values() for _, again in each})
+    sys.stdout.write(f"Again on: {'; '.join(machines)}\n\n")
+    sys.stdout.write(markdown_grid([HEAD, *(row(*each) for each in found.items())]) + "\n")
+
+
+if __name__ == "__main__":
+    main()
