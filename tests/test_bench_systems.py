@@ -101,10 +101,12 @@ class TestCatalogue:
         assert find_systems([]) == []
 
     def test_an_unknown_name_is_refused(self):
-        with pytest.raises(
-            ParameterError, match=r"called 'knn'. Expected names among: ALTBI, ALTBI-I "
-        ):
+        with pytest.raises(ParameterError, match=r"called 'knn' \(did you mean 'kNN'\?\)\."):
             find_systems(["kNN", "knn"])
+
+    def test_a_system_that_is_not_run_here_is_refused_with_the_reason(self):
+        with pytest.raises(ParameterError, match=r"'SimCLR'.*; SimCLR needs pictures to crop"):
+            find_systems(["SimCLR"])
 
     def test_dependent_columns_leave_pcas_scores_finite(self):
         rows = np.random.default_rng(0).normal(size=(2_000, 3))

@@ -16,6 +16,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from altbi.bench.names import no_such
 from altbi.errors import ParameterError, TableError
 
 __all__ = [
@@ -200,11 +201,8 @@ def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Da
     known = {word for each in catalogue() for word in (each.name, each.label)}
     files = {part.file for each in catalogue() for part in each.parts}
     if unknown := [name for name in names if name not in known | files]:
-        raise ParameterError(
-            f"No data set is called {', '.join(map(repr, unknown))}. "
-            f"Expected names among: {', '.join(sorted(known))}; or files, as `altbi bench "
-            "datasets --files` lists them."
-        )
+        where = "`altbi bench datasets` lists all, with --files their files"
+        raise no_such("data set", unknown, known | files, where)
     return [found for each in catalogue() if (found := _named(each, names)).parts]
 
 

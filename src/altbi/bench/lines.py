@@ -161,9 +161,10 @@ def parsed(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
         try:
             found.append(parse(line))
         except (ValueError, TypeError, RecursionError) as cause:
+            why = cause if _is_whole(line) else "no line of JSON"
+            do = "Remove the line, or name another file." if found else "Name another file."
             raise TableError(
-                f"{path}, line {number}: not a run of the benchmark ({cause}). Remove the line, "
-                "or name another file."
+                f"{path}, line {number}: not a run of the benchmark ({why}). {do}"
             ) from cause
     return found
 

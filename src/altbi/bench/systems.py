@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.bench.datasets import Rows
-from altbi.errors import MissingExtraError, ParameterError
+from altbi.bench.names import no_such
+from altbi.errors import MissingExtraError
 
 __all__ = [
     "FOR_IMAGES",
@@ -334,10 +335,9 @@ FOR_IMAGES = {
 def find_systems(names: Sequence[str] | None = None) -> list[System]:
     """Take systems by name, in the order of the catalogue; without names all that differ."""
     if unknown := [name for name in names or () if name not in SYSTEMS]:
-        raise ParameterError(
-            f"No system is called {', '.join(map(repr, unknown))}. "
-            f"Expected names among: {', '.join(SYSTEMS)}."
-        )
+        absent = [f"{name} {FOR_IMAGES[name]}" for name in unknown if name in FOR_IMAGES]
+        where = "; ".join(["`altbi bench systems` lists all", *absent])
+        raise no_such("system that can be run", unknown, SYSTEMS, where)
     wanted = [each.name for each in SYSTEMS.values() if not each.aside] if names is None else names
     return [system for system in SYSTEMS.values() if system.name in wanted]
 

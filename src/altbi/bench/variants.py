@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
+from altbi.bench.names import no_such
 from altbi.bench.systems import SYSTEMS, Recipe, System
-from altbi.errors import ParameterError
 
 __all__ = [
     "BASE",
@@ -130,8 +130,5 @@ KNOWN = {**SYSTEMS, **VARIANTS}
 def find_panels(names: list[str] | None) -> list[Panel]:
     """Take panels by the detector's name of the setting; without names all."""
     if unknown := [name for name in names or () if name not in PANELS]:
-        raise ParameterError(
-            f"No setting is called {', '.join(map(repr, unknown))}. "
-            f"Expected names among: {', '.join(PANELS)}."
-        )
+        raise no_such("setting", unknown, PANELS, f"Expected: {', '.join(PANELS)}")
     return [panel for panel in PANELS.values() if names is None or panel.parameter in names]
