@@ -60,7 +60,13 @@ def main() -> None:
         words = ["--systems", ",".join(SYSTEMS), "--lines", str(AGAIN)]
         altbi(["bench", "run", *words, "--processes", args.processes])
     found = {system: pairs for system in SYSTEMS if (pairs := pairs_of(system))}
-    machines = sorted({again.versions["processor"] for each in found.values() for _, again in each})
+    machines = sorted(
+        {
+            again.versions.get("processor", "not written down")
+            for each in found.values()
+            for _, again in each
+        }
+    )
     sys.stdout.write(f"Again on: {'; '.join(machines)}\n\n")
     sys.stdout.write(markdown_grid([HEAD, *(row(*each) for each in found.items())]) + "\n")
 

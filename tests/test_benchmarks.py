@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,15 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+import again
 import hundred_million
 import measuring
 import peers
 import share
 import small
 from altbi import ALTBI
+from altbi.bench.lines import append
+from bench_jobs import ON_WINE, result
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 OURS = {1000: 1.0, 100_000: 1.0}
@@ -167,3 +171,40 @@ def test_small_jobs_leave_a_model_and_are_compared_with_one_of_them(tmp_path):
         small.grid("", {"base": 0.5, "other": 2.0} | outside, "base").splitlines()[3]
         == "| other | 2 | 4 |"
     )
+
+
+class TestAgain:
+    """The AUCs of HBOS with four seeds on one table, before and again; seed 3 broke before."""
+
+    BEFORE, AGAIN = (0.5, 0.6, 0.7, None), (0.5, 0.605, 0.65, 0.9)
+
+    @pytest.fixture(autouse=True)
+    def lines(self, tmp_path, monkeypatch):
+        for name in ("BEFORE", "AGAIN"):
+            monkeypatch.setattr(again, name, tmp_path / name)
+            for seed, auc in enumerate(getattr(self, name)):
+                job = replace(ON_WINE, seed=seed)
+                done = result(job, error="no") if auc is None else result(job, auc)
+                append(tmp_path / name, replace(done, versions={"processor": "Quick One"}))
+
+    def test_the_row_says_how_often_and_how_far_runs_differ(self):
+        row = again.row("HBOS", again.pairs_of("HBOS"))
+
+        assert row == ["HBOS", "3", "1", "2", "0.6000", "0.5850", "-0.050 (45_wine, seed 2)"]
+
+    def test_other_systems_and_new_jobs_do_not_count(self, tmp_path):
+        append(tmp_path / "AGAIN", result(replace(ON_WINE, seed=7), 0.9))
+
+        assert again.pairs_of("IForest") == []
+        assert [run.seed for _, run in again.pairs_of("HBOS")] == [0, 1, 2]
+
+    def test_the_processor_is_named_above_the_table(self, monkeypatch, capsys):
+        monkeypatch.setattr(again, "SYSTEMS", ("HBOS", "IForest"))
+        monkeypatch.setattr(sys, "argv", ["again.py", "--no-runs"])
+
+        again.main()
+
+        said = capsys.readouterr().out
+        assert said.startswith("Again on: Quick One\n")
+        assert "\n| HBOS | 3 |" in said
+        assert "IForest" not in said
