@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shlex
@@ -119,6 +120,22 @@ class TestDatasets:
 
         assert "\n0 of 195 files are at hand. The others" in capsys.readouterr().out
 
+    def test_files_at_hand_are_read_and_the_damaged_named(
+        self, adbench, tmp_path, monkeypatch, capsys
+    ):
+        content = (adbench / ON_WINE.file).read_bytes()
+        file = tmp_path / ON_WINE.file
+        file.parent.mkdir()
+        monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
+        for stored, code, good in ((content[:-9], 1, 0), (content, 0, 1)):
+            file.write_bytes(stored)
+
+            assert main(["bench", "datasets", "--check"]) == code
+
+            out, err = said(capsys)
+            assert out == [f"{good} of 1 files at hand are as described."]
+            assert [str(file) in line for line in err] == [True] * code
+
 
 class TestSystems:
     def test_every_system_has_a_line_with_source_version_and_parameters(self, capsys):
@@ -162,7 +179,7 @@ class TestRun:
         path = "results/transductive.jsonl"
         assert said(capsys)[0] == [
             f"4 jobs done, 0 were there, 0 failed: {path}",
-            f"1 jobs done, 4 were there, 0 failed: {path}",
+            f"1 job done, 4 were there, 0 failed: {path}",
             f"0 jobs done, 4 were there, 0 failed: {path}",
         ]
         jobs = [(each.system, each.seed) for each in read(place / path)]
@@ -240,7 +257,7 @@ class TestRun:
         assert out[0].startswith("0 jobs done, 2 were there, 1 failed")
         assert out[1:] == ["1 of them failed before; --retry runs them again."]
         assert run(*words, "--retry") == 0
-        assert said(capsys)[0][0].startswith("1 jobs done, 1 were there, 0 failed")
+        assert said(capsys)[0][0].startswith("1 job done, 1 were there, 0 failed")
 
     def test_a_failure_of_another_make_of_a_system_does_not_count(self, place, at_once, capsys):
         append(place / "some.jsonl", result(ON_WINE))
@@ -462,6 +479,20 @@ def test_what_the_page_would_not_heed_is_refused(place, capsys, words):
     assert end.value.code == 2
     assert f"leave out {words.split()[0]}" in capsys.readouterr().err
     assert not (place / "page.md").exists()
+
+
+def test_an_unwritable_page_is_told_by_its_own_name(place, capsys, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied", "docs/.results.md.x.part")
+
+    append(place / "transductive.jsonl", result(ON_WINE))
+    monkeypatch.setattr("tempfile.mkstemp", refuse)
+
+    assert main(["bench", "tables", "--page", "results.md", "--lines", "."]) == 1
+
+    told = refused(capsys)
+    assert str(place / "results.md") in told
+    assert ".part" not in told
 
 
 def test_quick_runs_altbi_and_two_classics_and_prints_tables(place, at_once, capsys):

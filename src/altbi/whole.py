@@ -35,9 +35,10 @@ def whole_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path
 
     def draft(name: str) -> Path:
         path = _replaceable(folder / name)
-        descriptor, part = tempfile.mkstemp(
-            dir=path.parent, prefix=f".{path.name}.", suffix=".part"
-        )
+        with told_as(path):
+            descriptor, part = tempfile.mkstemp(
+                dir=path.parent, prefix=f".{path.name}.", suffix=".part"
+            )
         os.close(descriptor)
         drafts[path] = Path(part)
         return Path(part)

@@ -17,6 +17,7 @@ from altbi.bench.datasets import (
     catalogue,
     find_part,
     is_at_hand,
+    load,
     select,
 )
 from altbi.bench.grid import markdown_grid, plain_grid
@@ -30,6 +31,7 @@ from altbi.bench.variants import Panel, find_panels
 from altbi.cli.bench_parser import ASKED, AUTO, FOLDER, ROWS
 from altbi.cli.engine import engine_of
 from altbi.cli.meter import terminal_meter
+from altbi.errors import TableError
 from altbi.terminal import printable
 
 __all__ = ["ablation", "datasets", "figures", "lines", "quick", "run", "systems", "tables"]
@@ -38,8 +40,10 @@ Item = TypeVar("Item")
 QUICK = ("ALTBI", "ALTBI-I (reference)", "IForest", "kNN")
 
 
-def datasets(args: argparse.Namespace) -> None:
-    """List data sets, or files."""
+def datasets(args: argparse.Namespace) -> int:
+    """List data sets, or files; or read the files at hand, 1 when one is not ADBench's."""
+    if args.check:
+        return _check_files()
     facts = [
         {
             "dataset": dataset.label,
@@ -57,7 +61,7 @@ def datasets(args: argparse.Namespace) -> None:
     ]
     if args.json:
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
-        return
+        return 0
     there = sum(bool(fact["at_hand"]) for fact in facts)
     head = ["file" if args.files else "data set", "kind", "files", "rows", "features", "outliers"]
     body = [
@@ -79,6 +83,21 @@ def datasets(args: argparse.Namespace) -> None:
         f"{'' if folder is None else f' in {folder}'}. The others are ADBench's: {SOURCE}\n"
         f"Put them into one folder with the names that --files shows, and set {VARIABLE} to it.\n"
     )
+    return 0
+
+
+def _check_files() -> int:
+    """Read every file at hand, and name those that a run would refuse."""
+    parts = [part for each in catalogue() for part in each.parts if is_at_hand(part)]
+    wrong = 0
+    for part in parts:
+        try:
+            load(part)
+        except TableError as error:
+            wrong += 1
+            sys.stderr.write(f"{printable(' '.join(str(error).split()))}\n")
+    sys.stdout.write(f"{len(parts) - wrong} of {len(parts)} files at hand are as described.\n")
+    return 1 if wrong else 0
 
 
 def _total(numbers: Iterator[int | None]) -> str:
@@ -139,7 +158,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{each.job.title}: {printable(' '.join(str(each.error).split()))}\n")
     before = {each.job for each in failed} - {each.job for each in done}
     sys.stdout.write(
-        f"{len(done)} jobs done, {len(jobs) - len(done)} were there, {len(failed)} failed: {path}\n"
+        f"{len(done)} {'job' if len(done) == 1 else 'jobs'} done, {len(jobs) - len(done)} were "
+        f"there, {len(failed)} failed: {path}\n"
         + (f"{len(before)} of them failed before; --retry runs them again.\n" if before else "")
     )
     return 1 if failed else 0
