@@ -25,27 +25,27 @@ HEAD = ["system", "runs", "same AUC", "within 0.01", "mean AUC before", "again",
 Pair = tuple[Run, Run]
 
 
-def pairs_of(system: str) -> list[Pair]:
-    """Give the runs of a system that were done twice, before and again."""
+def pairs() -> dict[str, list[Pair]]:
+    """Give the runs of each system that were done twice, before and again."""
     before, again = (latest(current(read(path))) for path in (BEFORE, AGAIN))
-    return [
-        (before[job], run)
-        for job, run in again.items()
-        if job.system == system and job in before and not (run.error or before[job].error)
-    ]
+    found: dict[str, list[Pair]] = {system: [] for system in SYSTEMS}
+    for job, run in again.items():
+        if job.system in found and job in before and not (run.error or before[job].error):
+            found[job.system].append((before[job], run))
+    return {system: twice for system, twice in found.items() if twice}
 
 
-def row(system: str, pairs: list[Pair]) -> list[str]:
+def row(system: str, twice: list[Pair]) -> list[str]:
     """Say how often and how far the second run is from the first."""
-    gaps = [(again.auc or 0) - (before.auc or 0) for before, again in pairs]
-    furthest = max(range(len(pairs)), key=lambda place: abs(gaps[place]))
-    job = pairs[furthest][1].job
+    gaps = [(again.auc or 0) - (before.auc or 0) for before, again in twice]
+    furthest = max(range(len(twice)), key=lambda place: abs(gaps[place]))
+    job = twice[furthest][1].job
     return [
         system,
-        f"{len(pairs)}",
+        f"{len(twice)}",
         f"{sum(gap == 0 for gap in gaps)}",
         f"{sum(abs(gap) <= 0.01 for gap in gaps)}",
-        *(f"{statistics.fmean(pair[side].auc or 0 for pair in pairs):.4f}" for side in (0, 1)),
+        *(f"{statistics.fmean(pair[side].auc or 0 for pair in twice):.4f}" for side in (0, 1)),
         f"{gaps[furthest]:+.3f} ({Path(job.file).stem}, seed {job.seed})",
     ]
 
@@ -58,8 +58,9 @@ def main() -> None:
     args = parser.parse_args()
     if not args.no_runs:
         words = ["--systems", ",".join(SYSTEMS), "--lines", str(AGAIN)]
-        altbi(["bench", "run", *words, "--processes", args.processes])
-    found = {system: pairs for system in SYSTEMS if (pairs := pairs_of(system))}
+        if code := altbi(["bench", "run", *words, "--processes", args.processes]):
+            sys.exit(code)
+    found = pairs()
     machines = sorted(
         {
             again.versions.get("processor", "not written down")

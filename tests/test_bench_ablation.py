@@ -28,7 +28,7 @@ from altbi.bench.ablation import (
 from altbi.bench.ablation_tables import ablation_tables
 from altbi.bench.datasets import is_at_hand, select
 from altbi.bench.figures import write_figures
-from altbi.bench.lines import Job, append
+from altbi.bench.lines import Job, append, read
 from altbi.bench.pictures import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
 from altbi.bench.statistics import paired_effect
 from altbi.bench.systems import SYSTEMS
@@ -554,7 +554,16 @@ class TestPage:
     def test_a_folder_without_lines_is_one_sentence(self, tmp_path, capsys):
         code = main(["bench", "ablation", "--no-runs", "--lines", str(tmp_path / "none")])
         assert code == 1
-        assert "no such file of runs" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert "no such file of runs. `altbi bench ablation` without --no-runs writes them" in told
+
+    def test_lines_of_smoke_runs_alone_are_told_as_such(self, folder, tmp_path, capsys):
+        (run, *_) = read(folder / "ablation.jsonl")
+        append(tmp_path / "ablation.jsonl", dataclasses.replace(run, smoke=True))
+
+        assert main(["bench", "ablation", "--no-runs", "--lines", str(tmp_path)]) == 1
+
+        assert "all its lines are of a smoke run" in capsys.readouterr().err
 
     def test_a_page_that_is_a_folder_is_refused_before_anything_is_drawn(self, folder, capsys):
         page = folder.parent / "docs"

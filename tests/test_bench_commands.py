@@ -136,6 +136,21 @@ class TestDatasets:
             assert out == [f"{good} of 1 files at hand are as described."]
             assert [str(file) in line for line in err] == [True] * code
 
+    def test_without_files_there_is_nothing_to_check(self, place, capsys, monkeypatch):
+        monkeypatch.setenv("ALTBI_ADBENCH", str(place / "nowhere"))
+
+        assert main(["bench", "datasets", "--check"]) == 1
+
+        assert f"is at hand in {place / 'nowhere'}. Set ALTBI_ADBENCH" in refused(capsys)
+
+    @pytest.mark.parametrize("other", ["--files", "--json"])
+    def test_a_check_lists_nothing(self, place, capsys, other):
+        with pytest.raises(SystemExit) as end:
+            main(["bench", "datasets", "--check", other])
+
+        assert end.value.code == 2
+        assert "leave out --files and --json" in capsys.readouterr().err
+
 
 class TestSystems:
     def test_every_system_has_a_line_with_source_version_and_parameters(self, capsys):

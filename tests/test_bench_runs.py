@@ -150,6 +150,18 @@ class TestLines:
             read(tmp_path / "lines")
 
     @pytest.mark.parametrize(
+        ("line", "why"), [(b"{", "no line of JSON"), (b"[1]", "must be a mapping")]
+    )
+    def test_it_says_why_and_what_to_do(self, tmp_path, line, why):
+        append(tmp_path / "lines", result(*jobs("A")))
+        ours = (tmp_path / "lines").read_bytes()
+        for before, do in ((b"", "Name another file"), (ours, "Remove the line, or name another")):
+            (tmp_path / "lines").write_bytes(before + line + b"\n")
+
+            with pytest.raises(TableError, match=f"{why}.*\\. {do}"):
+                read(tmp_path / "lines")
+
+    @pytest.mark.parametrize(
         "change",
         [
             {"auc": None},
@@ -180,7 +192,12 @@ class TestLines:
             {"protocol": {}},
             {"source": 7},
             {"versions": []},
+            {"versions": {"processor": ["x"]}},
+            {"warnings": "none"},
+            {"warnings": [1]},
             {"parameters": "none"},
+            {"parameters": {"n": [[[[[1]]]]]}},
+            {"parameters": {"n": {"a": [{"b": [1]}]}}},
             {"error": 5},
             {"unknown": 1},
         ],
@@ -477,8 +494,8 @@ class TestPlan:
 
     def test_a_sample_is_stated_only_where_the_file_is_larger(self):
         question, system = Question(rows=100), self.system("A", seeded=False)
-        parts = [Part("f", n_rows, 2, None, most_rows=101) for n_rows in (99, 100, 101, None)]
-        parts += [Part("f", None, 2, None, most_rows=most) for most in (100, None)]
+        parts = [Part("f", n_rows, 2, None, rows_in_paper=101) for n_rows in (99, 100, 101, None)]
+        parts += [Part("f", None, 2, None, rows_in_paper=most) for most in (100, None)]
 
         rows = [question.jobs(part, system)[0].rows for part in parts]
 

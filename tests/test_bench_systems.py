@@ -1,4 +1,5 @@
 import platform
+import re
 import statistics
 import sys
 import warnings
@@ -104,9 +105,17 @@ class TestCatalogue:
         with pytest.raises(ParameterError, match=r"called 'knn' \(did you mean 'kNN'\?\)\."):
             find_systems(["kNN", "knn"])
 
-    def test_a_system_that_is_not_run_here_is_refused_with_the_reason(self):
-        with pytest.raises(ParameterError, match=r"'SimCLR'.*; SimCLR needs pictures to crop"):
-            find_systems(["SimCLR"])
+    @pytest.mark.parametrize(
+        ("name", "meant"), [("SimCLR", ""), ("simclr", " (did you mean 'SimCLR'?)")]
+    )
+    def test_a_system_that_is_not_run_here_is_refused_with_the_reason(self, name, meant):
+        told = re.escape(f"called '{name}'{meant}.") + ".*; SimCLR needs pictures to crop"
+        with pytest.raises(ParameterError, match=told):
+            find_systems([name])
+
+    def test_all_that_begin_as_an_unknown_one_are_offered(self):
+        with pytest.raises(ParameterError, match=r"'ALTBI-I \(paper\)' or 'ALTBI-I \(reference\)'"):
+            find_systems(["ALTBI-I"])
 
     def test_dependent_columns_leave_pcas_scores_finite(self):
         rows = np.random.default_rng(0).normal(size=(2_000, 3))

@@ -396,6 +396,43 @@ class TestLook:
 
         assert f"\nThe paper's numbers of {named} come from another protocol" in text
 
+    def test_kinds_of_data_with_numbers_from_another_protocol_are_named(self, tmp_path):
+        aucs = dict.fromkeys(["glass", "MVTec-AD (ViT)", "MVTec-AD (ResNet18)"], (0.5, 0.5))
+        path = written_lines(tmp_path, runs_of(TWO_SEEDS, {REFERENCE: aucs}))
+
+        both, tables_alone, without_numbers = (
+            printed(path, TWO_SEEDS, None, select(names))
+            for names in (list(aucs), ["glass"], ["glass", "MVTec-AD (ResNet18)"])
+        )
+
+        assert "\nThe paper's numbers of ALTBI-I on images come from another protocol" in both
+        assert "another protocol" not in tables_alone + without_numbers
+
+    def test_nothing_is_said_of_numbers_that_do_not_stand_there(self, tmp_path):
+        question = Question("split", seeds=(0,))
+        names = [PLAIN, REFERENCE, FOREST, NEIGHBOURS, "HBOS"]
+        path = written_lines(tmp_path, runs_of(question, {n: {"glass": (0.5,)} for n in names}))
+
+        assert "another protocol" in printed(path, question, find_systems(names[1:]), ALL)
+        assert "another protocol" not in printed(path, question, find_systems(names), ALL)
+
+    def test_one_file_of_a_data_set_is_a_row_that_says_so(self, tmp_path, paper):
+        (whole,) = select(["MVTec-AD (ViT)"])
+        first, second = whole.parts[:2]
+        question = Question("official", seeds=(0,))
+        path = written_lines(
+            tmp_path,
+            [
+                a_run(question.jobs(part, SYSTEMS[REFERENCE])[0], auc)
+                for part, auc in ((first, 0.7), (second, 0.9))
+            ],
+        )
+
+        text = printed(path, question, None, select([first.file]), markdown=True)
+
+        assert "| MVTec-AD (ViT), 1 of 15 files | 0.700 | 0.500 |" in text
+        assert "mean difference" not in text  # the paper's number is about all files
+
     def test_what_is_missing_is_said_with_its_reason(self):
         question = Question(seeds=(0,))
         part = select(["glass"])[0].parts[0]
@@ -804,6 +841,22 @@ class TestPage:
         told = (folder.parent / "page.md").read_text().split("## Not run")[1]
         names = "cardio, glass, letter, pima, thyroid, wine"
         assert f"- LODA: not run with all seeds on {names}\n" in told
+
+    def test_of_whole_files_only_large_ones_and_quick_systems_are_asked_for(self, folder):
+        (wine,), (donors,) = (select([name])[0].parts for name in ("wine", "donors"))
+        runs = [
+            a_run(page.WHOLE.jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
+            for part, name in ((wine, "LODA"), (donors, "kNN"), (donors, "HBOS"))
+        ]
+        with (folder / "transductive.jsonl").open("a") as lines:
+            lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs)
+
+        write_page(folder.parent / "page.md", folder)
+
+        told = (folder.parent / "page.md").read_text().split("## Not run")[1]
+        # A small file is whole in the main comparison: its failure is told there, and once.
+        assert told.count("LODA is ill") == told.count("HBOS is ill") == 1
+        assert "kNN is ill" not in told
 
     def test_images_that_no_system_has_run_whole_have_no_table(self, folder):
         parts = select(["SVHN (ViT)"])[0].parts[:2]

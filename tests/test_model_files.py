@@ -1,5 +1,6 @@
 """Model files: what was saved comes back, what is broken or hostile is refused."""
 
+import errno
 import json
 import os
 import pickle
@@ -425,6 +426,20 @@ def test_folders_made_for_nothing_are_taken_away(tmp_path):
         fail()
 
     assert [path.name for path in tmp_path.rglob("*")] == ["old"]
+
+
+@pytest.mark.parametrize("step", ["tempfile.mkstemp", "os.fsync", "pathlib.Path.replace"])
+def test_a_file_that_cannot_be_written_is_told_by_its_own_name(tmp_path, monkeypatch, step):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EPERM, "Operation not permitted", ".name.x.part")
+
+    monkeypatch.setattr(step, refuse)
+
+    with pytest.raises(PermissionError) as told, whole_files(tmp_path) as draft:
+        draft("name").write_text("all")
+
+    assert told.value.filename == str(tmp_path / "name")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_all_files_appear_together_or_not_at_all(tmp_path):

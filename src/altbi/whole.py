@@ -45,10 +45,12 @@ def whole_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path
 
     try:
         yield draft
-        for part in drafts.values():
-            _settle(part)
         for path, part in drafts.items():
-            part.replace(path)
+            with told_as(path):
+                _settle(part)
+        for path, part in drafts.items():
+            with told_as(path):
+                part.replace(path)
     except BaseException:
         for part in drafts.values():
             part.unlink(missing_ok=True)

@@ -3,8 +3,6 @@
 import csv
 import hashlib
 import os
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -33,6 +31,8 @@ __all__ = [
     "load",
     "load_table",
     "locate",
+    "n_files",
+    "none_at_hand",
     "select",
 ]
 
@@ -48,12 +48,6 @@ OWN_COLUMNS = ("ODIM", "ALTBI-G", "ALTBI-I", "ALTBI")
 # Of these the paper's own systems saw raw pixels, one class against the others.
 RAW_PIXELS = ("mnist", "FashionMNIST")
 SMALL_ROWS = 8_000
-# All that a broken or foreign archive may raise; RuntimeError: encrypted, or packed another way,
-# MemoryError: it promises more rows than fit.
-_UNREADABLE = (
-    OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError,
-    zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
 SMOKE = ("breastw", "glass", "hepatitis", "lymphography", "vertebral", "wine")
 
 
@@ -70,8 +64,8 @@ class Part:
         Sizes: those of the paper's Table B.1 where a data set is one file.
     sha256 : str or None
         Digest of ADBench's own file.
-    most_rows : int or None
-        It has no more: what Table B.1 gives for its data set, of which it may be a part.
+    rows_in_paper : int or None
+        What Table B.1 gives for its data set, for all files: some have a few more or less.
     """
 
     file: str
@@ -79,7 +73,7 @@ class Part:
     n_features: int
     n_outliers: int | None
     sha256: str | None = None
-    most_rows: int | None = None
+    rows_in_paper: int | None = None
 
     @property
     def name(self) -> str:
@@ -164,7 +158,7 @@ def _part(row: dict[str, str], of_dataset: int) -> Part:
         n_features=int(row["n_features"]),
         n_outliers=_whole(row["n_outliers"]),
         sha256=row["sha256"] or None,
-        most_rows=of_dataset,
+        rows_in_paper=of_dataset,
     )
 
 
@@ -213,6 +207,11 @@ def _named(dataset: Dataset, names: Sequence[str]) -> Dataset:
     return replace(dataset, parts=tuple(part for part in dataset.parts if part.file in names))
 
 
+def n_files(dataset: Dataset) -> int:
+    """Count the files of a data set, also those that nobody asked for."""
+    return next(len(each.parts) for each in catalogue() if each.label == dataset.label)
+
+
 def is_chosen_on(stem: str) -> bool:
     """Tell whether settings of ours may be chosen on a table; the others are there to confirm.
 
@@ -248,6 +247,14 @@ def is_at_hand(what: Dataset | Part) -> bool:
     return folder is not None and any((folder / part.file).is_file() for part in parts)
 
 
+def none_at_hand() -> TableError:
+    """Say that no file is there to do anything with."""
+    return TableError(
+        f"None of the files asked for is at hand in {adbench_folder() or 'any folder'}. Set "
+        f"{VARIABLE} to the folder that has them; `altbi bench datasets --files` names them."
+    )
+
+
 def locate(part: Part) -> Path:
     """Path of a file, which exists."""
     folder = adbench_folder()
@@ -272,7 +279,7 @@ def load(part: Part) -> tuple[Rows, Labels]:
         with np.load(path, allow_pickle=False) as archive:
             # Strict, for a cast to whole numbers would make labels of fractions.
             rows, labels = (archive[name].astype(np.float64, casting="same_kind") for name in "Xy")
-    except _UNREADABLE as cause:
+    except Exception as cause:  # a broken or foreign archive may raise anything
         raise TableError(
             f"{path}: not an ADBench file with plain arrays X and y ({cause}). Get it again."
         ) from cause

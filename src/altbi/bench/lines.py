@@ -185,15 +185,31 @@ def _run(line: bytes) -> Run:
 def _checked(run: Run) -> Run:
     """Refuse a line that tables could not be made of."""
     texts = (run.file, run.system, run.protocol, run.source)
-    if not all(isinstance(text, str) for text in texts) or type(run.seed) is not int:
+    if not _are_texts(texts) or type(run.seed) is not int:
         raise TypeError("file, system, protocol and source must be texts, seed a whole number")
     if not (run.rows is None or type(run.rows) is int) or type(run.smoke) is not bool:
         raise TypeError("rows must be a whole number or null, smoke true or false")
-    if not isinstance(run.versions, dict) or not isinstance(run.parameters, dict):
-        raise TypeError("versions and parameters must be objects")
+    if not isinstance(run.versions, dict) or not _are_texts(run.versions.values()):
+        raise TypeError("versions must be an object of texts")
+    if not isinstance(run.warnings, list) or not _are_texts(run.warnings):
+        raise TypeError("warnings must be a list of texts")
+    if not isinstance(run.parameters, dict) or not _is_shallow(run.parameters):
+        raise TypeError("parameters must be an object of plain values")
     if not (run.error is None or isinstance(run.error, str)):
         raise TypeError("error must be a text or null")
     return _with_usable_numbers(run)
+
+
+def _are_texts(values: Iterable[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _is_shallow(value: object, depth: int = 4) -> bool:
+    """Tell whether lists and objects stand in each other a few times at most."""
+    if not isinstance(value, (dict, list)):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return depth > 0 and all(_is_shallow(each, depth - 1) for each in inner)
 
 
 def _with_usable_numbers(run: Run) -> Run:

@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from altbi.bench.datasets import Dataset
@@ -54,20 +55,26 @@ def printed(
     heading = "### {}" if markdown else "{}"
     parts = []
     for metric, title in METRICS.items():
-        found = compare(runs, metric, question, systems).only(datasets)
+        found = compare(runs, metric, question, systems, datasets)
         if not found.lines:
             raise nothing_found(path, runs)
         found = found.that_ran()  # one without a cell would leave no data set that all ran
         parts += [heading.format(title), grid(cells(found)), *differences(found, grid)]
         parts += _other_protocol(found)
-    judged = compare(runs, "auc", question, systems).only(datasets)
+    judged = replace(
+        compare(runs, "auc", question, systems, datasets),
+        # One that ran elsewhere is missing here.
+        systems=compare(runs, "auc", question, systems).systems,
+    )
     missing = lacking(runs, judged, datasets, systems)
     parts += [heading.format("Missing"), *missing] if missing else []
     return "\n\n".join(parts) + "\n"
 
 
-def nothing_found(path: Path, runs: Sequence[Run]) -> TableError:
-    """Say why there is nothing to show."""
+def nothing_found(
+    path: Path, runs: Sequence[Run], do: str = "`altbi bench run` with the same options"
+) -> TableError:
+    """Say why there is nothing to show, and what would write something."""
     if not path.exists():
         why = "no such file of runs"
     elif runs and all(run.smoke for run in runs):
@@ -75,7 +82,7 @@ def nothing_found(path: Path, runs: Sequence[Run]) -> TableError:
     else:
         protocols = ", ".join(sorted({printable(run.protocol) for run in runs}))
         why = f"no line is about what was asked (its protocols: {protocols or 'none'})"
-    return TableError(f"{path}: {why}. `altbi bench run` with the same options writes them.")
+    return TableError(f"{path}: {why}. {do} writes them.")
 
 
 def cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[list[str]]:
@@ -102,14 +109,13 @@ def _other_protocol(found: Comparison) -> list[str]:
     if len(found.systems) > FEW:
         return []
     protocol = find_protocol(found.question.protocol)
-    kinds = {line.dataset.kind for line in found.lines}
-    names = [
-        f"{_column(found, name)}"
-        for name in _first_of_columns(found)
-        if not all(
-            protocol.is_that_of(SYSTEMS[name].scales_itself, found.metric, kind) for kind in kinds
-        )
-    ]
+    names = []
+    for name in _first_of_columns(found):
+        own = SYSTEMS[name].scales_itself
+        kinds = {line.dataset.kind for line in found.lines if line.paper.get(name) is not None}
+        other = {kind for kind in kinds if not protocol.is_that_of(own, found.metric, kind)}
+        where = " on " + " and ".join(f"{kind}s" for kind in sorted(other))
+        names += [f"{_column(found, name)}{where if other < kinds else ''}"] if other else []
     told = f"The paper's numbers of {', '.join(names)} come from another protocol than this one."
     return [told] if names else []
 

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from altbi.bench.datasets import VARIABLE, Dataset, Part, adbench_folder, is_at_hand
+from altbi.bench.datasets import Dataset, Part, is_at_hand, none_at_hand
 from altbi.bench.lines import Job, Run, append, mended, read, todo
 from altbi.bench.pool import results, results_by
 from altbi.bench.protocols import PROTOCOLS, find_protocol
 from altbi.bench.systems import DTE_SEEDS, System
 from altbi.bench.variants import KNOWN
 from altbi.engines import Engine
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError
 
 __all__ = ["DTE_PROTOCOLS", "Limits", "Question", "current", "plan", "run_all"]
 
@@ -74,8 +74,8 @@ class Question:
             raise ParameterError(
                 f"rows={self.rows!r}, but expected a whole number of at least {FEWEST_ROWS}."
             )
-        most = part.most_rows if part.n_rows is None else part.n_rows
-        fits = self.rows is None or (most is not None and most <= self.rows)
+        n_rows = part.rows_in_paper if part.n_rows is None else part.n_rows
+        fits = self.rows is None or (n_rows is not None and n_rows <= self.rows)
         return None if fits else self.rows
 
     def _seeds_of(self, system: System) -> tuple[int, ...]:
@@ -133,10 +133,7 @@ def run_all(
     that moves its scores, start a new file.
     """
     if not jobs:
-        raise TableError(
-            f"None of the files asked for is at hand in {adbench_folder() or 'any folder'}. Set "
-            f"{VARIABLE} to the folder that has them; `altbi bench datasets --files` names them."
-        )
+        raise none_at_hand()
     with mended(path):
         left = todo(jobs, current(read(path)), retry=retry)
         share: dict[str, Any] = {"seconds": limits.seconds, "threads": limits.threads}

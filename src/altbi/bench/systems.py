@@ -335,9 +335,10 @@ FOR_IMAGES = {
 def find_systems(names: Sequence[str] | None = None) -> list[System]:
     """Take systems by name, in the order of the catalogue; without names all that differ."""
     if unknown := [name for name in names or () if name not in SYSTEMS]:
-        absent = [f"{name} {FOR_IMAGES[name]}" for name in unknown if name in FOR_IMAGES]
+        asked = {name.lower() for name in unknown}
+        absent = [f"{name} {why}" for name, why in FOR_IMAGES.items() if name.lower() in asked]
         where = "; ".join(["`altbi bench systems` lists all", *absent])
-        raise no_such("system that can be run", unknown, SYSTEMS, where)
+        raise no_such("system that can be run", unknown, [*SYSTEMS, *FOR_IMAGES], where)
     wanted = [each.name for each in SYSTEMS.values() if not each.aside] if names is None else names
     return [system for system in SYSTEMS.values() if system.name in wanted]
 

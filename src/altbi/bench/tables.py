@@ -8,7 +8,7 @@ from functools import cache
 from importlib import resources
 from typing import final
 
-from altbi.bench.datasets import Dataset, catalogue
+from altbi.bench.datasets import Dataset, catalogue, n_files
 from altbi.bench.lines import Job, Run, latest
 from altbi.bench.protocols import find_protocol
 from altbi.bench.run import Question, current
@@ -68,18 +68,19 @@ class Line:
 
     dataset: Dataset
     n_parts: int
+    n_files: int
     ours: Mapping[str, Cell | None]
     paper: Mapping[str, float | None]
 
     @property
     def is_whole(self) -> bool:
         """Whether all files of the data set were run: the paper's number is about all."""
-        return self.n_parts == len(self.dataset.parts)
+        return self.n_parts == self.n_files
 
     @property
     def title(self) -> str:
         """Name of the data set, and how many of its files were run where not all were."""
-        of = f", {self.n_parts} of {len(self.dataset.parts)} files"
+        of = f", {self.n_parts} of {self.n_files} files"
         return self.dataset.label + ("" if self.is_whole else of)
 
 
@@ -148,14 +149,21 @@ def paper_table(metric: str, setting: str = "unsupervised") -> dict[str, dict[st
 
 
 def compare(
-    runs: Iterable[Run], metric: str, question: Question, systems: Sequence[System] | None = None
+    runs: Iterable[Run],
+    metric: str,
+    question: Question,
+    systems: Sequence[System] | None = None,
+    datasets: Sequence[Dataset] | None = None,
 ) -> Comparison:
-    """Put runs beside the paper's numbers; without systems, all of which there is a cell."""
+    """Put runs beside the paper's numbers; without systems, all of which there is a cell.
+
+    Of data sets, those files count that they have here; without them, all.
+    """
     last = latest(current(runs))
     chosen = find_systems() if systems is None else list(systems)
     lines = [
         line
-        for dataset in catalogue()
+        for dataset in (catalogue() if datasets is None else datasets)
         if (line := _line(dataset, chosen, last, metric, question)) is not None
     ]
     named = [
@@ -182,6 +190,7 @@ def _line(
     return Line(
         dataset,
         n_parts=len(ran),
+        n_files=n_files(dataset),
         ours=dict(zip([system.name for system in systems], cells, strict=True)),
         paper={system.name: _paper(dataset, system, metric, question) for system in systems},
     )

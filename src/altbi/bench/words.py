@@ -10,7 +10,7 @@ ABOUT = {
         "sample, the share of outliers kept, stands for the table. Columns are standardised for "
         "all systems but ALTBI and ODIM, which scale columns themselves. A cell is the "
         "mean over three seeds ± their sample standard deviation, without ± where the seed "
-        "changes nothing; data sets of several files are averaged over the files at hand. "
+        "changes nothing. "
         "PyOD's scores of the rows of the fit are those it keeps (`decision_scores_`): a row is "
         "not its own neighbour. Differences from the paper are given for its own systems on tables "
         "that are whole here (docs/reproduction.md has the others); its baselines come from "

@@ -18,6 +18,7 @@ from altbi.bench.datasets import (
     find_part,
     is_at_hand,
     load,
+    none_at_hand,
     select,
 )
 from altbi.bench.grid import markdown_grid, plain_grid
@@ -43,6 +44,8 @@ QUICK = ("ALTBI", "ALTBI-I (reference)", "IForest", "kNN")
 def datasets(args: argparse.Namespace) -> int:
     """List data sets, or files; or read the files at hand, 1 when one is not ADBench's."""
     if args.check:
+        if args.files or args.json:
+            args.wrong("--check lists nothing: leave out --files and --json")
         return _check_files()
     facts = [
         {
@@ -89,6 +92,8 @@ def datasets(args: argparse.Namespace) -> int:
 def _check_files() -> int:
     """Read every file at hand, and name those that a run would refuse."""
     parts = [part for each in catalogue() for part in each.parts if is_at_hand(part)]
+    if not parts:
+        raise none_at_hand()
     wrong = 0
     for part in parts:
         try:
@@ -261,7 +266,8 @@ def ablation(args: argparse.Namespace) -> int:
     runs = [run for run in read(runs_at) if run.file in files and not run.smoke]
     traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
     if not runs and not traces:
-        raise nothing_found(runs_at, runs)
+        do = "`altbi bench ablation` without --no-runs"
+        raise nothing_found(runs_at, read(runs_at), do)
     grid = markdown_grid if args.markdown else plain_grid
     tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
     sys.stdout.write("\n\n".join(tables) + "\n")

@@ -36,10 +36,9 @@ def add_bench(experiments: Any, add: Add) -> None:  # noqa: ANN401 - argparse's 
 def _datasets(experiments: Any, add: Add) -> None:  # noqa: ANN401
     about = "list the data sets, which are at hand, and where to put the others"
     added = _added(experiments, add, "datasets", about, "bench datasets")
-    one = added.add_mutually_exclusive_group()
-    one.add_argument("--files", action="store_true", help="list every file")
-    one.add_argument("--json", action="store_true", help="write JSON")
-    one.add_argument(
+    added.add_argument("--files", action="store_true", help="list every file")
+    added.add_argument("--json", action="store_true", help="write JSON")
+    added.add_argument(
         "--check",
         action="store_true",
         help="read the files at hand, and name those with other sizes, outliers or contents than "
