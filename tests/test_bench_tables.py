@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from altbi.bench import deep, page, tables, words
-from altbi.bench.datasets import catalogue, find_part, select
+from altbi.bench.datasets import catalogue, find_part, is_chosen_on, select
+from altbi.bench.findings import findings, leaders, standing
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, read
 from altbi.bench.look import cells, differences, lacking, printed
@@ -539,6 +540,83 @@ def written_lines(folder, runs, name="lines.jsonl"):
     path = folder / name
     path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs))
     return path
+
+
+class TestFindings:
+    NAMES = ("glass", "hepatitis", "lymphography", "pima", "vertebral", "wbc", "wdbc", "wine")
+
+    def runs(self, aucs):
+        return runs_of(
+            TWO_SEEDS,
+            {
+                system: {name: (auc, auc) for name, auc in by_name.items()}
+                for system, by_name in aucs.items()
+            },
+        )
+
+    def found(self, aucs, metric="auc"):
+        return compare(self.runs(aucs), metric, TWO_SEEDS)
+
+    def told(self, aucs):
+        auc, precision = (self.found(aucs, metric) for metric in ("auc", "average_precision"))
+        return findings(auc, precision, self.runs(aucs))
+
+    def test_ours_alone_has_no_standing(self):
+        assert standing("There", self.found({PLAIN: {"wine": 0.7}})) == []
+        assert (
+            standing("There", self.found({FOREST: {"wine": 0.7}, NEIGHBOURS: {"wine": 0.6}})) == []
+        )
+
+    def test_one_that_leads_by_its_mean_but_not_by_its_rank_has_both_told(self):
+        aucs = {
+            PLAIN: {"glass": 0.9, "wine": 0.5, "wbc": 0.5},
+            FOREST: {"glass": 0.1, "wine": 0.6, "wbc": 0.6},
+            NEIGHBOURS: {"glass": 0.0, "wine": 0.0, "wbc": 0.0},
+        }
+
+        told = leaders(self.found(aucs), self.found(aucs, "average_precision"))
+
+        assert f"{PLAIN} has the highest mean AUC (0.633)" in told
+        assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (place 1 of 3), " in told
+
+    def test_five_data_sets_are_named_where_ours_is_behind(self):
+        ours = {name: 0.5 - place / 100 for place, name in enumerate(self.NAMES)}
+        best = dict.fromkeys(self.NAMES, 0.9)
+
+        (told, _) = (
+            text
+            for text in self.told({PLAIN: ours, FOREST: best, NEIGHBOURS: best})
+            if "furthest behind" in text
+        )
+
+        behind = told.split("furthest behind the best other on ")[1]
+        assert re.findall(r"(\w+) \(0\.", behind) == list(reversed(self.NAMES))[:5]
+
+    def test_a_difference_that_may_be_chance_is_neither_better_nor_worse(self):
+        ours = dict.fromkeys(self.NAMES, 0.5)
+        mixed = {name: 0.6 if place < 5 else 0.3 for place, name in enumerate(self.NAMES)}
+        (told, *_) = (
+            text
+            for text in self.told(
+                {PLAIN: ours, FOREST: dict.fromkeys(self.NAMES, 0.8), NEIGHBOURS: mixed}
+            )
+            if text.startswith("AUC, by Wilcoxon")
+        )
+
+        assert told.endswith(
+            f"{PLAIN} is better than none and worse than IForest; no difference is shown against "
+            "kNN."
+        )
+
+    def test_where_all_tables_were_set_aside_they_are_not_judged_again(self):
+        aside = [name for name in self.NAMES if not is_chosen_on(select([name])[0].parts[0].name)]
+        assert 2 <= len(aside) < len(self.NAMES)
+
+        for names, n_told in ((self.NAMES, 1), (aside, 0)):
+            ours, others = dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.4)
+            told = self.told({PLAIN: ours, FOREST: others, NEIGHBOURS: others})
+
+            assert sum("set aside" in text for text in told) == n_told
 
 
 class TestPage:

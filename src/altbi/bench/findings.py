@@ -187,7 +187,7 @@ def _verdict(found: Comparison) -> str:
     better = [pair.second for pair in pairs if pair.significant and pair.favours_first]
     worse = [pair.second for pair in pairs if pair.significant and not pair.favours_first]
     neither = [pair.second for pair in pairs if not pair.significant]
-    everyone = f"each of the {len(pairs)} others" if len(better) == len(pairs) > 1 else ""
+    everyone = f"each of the {len(pairs)} others" if len(better) == len(pairs) else ""
     rest = f"; no difference is shown against {_listed(neither)}" if neither else ""
     return (
         f"{OURS} is better than {everyone or _listed(better)} and worse than {_listed(worse)}{rest}"
