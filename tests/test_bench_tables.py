@@ -9,13 +9,14 @@ import pytest
 
 from altbi.bench import deep, page, tables, words
 from altbi.bench.datasets import catalogue, find_part, is_chosen_on, select
-from altbi.bench.findings import findings, leaders, standing
+from altbi.bench.findings import findings, leaders, standing, tests
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, read
 from altbi.bench.look import cells, differences, lacking, printed
 from altbi.bench.page import write_page
 from altbi.bench.protocols import PROTOCOLS, find_protocol
 from altbi.bench.run import Question, current
+from altbi.bench.statistics import friedman
 from altbi.bench.systems import SYSTEMS, find_systems
 from altbi.bench.tables import compare, difference, failures, paper_table, shared_means
 from altbi.cli import bench_parser
@@ -594,7 +595,7 @@ class TestFindings:
 
     def test_a_difference_that_may_be_chance_is_neither_better_nor_worse(self):
         ours = dict.fromkeys(self.NAMES, 0.5)
-        mixed = {name: 0.6 if place < 5 else 0.3 for place, name in enumerate(self.NAMES)}
+        mixed = {name: 0.7 if place < 5 else 0.4 for place, name in enumerate(self.NAMES)}
         (told, *_) = (
             text
             for text in self.told(
@@ -607,6 +608,28 @@ class TestFindings:
             f"{PLAIN} is better than none and worse than IForest; no difference is shown against "
             "kNN."
         )
+
+    def test_rounding_decides_no_lead(self):
+        ours, other = dict.fromkeys(self.NAMES, 0.3), dict.fromkeys(self.NAMES, 0.1 + 0.2)
+
+        told = self.told({PLAIN: ours, FOREST: other, NEIGHBOURS: other})
+
+        assert any(
+            "alone has the highest on 0 of 8 data sets, and shares it on 8." in t for t in told
+        )
+
+    def test_friedmans_test_is_told_with_both_of_its_statistics(self):
+        aucs = {
+            PLAIN: dict.fromkeys(self.NAMES, 0.5),
+            FOREST: {name: 0.6 if name == "wine" else 0.4 for name in self.NAMES},
+            NEIGHBOURS: dict.fromkeys(self.NAMES, 0.3),
+        }
+        main = self.found(aucs)
+
+        told, by_hand = tests(main)[0], friedman(main.scores)
+
+        assert f"chi² = {by_hand.statistic:.1f}, p = {by_hand.p_value:.2g} " in told
+        assert f"F = {by_hand.f_statistic:.2f}, p = {by_hand.f_p_value:.2g})" in told
 
     def test_where_all_tables_were_set_aside_they_are_not_judged_again(self):
         aside = [name for name in self.NAMES if not is_chosen_on(select([name])[0].parts[0].name)]
