@@ -102,6 +102,15 @@ class TestLines:
 
         assert (tmp_path / "lines").read_bytes() == content
 
+    def test_a_device_or_a_pipe_is_refused_not_read_for_ever(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+
+        for path in (Path("/dev/zero"), tmp_path / "pipe"):
+            with pytest.raises(TableError, match="a device or a pipe, but expected a file"):
+                mended(path).__enter__()
+        with pytest.raises(TableError, match="/dev/zero: a device"):
+            read(Path("/dev/zero"))
+
     def test_every_line_is_on_the_disk_before_the_next_job(self, tmp_path, monkeypatch):
         sizes = []
         monkeypatch.setattr(

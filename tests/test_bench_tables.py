@@ -346,6 +346,16 @@ class TestMeans:
         assert [line.dataset.name for line in shared] == ["glass"]
         assert means == pytest.approx({REFERENCE: 0.3, FOREST: 0.6})
 
+    def test_what_only_failed_has_no_means(self, tmp_path):
+        question = Question(seeds=(0,))
+        (part,) = select(["wine"])[0].parts
+        failed = a_run(question.jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
+
+        text = printed(written_lines(tmp_path, [failed]), question, None, ALL)
+
+        assert "that all ran" not in text
+        assert "45_wine, HBOS, seed 0, transductive: no bins" in text
+
     def test_nothing_shared_has_no_means(self):
         runs = runs_of(TWO_SEEDS, {REFERENCE: {"wine": (0.9, 0.9)}, FOREST: {"pima": (0.1, 0.1)}})
 

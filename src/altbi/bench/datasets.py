@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import os
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -276,9 +277,7 @@ def load(part: Part) -> tuple[Rows, Labels]:
     """Read the rows and labels (1 = outlier) of a file, and check that they are ADBench's."""
     path = locate(part)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            # Strict, for a cast to whole numbers would make labels of fractions.
-            rows, labels = (archive[name].astype(np.float64, casting="same_kind") for name in "Xy")
+        rows, labels = _arrays(path)
     except Exception as cause:  # a broken or foreign archive may raise anything
         raise TableError(
             f"{path}: not an ADBench file with plain arrays X and y ({cause}). Get it again."
@@ -288,6 +287,17 @@ def load(part: Part) -> tuple[Rows, Labels]:
             f"{path}: {found}, but {part.name} has {_expected(part)}. Get ADBench's own file."
         )
     return rows, labels.astype(np.int64)
+
+
+def _arrays(path: Path) -> tuple[Rows, Rows]:
+    with path.open("rb") as file:
+        # numpy would take it for a pickle, and advise to load it unsafely.
+        if not zipfile.is_zipfile(file):
+            raise ValueError("it is no npz archive")
+    with np.load(path, allow_pickle=False) as archive:
+        # Strict, for a cast to whole numbers would make labels of fractions.
+        rows, labels = (archive[name].astype(np.float64, casting="same_kind") for name in "Xy")
+    return rows, labels
 
 
 def load_table(name: str) -> tuple[Rows, Labels]:

@@ -120,6 +120,8 @@ def mended(path: Path, parse: Callable[[bytes], object] | None = None) -> Iterat
     Its lines are runs, or what `parse` takes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_fifo() or path.is_socket():
+        raise _no_file(path)
     with path.open("ab+") as lines:
         try:
             fcntl.flock(lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -154,6 +156,8 @@ def read(path: Path) -> list[Run]:
 
 def parsed(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
     """Read all lines but one that was not written to its end."""
+    if path.is_char_device() or path.is_block_device():  # it may have no end
+        raise _no_file(path)
     *lines, last = (path.read_bytes() if path.exists() else b"").split(b"\n")
     lines += [last] if last and _is_whole(last) else []
     found = []
@@ -167,6 +171,10 @@ def parsed(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
                 f"{path}, line {number}: not a run of the benchmark ({why}). {do}"
             ) from cause
     return found
+
+
+def _no_file(path: Path) -> TableError:
+    return TableError(f"{path}: a device or a pipe, but expected a file of runs. Name another.")
 
 
 def _is_whole(line: bytes) -> bool:

@@ -239,7 +239,7 @@ def shared_means(comparison: Comparison) -> tuple[list[Line], dict[str, float]]:
     shared = [
         line for line in comparison.lines if all(line.ours[name] for name in comparison.systems)
     ]
-    if not shared:
+    if not shared or not comparison.systems:
         return [], {}
     return shared, {
         name: statistics.fmean(cell.mean for line in shared if (cell := line.ours[name]))

@@ -171,8 +171,8 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         "--datasets",
         type=_names,
         metavar="A,B",
-        help="names as in the paper, in place of a suite; run and lines also take single files, as "
-        "`altbi bench datasets --files` lists them",
+        help="names as in the paper, or files as `altbi bench datasets --files` lists them, in "
+        "place of a suite",
     )
     parser.add_argument(
         "--seeds",
