@@ -406,7 +406,7 @@ class TestCluster:
 
     def test_jobs_of_the_benchmark_run_there(self, dask_engine, tmp_path):
         asked = bench_jobs("A", "leave", "B")
-        share = {"seconds": 60, "threads": 1, "work": bench_work}
+        share = {"seconds": 60, "threads": 3, "work": bench_work}
 
         def told(runs):
             plain = (dataclasses.replace(run, parameters={}) for run in runs)
