@@ -511,6 +511,19 @@ class TestLook:
         assert "- 45_wine, HBOS, seed 0, transductive: no bins" in text
         assert "no neighbours" not in text
 
+    def test_a_trial_or_another_protocol_makes_no_system_missing(self, tmp_path):
+        question = Question(seeds=(0,))
+        (part,) = select(["glass"])[0].parts
+        begun = [
+            a_run(replace(question, **change).jobs(part, SYSTEMS[name])[0])
+            for name, change in (("HBOS", {"smoke": True}), ("LOF", {"protocol": "dte"}))
+        ]
+        runs = [*runs_of(question, {FOREST: {"glass": (0.7,)}}), *begun]
+
+        text = printed(written_lines(tmp_path, runs), question, None, ALL)
+
+        assert "Missing" not in text
+
     def test_lines_of_protocols_nobody_knows_are_left_out(self):
         runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.9)}})
 
