@@ -9,7 +9,7 @@ import pytest
 
 from altbi.bench import deep, page, tables, words
 from altbi.bench.datasets import catalogue, find_part, is_chosen_on, select
-from altbi.bench.findings import findings, leaders, standing, tests
+from altbi.bench.findings import findings, leaders, significance, standing
 from altbi.bench.grid import markdown_grid
 from altbi.bench.lines import Job, Run, read
 from altbi.bench.look import cells, differences, lacking, printed
@@ -649,7 +649,7 @@ class TestFindings:
         }
         main = self.found(aucs)
 
-        told, by_hand = tests(main)[0], friedman(main.scores)
+        told, by_hand = significance(main)[0], friedman(main.scores)
 
         assert f"chi² = {by_hand.statistic:.1f}, p = {by_hand.p_value:.2g} " in told
         assert f"F = {by_hand.f_statistic:.2f}, p = {by_hand.f_p_value:.2g})" in told

@@ -15,7 +15,7 @@ from altbi.bench.statistics import (
 )
 from altbi.bench.tables import METRICS, Comparison, shared_means
 
-__all__ = ["OURS", "findings", "is_enough", "leaders", "standing", "tests"]
+__all__ = ["OURS", "findings", "is_enough", "leaders", "significance", "standing"]
 
 OURS = "ALTBI"
 # With fewer, one row more or less at the top moves a table's result.
@@ -30,7 +30,7 @@ def is_enough(main: Comparison) -> bool:
     return OURS in means and len(means) > 2 and len(shared) > 1
 
 
-def tests(main: Comparison) -> list[str]:
+def significance(main: Comparison) -> list[str]:
     """Friedman's test, and all pairs with ours."""
     found = friedman(main.scores)
     distance = critical_difference(found.n_systems, found.n_datasets)

@@ -9,7 +9,7 @@ from pathlib import Path
 from altbi.bench.datasets import Dataset, catalogue, select
 from altbi.bench.deep import deep_findings, deep_sections
 from altbi.bench.diagram import critical_difference_svg, scatter_svg
-from altbi.bench.findings import OURS, findings, is_enough, standing, tests
+from altbi.bench.findings import OURS, findings, is_enough, significance, standing
 from altbi.bench.grid import markdown_grid
 from altbi.bench.look import cells, differences, lacking
 from altbi.bench.parts import Evidence, cost, summary, tables_of
@@ -161,7 +161,7 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
 def _compared(main: Comparison, beside: str) -> list[str]:
     return [
         f"![Mean ranks of all systems]({beside}/ranks.svg)",
-        *tests(main),
+        *significance(main),
         f"![AUC against seconds]({beside}/seconds.svg)",
     ]
 
