@@ -68,9 +68,13 @@ class Line:
 
     dataset: Dataset
     n_parts: int
-    n_files: int
     ours: Mapping[str, Cell | None]
     paper: Mapping[str, float | None]
+
+    @property
+    def n_files(self) -> int:
+        """How many files the data set has, also those that nobody asked for."""
+        return n_files(self.dataset)
 
     @property
     def is_whole(self) -> bool:
@@ -190,7 +194,6 @@ def _line(
     return Line(
         dataset,
         n_parts=len(ran),
-        n_files=n_files(dataset),
         ours=dict(zip([system.name for system in systems], cells, strict=True)),
         paper={system.name: _paper(dataset, system, metric, question) for system in systems},
     )
