@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from altbi.errors import TableError
+from altbi.whole import told_as
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -107,7 +108,7 @@ class Run:
 def append(path: Path, run: "DataclassInstance") -> None:
     """Write one line to its end, or fail."""
     line = json.dumps(asdict(run), allow_nan=False) + "\n"
-    with path.open("ab") as lines:
+    with told_as(path), path.open("ab") as lines:
         lines.write(line.encode())
         lines.flush()
         os.fsync(lines.fileno())
