@@ -227,7 +227,7 @@ class TestLines:
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (before + 40, limits[1]))
         try:
-            with pytest.raises(OSError, match="File too large: .*lines"):
+            with pytest.raises(OSError, match=r"File too large: .*lines"):
                 append(tmp_path / "lines", result(second))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
