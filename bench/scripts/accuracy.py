@@ -1,12 +1,11 @@
 """What each part of the plain detector is worth: one part changed at a time, and ideas that failed.
 
-    python benchmarks/accuracy.py
+    python bench/scripts/accuracy.py
 
 At most 5,000 rows of each table at hand, five seeds one after the other, all rows trained on and
-scored, no labels but in the metrics. Runs are lines of results/accuracy.jsonl; what is there is not
-run again. The table has AUC and average precision, averaged over the seeds that all have, over all
-tables, over those that may be chosen on (the sha256 of the
-file's stem ends in an even digit) and over the others, and the paired difference from the plain
+scored, no labels but in the metrics. Runs are lines of bench/results/accuracy.jsonl; what is there
+is not run again. The table has AUC and average precision, averaged over the seeds that all have,
+over all tables, over those that may be chosen on (the sha256 of the file's stem ends in an even digit) and over the others, and the paired difference from the plain
 detector with its 95 % interval over tables.
 """
 
@@ -26,15 +25,15 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
-from altbi.bench.datasets import Dataset, is_at_hand, is_chosen_on, load, select
-from altbi.bench.grid import markdown_grid
-from altbi.bench.protocols import sampled
-from altbi.bench.statistics import paired_effect
 from altbi.detectors.altbi import CHOOSING_UNITS, SCORING_UPDATES, WHITENED_UNITS
 from altbi.encode import TableEncoder
 from altbi.memory import Memory, remember, whitening_of
 from altbi.models import reference_sizes
 from altbi.table import as_table
+from altbi_bench.catalogue.datasets import Dataset, is_at_hand, is_chosen_on, load, select
+from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.statistics import paired_effect
+from altbi_bench.tables.grids import markdown_grid
 
 LINES = Path(__file__).parents[1] / "results" / "accuracy.jsonl"
 ROWS, SEEDS = 5000, 5

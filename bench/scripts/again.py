@@ -1,10 +1,10 @@
 """Runs done again, on another machine or with newer code: how far they are from those of before.
 
-    python benchmarks/again.py             run what results/again.jsonl lacks, print the table
-    python benchmarks/again.py --no-runs   print the table of the lines that are there
+    python bench/scripts/again.py             run what is missing in bench/results/again.jsonl
+    python bench/scripts/again.py --no-runs   print the table of the lines that are there
 
-Before is results/transductive.jsonl. Newer code may move scores, another processor rounds sums
-otherwise: early in a training a difference in the last digit grows.
+Before is bench/results/transductive.jsonl. Newer code may move scores, another processor rounds
+sums otherwise: early in a training a difference in the last digit grows.
 """
 
 import argparse
@@ -12,10 +12,10 @@ import statistics
 import sys
 from pathlib import Path
 
-from altbi.bench.grid import markdown_grid
-from altbi.bench.lines import Run, latest, read
-from altbi.bench.run import current
-from altbi.cli import main as altbi
+from altbi_bench.cli import main as run_command
+from altbi_bench.runs.records import Run, latest, read
+from altbi_bench.runs.runner import current
+from altbi_bench.tables.grids import markdown_grid
 
 RESULTS = Path(__file__).parents[1] / "results"
 AGAIN, BEFORE = RESULTS / "again.jsonl", RESULTS / "transductive.jsonl"
@@ -58,7 +58,7 @@ def main() -> None:
     args = parser.parse_args()
     if not args.no_runs:
         words = ["--systems", ",".join(SYSTEMS), "--lines", str(AGAIN)]
-        if code := altbi(["bench", "run", *words, "--processes", args.processes]):
+        if code := run_command(["run", *words, "--processes", args.processes]):
             sys.exit(code)
     found = pairs()
     machines = sorted(

@@ -1,6 +1,6 @@
 """An attack on private training: how much of a row the released sums tell.
 
-    python benchmarks/attack.py
+    python bench/scripts/attack.py
 
 Many small trainings, half of them with one more row, the canary. The attacker knows everything but
 that: the model, the other rows, all released sums. How far these lie along the canary's own
@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
-from altbi.bench.grid import markdown_grid
 from altbi.models import IWAE, sized_iwae
 from altbi.privacy import training
 from altbi.privacy.accounting import accounted, calibrated
 from altbi.privacy.training import NoisyPlan, noisy_sum, per_row_gradients, private_train
 from altbi.privacy.truncation import COUNT_SHARE, Tracked
 from altbi.schedule import Schedule
+from altbi_bench.tables.grids import markdown_grid
 
 EPSILON, DELTA = 3.0, 1e-5
 CLIP = 0.5

@@ -1,7 +1,7 @@
 """How well ``contamination="auto"`` guesses the share of outliers, on the ADBench tables at hand.
 
-    python benchmarks/contamination.py             run what results/contamination.jsonl lacks, print
-    python benchmarks/contamination.py --no-runs   print the tables of the lines that are there
+    python bench/scripts/contamination.py             run what is missing, print the tables
+    python bench/scripts/contamination.py --no-runs   print the tables of bench/results/contamination.jsonl
 
 Each table (at most 20,000 rows of it) is fitted without labels; from the scores alone each rule
 says how many rows are outliers. Printed are the error of that share and the F1 of the flagged rows,
@@ -32,11 +32,11 @@ from scipy.stats import spearmanr
 from sklearn.mixture import GaussianMixture
 
 from altbi import ALTBI
-from altbi.bench.datasets import Dataset, is_at_hand, is_chosen_on, load, select
-from altbi.bench.grid import markdown_grid
-from altbi.bench.protocols import sampled
-from altbi.bench.words import SAMPLE
 from altbi.threshold import estimated_share, share_above_elbow, upper_group
+from altbi_bench.catalogue.datasets import Dataset, is_at_hand, is_chosen_on, load, select
+from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.results_page.descriptions import SAMPLE
+from altbi_bench.tables.grids import markdown_grid
 
 LINES = Path(__file__).parent.parent / "results" / "contamination.jsonl"
 SCORINGS = {"plain": ALTBI, "reference": ALTBI.reference}

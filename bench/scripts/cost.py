@@ -1,7 +1,7 @@
 """What each system of the paper costs against ALTBI: the same rows, one run, one thread.
 
-    python benchmarks/cost.py
-    python benchmarks/cost.py --datasets wine --systems "ALTBI,ALTBI-I (reference),DDPM"
+    python bench/scripts/cost.py
+    python bench/scripts/cost.py --datasets wine --systems "ALTBI,ALTBI-I (reference),DDPM"
 
 Each system is fitted on all rows of a table and scores them; what is printed are its seconds, and
 by how much they exceed those of ALTBI-I, the paper's method as its authors run it, and of ALTBI().
@@ -12,11 +12,11 @@ published epochs.
 import argparse
 import sys
 
-from altbi.bench.datasets import is_at_hand, select
-from altbi.bench.deep import COMPARED
-from altbi.bench.grid import markdown_grid
-from altbi.bench.lines import Job
-from altbi.bench.measure import measured
+from altbi_bench.catalogue.datasets import is_at_hand, select
+from altbi_bench.results_page.deep_baselines import COMPARED
+from altbi_bench.runs.measurement import measured
+from altbi_bench.runs.records import Job
+from altbi_bench.tables.grids import markdown_grid
 
 UNITS = ("ALTBI-I (reference)", "ALTBI")
 
@@ -47,7 +47,7 @@ def main() -> None:
     for dataset in select(args.datasets.split(",")):
         (part,) = dataset.parts
         if not is_at_hand(part):
-            parser.error(f"{part.file} is not at hand: `altbi bench datasets` says where to put it")
+            parser.error(f"{part.file} is not at hand: `altbi-bench datasets` says where to put it")
         costs: dict[str, float | None] = {}
         for name in args.systems.split(","):
             costs[name] = seconds_of(name, part.file)

@@ -1,6 +1,6 @@
 """How the AUC of one flow changes while it trains; labels are looked at only here.
 
-    python benchmarks/flow_path.py --dataset pendigits --seeds 2
+    python bench/scripts/flow_path.py --dataset pendigits --seeds 2
 
 One Markdown row for each seed: AUC of the light GLOW alone, after so many steps of five updates.
 """
@@ -11,8 +11,8 @@ import sys
 import torch
 
 from altbi import ALTBI
-from altbi.bench.datasets import load_table
 from altbi.train import train
+from altbi_bench.catalogue.datasets import load_table
 from odim_rule import auc, encoded
 
 STEPS = (1, 9, 17, 33, 49, 65, 89)

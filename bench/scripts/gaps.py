@@ -1,6 +1,6 @@
 """Why our ALTBI-I differs from the paper's on some tables: seeds and settings, one at a time.
 
-    python benchmarks/gaps.py --datasets hepatitis,wine --seeds 10
+    python bench/scripts/gaps.py --datasets hepatitis,wine --seeds 10
 
 For each table: AUC of the reference settings over many seeds (mean, standard deviation, range), and
 the mean AUC when one setting is changed, beside the value that the paper prints. A value inside the
@@ -15,8 +15,8 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from altbi import ALTBI
-from altbi.bench.datasets import Labels, Rows, load_table
-from altbi.bench.tables import paper_table
+from altbi_bench.catalogue.datasets import Labels, Rows, load_table
+from altbi_bench.tables.comparison import paper_table
 
 DATASETS = "hepatitis,wine,vertebral,wilt,optdigits,ionosphere"
 CHANGES: dict[str, dict[str, Any]] = {

@@ -1,7 +1,7 @@
 """A few labelled outliers, some of them wrong: ignored, left out, or pushed up; on 20 tables.
 
-    python benchmarks/labels.py             run what results/labels.jsonl lacks, print the tables
-    python benchmarks/labels.py --no-runs   print the tables of the lines that are there
+    python bench/scripts/labels.py             run what is missing in bench/results/labels.jsonl
+    python bench/scripts/labels.py --no-runs   print the tables of the lines that are there
 
 Ten rows of each table are labelled as outliers, some of them inliers in truth. All other rows are
 scored and compared with their own labels, which no system sees. The weight of the push and the
@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
-from altbi.bench.datasets import Labels, load_table
-from altbi.bench.grid import markdown_grid
+from altbi_bench.catalogue.datasets import Labels, load_table
+from altbi_bench.tables.grids import markdown_grid
 
-LINES = Path(__file__).parent / "results" / "labels.jsonl"
+LINES = Path(__file__).parents[1] / "results" / "labels.jsonl"
 DATASETS = (
     "breastw,cardio,cardiotocography,fault,glass,hepatitis,ionosphere,landsat,letter,lymphography,"
     "pageblocks,pendigits,pima,satimage-2,stamps,thyroid,vertebral,vowels,wdbc,wine"

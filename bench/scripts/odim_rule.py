@@ -1,6 +1,6 @@
 """Does ODIM's rule stop at the right update? AUC there against AUC at every other check.
 
-    python benchmarks/odim_rule.py --models 3
+    python bench/scripts/odim_rule.py --models 3
 
 For each table some models are trained as ODIM trains them. At every check all rows are scored by
 the model as it is then; labels are looked at only here. "chosen" is the AUC at the check that the
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from altbi import ODIM
-from altbi.bench.datasets import Labels, load_table
 from altbi.encode import TableEncoder
 from altbi.models import GenerativeModel
 from altbi.peak import Check
 from altbi.table import as_table
+from altbi_bench.catalogue.datasets import Labels, load_table
 from labels import DATASETS
 
 ROWS_AT_ONCE = 1000

@@ -1,7 +1,7 @@
 """Accuracy under a privacy budget: the paper's Table B.11 again, and what the budget costs.
 
-    python benchmarks/privacy.py             run what results/privacy.jsonl lacks, then print
-    python benchmarks/privacy.py --no-runs   print the tables of the lines that are there
+    python bench/scripts/privacy.py             run what is missing in bench/results/privacy.jsonl
+    python bench/scripts/privacy.py --no-runs   print the tables of the lines that are there
 
 Tables of the paper's Table B.11, fitted on 70 % of the rows without labels, judged by the AUC of
 the other 30 %; three seeds. Each column's smallest and largest value in the whole table count as
@@ -27,12 +27,8 @@ import torch
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-import altbi.bench
+import altbi_bench
 from altbi import ALTBI
-from altbi.bench.datasets import adbench_folder, is_at_hand, load, select
-from altbi.bench.grid import markdown_grid
-from altbi.bench.protocols import find_protocol
-from altbi.bench.statistics import paired_effect
 from altbi.errors import ParameterError, TableWarning
 from altbi.models import IWAE, sized_iwae
 from altbi.privacy.accounting import calibrated
@@ -40,10 +36,14 @@ from altbi.privacy.training import NoisyPlan, private_train
 from altbi.privacy.truncation import Tracked
 from altbi.schedule import Schedule
 from altbi.train import train
-from measuring import append_line, read_lines
+from altbi_bench.catalogue.datasets import adbench_folder, is_at_hand, load, select
+from altbi_bench.catalogue.protocols import find_protocol
+from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.statistics import paired_effect
+from altbi_bench.tables.grids import markdown_grid
 
 LINES = Path(__file__).parents[1] / "results" / "privacy.jsonl"
-PAPER = Path(altbi.bench.__file__).with_name("paper") / "privacy.csv"
+PAPER = Path(altbi_bench.__file__).with_name("paper") / "privacy.csv"
 CENSUS = "census"
 SEEDS = 3
 DELTA = 1e-5
@@ -108,12 +108,12 @@ def run(settings: Sequence[str], seeds: int, most_cells: float) -> None:
                 done = {(line["table"], line["setting"], line["seed"]) for line in lines_of("auc")}
                 if (name, setting, seed) not in done:
                     line = {"kind": "auc", "table": name, "setting": setting, "seed": seed}
-                    append_line(LINES, line | judged(X, y, split, setting, seed))
+                    append_json_line(LINES, line | judged(X, y, split, setting, seed))
                     sys.stderr.write(f"{name}, {setting}, seed {seed}\n")
             # Of 500 columns and 200,000 rows the losses of all steps take too long.
             left = {CENSUS, *(line["table"] for line in lines_of("left out"))}
             if seed == 0 and name not in left:
-                append_line(LINES, {"kind": "left out", "table": name} | left_out(X, y))
+                append_json_line(LINES, {"kind": "left out", "table": name} | left_out(X, y))
 
 
 def judged(X: Rows, y: Labels, split: Any, setting: str, seed: int) -> Line:  # noqa: ANN401
@@ -213,7 +213,7 @@ def losses_of(model: IWAE, rows: torch.Tensor) -> NDArray[np.float32]:
 
 def lines_of(kind: str) -> list[Line]:
     """Read the lines of a kind."""
-    return [line for line in read_lines(LINES) if line["kind"] == kind]
+    return [line for line in read_json_lines(LINES) if line["kind"] == kind]
 
 
 def means() -> dict[str, dict[str, float]]:

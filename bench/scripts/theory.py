@@ -1,6 +1,6 @@
 """Kept inliers and outliers against the bounds of Proposition 1, where all is known.
 
-    python benchmarks/theory.py
+    python bench/scripts/theory.py
 
 Inliers are normal around 0, outliers around another point; the model is one learned point, and a
 row's loss is ``1 - exp(-distance² / (2 width²))``, between 0 and 1. Risks have a closed form, so
@@ -19,8 +19,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.grid import markdown_grid
-from altbi.bench.theory import Conditions
+from altbi_bench.tables.grids import markdown_grid
+from altbi_bench.theory import Conditions
 
 ALPHA, DELTA, WIDTH, RATE, STEPS, RUNS = 0.1, 0.05, 2.0, 1.0, 80, 300
 N0, GAMMA, RHO = 128, 1.03, 0.92

@@ -6,11 +6,11 @@ import signal
 import time
 from pathlib import Path
 
-from altbi.bench import measure
-from altbi.bench.lines import Job, Run
-from altbi.bench.protocols import PROTOCOLS
-from altbi.bench.systems import Recipe
-from altbi.bench.variants import KNOWN
+from altbi_bench.catalogue.protocols import PROTOCOLS
+from altbi_bench.catalogue.systems import Recipe
+from altbi_bench.catalogue.variants import KNOWN
+from altbi_bench.runs import measurement
+from altbi_bench.runs.records import Job, Run
 
 SECONDS = {"fit_seconds": 1.0, "score_seconds": 0.5}
 ON_WINE = Job(file="Classical/45_wine.npz", system="HBOS", seed=0)
@@ -53,7 +53,7 @@ def broken(job, threads):
     """Measure a system that fails whatever the rows are."""
     recipe = Recipe(KNOWN[job.system].recipe.source, {"no_such": "argument"})
     KNOWN[job.system] = dataclasses.replace(KNOWN[job.system], recipe=recipe)
-    return measure.measured(job, threads)
+    return measurement.measured(job, threads)
 
 
 def leave_at_once():

@@ -8,8 +8,8 @@ from scipy.stats import multivariate_normal
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from altbi.baselines.dagmm import DAGMM, energy, errors, moments
 from altbi.errors import ParameterError
+from altbi_bench.baselines.dagmm import DAGMM, energy, errors, moments
 
 QUICK = {"epochs": 60, "batch_size": 64, "learning_rate": 0.01}
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from altbi.baselines.base import Trainer
-from altbi.baselines.ddpm import DDPM, START, TIMES, Denoiser, has_stalled, waves
+from altbi_bench.baselines.base import Trainer
+from altbi_bench.baselines.ddpm import DDPM, START, TIMES, Denoiser, has_stalled, waves
 
 BETAS = np.linspace(1e-4, 1e-2, 1000)
 KEPT = np.cumprod(1 - BETAS)
@@ -113,7 +113,7 @@ class TestEnd:
         assert has_stalled(losses) is stalled
 
     def test_training_ends_there(self, monkeypatch):
-        monkeypatch.setattr("altbi.baselines.ddpm.START", 1)
+        monkeypatch.setattr("altbi_bench.baselines.ddpm.START", 1)
         losses = iter(range(1000))
         monkeypatch.setattr(Trainer, "epoch", lambda *_: float(next(losses)))
 
@@ -123,7 +123,7 @@ class TestEnd:
     def test_a_smaller_batch_is_left_out_unless_it_is_the_only_one(
         self, monkeypatch, n_rows, sizes
     ):
-        monkeypatch.setattr("altbi.baselines.ddpm.START", 1)
+        monkeypatch.setattr("altbi_bench.baselines.ddpm.START", 1)
         seen = []
         loss = Denoiser.loss
 

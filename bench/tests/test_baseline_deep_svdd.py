@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from altbi.baselines import DeepSAD, DeepSVDD
-from altbi.baselines.deep_svdd import away_from_zero
 from altbi.errors import ParameterError
+from altbi_bench.baselines import DeepSAD, DeepSVDD
+from altbi_bench.baselines.deep_svdd import away_from_zero
 
 
 def rows(n_rows=400, n_columns=4, seed=0):

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch.nn import functional
 
-from altbi.baselines.drocc import DROCC, into_ring
 from altbi.errors import ParameterError
+from altbi_bench.baselines.drocc import DROCC, into_ring
 
 QUICK = {"warm_up": 5, "batch_size": 64, "learning_rate": 0.02, "radius": 0.8}
 

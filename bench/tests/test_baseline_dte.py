@@ -7,8 +7,8 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 from torch.nn import functional
 
-from altbi.baselines.dte import DTEC, DTEIG, TIMES, BinGauge, Dropout, ScaleGauge
 from altbi.errors import ParameterError, TableError
+from altbi_bench.baselines.dte import DTEC, DTEIG, TIMES, BinGauge, Dropout, ScaleGauge
 
 VARIANCES = 1 - np.cumprod(1 - np.linspace(1e-4, 1e-2, 400))
 N_COLUMNS = 8

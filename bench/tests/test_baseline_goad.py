@@ -8,8 +8,8 @@ import torch
 from scipy.special import log_softmax
 from torch.nn import functional
 
-from altbi.baselines.goad import GOAD, Recogniser, closeness_to, triplet_loss
 from altbi.errors import ParameterError, TableWarning
+from altbi_bench.baselines.goad import GOAD, Recogniser, closeness_to, triplet_loss
 
 X = np.random.default_rng(0).exponential(size=(320, 3)) ** 2
 

@@ -6,9 +6,9 @@ import torch
 from scipy.special import log_softmax
 from sklearn.metrics import roc_auc_score
 
-from altbi.baselines import icl
-from altbi.baselines.icl import ICL, Pairs, loss_in_parts, window_length
 from altbi.errors import ParameterError, TableError
+from altbi_bench.baselines import icl
+from altbi_bench.baselines.icl import ICL, Pairs, loss_in_parts, window_length
 
 N_ODD = 15
 

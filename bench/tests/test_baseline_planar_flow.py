@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.base import clone
 
-from altbi.baselines.planar_flow import LEAST_PRODUCT, Bends, PlanarFlow
 from altbi.errors import ParameterError
+from altbi_bench.baselines.planar_flow import LEAST_PRODUCT, Bends, PlanarFlow
 
 
 def two_groups(n_rows=600):

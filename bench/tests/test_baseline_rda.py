@@ -6,9 +6,9 @@ import torch
 from scipy.optimize import minimize
 from torch import nn
 
-from altbi.baselines.base import Trainer
-from altbi.baselines.rda import RDA, shrunk
 from altbi.errors import ParameterError
+from altbi_bench.baselines.base import Trainer
+from altbi_bench.baselines.rda import RDA, shrunk
 
 QUICK = {"epochs": 60, "batch_size": 32, "learning_rate": 0.005, "shrink_every": 1}
 
@@ -107,7 +107,7 @@ def test_what_is_left_to_learn_is_the_rebuilt_row_and_a_short_error(monkeypatch)
     rebuilt = network.layers(rows).detach()
     learned = rows.clone()
 
-    monkeypatch.setattr("altbi.baselines.rda.BLOCK_ROWS", 37)
+    monkeypatch.setattr("altbi_bench.baselines.rda.BLOCK_ROWS", 37)
     network.drop_rest(learned, rows, 0.7)
 
     length = (rows - rebuilt).norm(dim=1)

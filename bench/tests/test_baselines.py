@@ -11,11 +11,11 @@ import torch
 from sklearn.base import clone
 from torch import nn
 
-from altbi import baselines
-from altbi.baselines import Baseline, ddpm, dte
-from altbi.baselines.base import Linear, Trainer
 from altbi.borrow import one_thread
 from altbi.errors import ParameterError, TrainingError
+from altbi_bench import baselines
+from altbi_bench.baselines import Baseline, ddpm, dte
+from altbi_bench.baselines.base import Linear, Trainer
 
 # Epochs enough for a few updates; the answers of longer trainings are in files of their own.
 BRIEF = {

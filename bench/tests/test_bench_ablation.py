@@ -11,8 +11,8 @@ import pytest
 
 import bench_jobs
 from altbi import ALTBI
-from altbi.bench import figures_of_runs, pictures
-from altbi.bench.ablation import (
+from altbi.errors import ParameterError, TableError
+from altbi_bench.ablation.experiments import (
     RATIOS,
     ROWS,
     TECHNIQUES,
@@ -25,18 +25,8 @@ from altbi.bench.ablation import (
     trace_jobs,
     variant_jobs,
 )
-from altbi.bench.ablation_tables import ablation_tables
-from altbi.bench.datasets import is_at_hand, select
-from altbi.bench.figures import write_figures
-from altbi.bench.lines import Job, append, read
-from altbi.bench.pictures import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
-from altbi.bench.statistics import paired_effect
-from altbi.bench.systems import SYSTEMS
-from altbi.bench.trace_lines import SERIES
-from altbi.bench.traces import Trace, TraceJob
-from altbi.bench.trainings import SETTINGS
-from altbi.bench.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
-from altbi.bench.watching import (
+from altbi_bench.ablation.tables import ablation_tables
+from altbi_bench.ablation.training_analysis import (
     ALONE,
     AVERAGED,
     SINGLE,
@@ -49,8 +39,18 @@ from altbi.bench.watching import (
     window_aucs,
     wobbles,
 )
-from altbi.cli import main
-from altbi.errors import ParameterError, TableError
+from altbi_bench.catalogue.datasets import is_at_hand, select
+from altbi_bench.catalogue.systems import SYSTEMS
+from altbi_bench.catalogue.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
+from altbi_bench.cli import main
+from altbi_bench.figures import charts, run_figures
+from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
+from altbi_bench.figures.page import write_figures
+from altbi_bench.runs.records import Job, append, read
+from altbi_bench.statistics import paired_effect
+from altbi_bench.traces.records import SERIES
+from altbi_bench.traces.settings import SETTINGS
+from altbi_bench.traces.trace import Trace, TraceJob
 
 PAPER = Path(__file__).parents[1].parent / "shared" / "paper"
 FIVE = (
@@ -427,7 +427,7 @@ class TestPictures:
     def test_without_the_extra_it_is_said_what_to_install(self, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
         with pytest.raises(Exception, match=r"pip install 'altbi\[report\]'"):
-            pictures._svg(None)
+            charts._svg(None)
 
 
 @pytest.fixture
@@ -496,7 +496,7 @@ class TestPage:
         assert "n0 (in the paper a figure without numbers), 2 tables of up to 200 columns" in text
 
     def test_tables_say_what_is_more_than_chance(self, folder, capsys):
-        assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 0
+        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 0
         said = capsys.readouterr().out
         assert "rho (in the paper Table B.6), 3 tables of up to 200 columns, 1 seed:" in said
         assert "0.92  0.800              default  0.762" in said
@@ -506,12 +506,12 @@ class TestPage:
     def test_a_failed_run_is_an_exit_code(self, folder, capsys):
         failed = bench_jobs.result(Job(file=FILES[0], system=BASE.name, seed=0), error="it broke")
         append(folder / "ablation.jsonl", failed)
-        assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 1
+        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 1
         assert "it broke" in capsys.readouterr().err
 
     def test_trials_count_neither_as_failures_nor_in_their_place(self, folder, capsys):
         job = Job(file=FILES[0], system=BASE.name, seed=0)
-        words = ["bench", "ablation", "--no-runs", "--lines", str(folder)]
+        words = ["ablation", "--no-runs", "--lines", str(folder)]
         append(
             folder / "ablation.jsonl",
             bench_jobs.result(dataclasses.replace(job, smoke=True), error="poor"),
@@ -527,24 +527,24 @@ class TestPage:
         job = Job(file=FILES[0], system=BASE.name, seed=0)
         stale = bench_jobs.result(job, error="it broke", parameters={"n0": 7})
         append(folder / "ablation.jsonl", stale)
-        assert main(["bench", "ablation", "--no-runs", "--lines", str(folder)]) == 0
+        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 0
         assert "it broke" not in capsys.readouterr().err
         write_figures(folder.parent / "figures.md", folder)
         assert "it broke" not in (folder.parent / "figures.md").read_text()
 
     def test_an_unknown_setting_is_one_sentence(self, folder, capsys):
-        code = main(["bench", "ablation", "--settings", "rhoo", "--lines", str(folder)])
+        code = main(["ablation", "--settings", "rhoo", "--lines", str(folder)])
         assert code == 1
         assert "No setting is called 'rhoo'" in capsys.readouterr().err
 
     def test_the_command_writes_the_page(self, folder, tmp_path):
         page = tmp_path / "here" / "mine.md"
-        assert main(["bench", "figures", "--lines", str(folder), "--page", str(page)]) == 0
+        assert main(["figures", "--lines", str(folder), "--page", str(page)]) == 0
         assert (page.parent / "mine" / "systems.svg").is_file()
         assert "](mine/systems.svg)" in page.read_text()
 
     def test_what_is_asked_for_is_printed_and_no_more(self, folder, capsys):
-        words = ["bench", "ablation", "--no-runs", "--lines", str(folder)]
+        words = ["ablation", "--no-runs", "--lines", str(folder)]
         assert main([*words, "--settings", "gamma", "--datasets", "wine,glass"]) == 0
         said = capsys.readouterr().out
         assert "gamma (in the paper Table B.7), 2 tables" in said
@@ -552,36 +552,36 @@ class TestPage:
         assert "Assumption 1" not in said
 
     def test_a_folder_without_lines_is_one_sentence(self, tmp_path, capsys):
-        code = main(["bench", "ablation", "--no-runs", "--lines", str(tmp_path / "none")])
+        code = main(["ablation", "--no-runs", "--lines", str(tmp_path / "none")])
         assert code == 1
         told = capsys.readouterr().err
-        assert "no such file of runs. `altbi bench ablation` without --no-runs writes them" in told
+        assert "no such file of runs. `altbi-bench ablation` without --no-runs writes them" in told
 
     def test_lines_of_smoke_runs_alone_are_told_as_such(self, folder, tmp_path, capsys):
         (run, *_) = read(folder / "ablation.jsonl")
         append(tmp_path / "ablation.jsonl", dataclasses.replace(run, smoke=True))
 
-        assert main(["bench", "ablation", "--no-runs", "--lines", str(tmp_path)]) == 1
+        assert main(["ablation", "--no-runs", "--lines", str(tmp_path)]) == 1
 
         assert "all its lines are of a smoke run" in capsys.readouterr().err
 
     def test_a_page_that_is_a_folder_is_refused_before_anything_is_drawn(self, folder, capsys):
         page = folder.parent / "docs"
         page.mkdir()
-        assert main(["bench", "figures", "--lines", str(folder), "--page", str(page)]) == 1
+        assert main(["figures", "--lines", str(folder), "--page", str(page)]) == 1
         assert "docs is a folder, but expected a file" in capsys.readouterr().err
         assert not list(page.iterdir())
 
     def test_a_setting_by_name_is_run_and_no_training_watched(self, tmp_path, adbench, capsys):
-        words = ["bench", "ablation", "--datasets", "wine", "--settings", "rho", "--quiet"]
+        words = ["ablation", "--datasets", "wine", "--settings", "rho", "--quiet"]
         assert main([*words, "--lines", str(tmp_path)]) == 0
         assert "rho (in the paper Table B.6), 1 tables" in capsys.readouterr().out
         assert not (tmp_path / "traces.jsonl").exists()
 
     def test_the_command_runs_what_is_missing(self, tmp_path, adbench, capsys, monkeypatch):
-        words = ["bench", "ablation", "--datasets", "wine", "--quiet"]
-        monkeypatch.setattr("altbi.cli.bench.find_panels", lambda _: [PANELS["rho"]])
-        monkeypatch.setattr("altbi.bench.ablation.SETTINGS", {"VAE": SETTINGS["VAE"]})
+        words = ["ablation", "--datasets", "wine", "--quiet"]
+        monkeypatch.setattr("altbi_bench.cli.commands.find_panels", lambda _: [PANELS["rho"]])
+        monkeypatch.setattr("altbi_bench.ablation.experiments.SETTINGS", {"VAE": SETTINGS["VAE"]})
         assert main([*words, "--lines", str(tmp_path)]) == 0
         said = capsys.readouterr().out
         assert "rho (in the paper Table B.6), 1 tables of up to 200 columns, 1 seed:" in said
@@ -673,7 +673,7 @@ class TestPage:
         svg = (folder.parent / "figures" / "private.svg").read_text()
         paper = (PAPER / "b11_dp.csv").read_text().splitlines() if PAPER.is_dir() else []
         assert {"0.900", "0.880", "0.860", "0.840"} <= set(texts(svg))
-        theirs = figures_of_runs._published_private()
+        theirs = run_figures._published_private()
         assert len(theirs["wine"]) == 4
         assert not paper or any(str(theirs["wine"]["loss"])[:5] in line for line in paper)
 
@@ -707,7 +707,7 @@ class TestPage:
         assert "`<b>no</b>`" in text
 
     def test_families_are_the_papers(self):
-        family = figures_of_runs._family
+        family = run_figures._family
         assert [family(name) for name in ("ALTBI", "ODIM", "DTE-NP", "DDPM", "GOAD", "kNN")] == [
             *("memorisation", "memorisation", "diffusion", "diffusion", "deep", "classic")
         ]

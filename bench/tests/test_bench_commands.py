@@ -12,20 +12,19 @@ from pathlib import Path
 
 import pytest
 
-import altbi.cli.bench
-from altbi.bench import measure
-from altbi.bench import run as running
-from altbi.bench.datasets import catalogue
-from altbi.bench.lines import append, latest, mended, read
-from altbi.bench.systems import FOR_IMAGES, SYSTEMS
-from altbi.cli import main
 from altbi.cli.meter import line_of
 from altbi.engines import Dask
+from altbi_bench.catalogue.datasets import catalogue
+from altbi_bench.catalogue.systems import FOR_IMAGES, SYSTEMS
+from altbi_bench.cli import main
+from altbi_bench.runs import measurement, runner
+from altbi_bench.runs.code_digest import code_digest
+from altbi_bench.runs.records import append, latest, mended, read
 from bench_jobs import ON_WINE, SECONDS, result
 
 # Ctrl-C is heeded as in a terminal, also where the tests run in the background, which ignores it.
 CODE = """import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)
-from altbi.cli import main; sys.exit(main())"""
+from altbi_bench.cli import main; sys.exit(main())"""
 COMMAND = [sys.executable, "-c", CODE]
 PATIENCE = 300  # seconds until a process that should end or speak counts as stuck
 INTERRUPTED, STOPPED = 130, 143
@@ -52,12 +51,12 @@ def at_once(monkeypatch):
         assert limits["processes"] >= 1
         return (result(job, error=errors.get(job.system), auc=0.25) for job in jobs)
 
-    monkeypatch.setattr(running, "results", results)
+    monkeypatch.setattr(runner, "results", results)
     return errors
 
 
 def run(*words):
-    return main(["bench", "run", *words])
+    return main(["run", *words])
 
 
 def said(capsys):
@@ -77,7 +76,7 @@ def refused(capsys):
 
 class TestDatasets:
     def test_all_are_listed_with_what_is_at_hand(self, place, capsys):
-        assert main(["bench", "datasets"]) == 0
+        assert main(["datasets"]) == 0
 
         out, err = said(capsys)
         rows = {line.split("  ")[0]: line.split() for line in out[1:-3]}
@@ -89,14 +88,14 @@ class TestDatasets:
         assert err == []
 
     def test_all_files_are_listed_under_the_names_they_must_have(self, place, capsys):
-        assert main(["bench", "datasets", "--files"]) == 0
+        assert main(["datasets", "--files"]) == 0
 
         out, _ = said(capsys)
         parts = [part for dataset in catalogue() for part in dataset.parts]
         assert [line.split()[0] for line in out[1:-3]] == [part.file for part in parts]
 
     def test_json_holds_every_file(self, place, capsys):
-        assert main(["bench", "datasets", "--json"]) == 0
+        assert main(["datasets", "--json"]) == 0
 
         facts = json.loads(capsys.readouterr().out)
         assert len(facts) == 195
@@ -116,7 +115,7 @@ class TestDatasets:
     def test_without_a_folder_none_is_at_hand(self, place, capsys, monkeypatch):
         monkeypatch.delenv("ALTBI_ADBENCH")
 
-        assert main(["bench", "datasets"]) == 0
+        assert main(["datasets"]) == 0
 
         assert "\n0 of 195 files are at hand. The others" in capsys.readouterr().out
 
@@ -130,7 +129,7 @@ class TestDatasets:
         for stored, code, good in ((content[:-9], 1, 0), (content, 0, 1)):
             file.write_bytes(stored)
 
-            assert main(["bench", "datasets", "--check"]) == code
+            assert main(["datasets", "--check"]) == code
 
             out, err = said(capsys)
             assert out == [f"{good} of 1 files at hand are as described."]
@@ -139,14 +138,14 @@ class TestDatasets:
     def test_without_files_there_is_nothing_to_check(self, place, capsys, monkeypatch):
         monkeypatch.setenv("ALTBI_ADBENCH", str(place / "nowhere"))
 
-        assert main(["bench", "datasets", "--check"]) == 1
+        assert main(["datasets", "--check"]) == 1
 
         assert f"is at hand in {place / 'nowhere'}. Set ALTBI_ADBENCH" in refused(capsys)
 
     @pytest.mark.parametrize("other", ["--files", "--json"])
     def test_a_check_lists_nothing(self, place, capsys, other):
         with pytest.raises(SystemExit) as end:
-            main(["bench", "datasets", "--check", other])
+            main(["datasets", "--check", other])
 
         assert end.value.code == 2
         assert "leave out --files and --json" in capsys.readouterr().err
@@ -154,7 +153,7 @@ class TestDatasets:
 
 class TestSystems:
     def test_every_system_has_a_line_with_source_version_and_parameters(self, capsys):
-        assert main(["bench", "systems"]) == 0
+        assert main(["systems"]) == 0
 
         out, _ = said(capsys)
         assert len(out) == 1 + len(SYSTEMS) + len(FOR_IMAGES)
@@ -164,7 +163,7 @@ class TestSystems:
         assert "  n_neighbors=32  " in knn
 
     def test_json_says_how_each_is_built_in_both_settings(self, capsys):
-        assert main(["bench", "systems", "--json"]) == 0
+        assert main(["systems", "--json"]) == 0
 
         facts = {fact["system"]: fact for fact in json.loads(capsys.readouterr().out)}
         assert list(facts) == list(SYSTEMS)
@@ -178,9 +177,9 @@ class TestSystems:
         def lacking(package):
             raise PackageNotFoundError(package)
 
-        monkeypatch.setattr(measure, "version", lacking)
+        monkeypatch.setattr(measurement, "version", lacking)
 
-        assert main(["bench", "systems"]) == 0
+        assert main(["systems"]) == 0
 
         assert capsys.readouterr().out.count("  not installed  ") == len(SYSTEMS)
 
@@ -191,7 +190,7 @@ class TestRun:
 
         assert [run(*words), run(*words, "--seeds", "4"), run(*words)] == [0, 0, 0]
 
-        path = "results/transductive.jsonl"
+        path = "bench/results/transductive.jsonl"
         assert said(capsys)[0] == [
             f"4 jobs done, 0 were there, 0 failed: {path}",
             f"1 job done, 4 were there, 0 failed: {path}",
@@ -207,14 +206,14 @@ class TestRun:
             given.update(limits)
             return map(result, jobs)
 
-        monkeypatch.setattr(running, "results", results)
+        monkeypatch.setattr(runner, "results", results)
 
         words = "--datasets wine --systems kNN --protocol semi --rows 50 --seeds 6,2"
         assert run(*words.split(), *["--processes", "2", "--threads", "3", "--limit", "9"]) == 0
 
         assert given == {"processes": 2, "threads": 3, "seconds": 9}
         wanted = replace(ON_WINE, system="kNN", protocol="semi", rows=50)
-        assert [each.job for each in read(place / "results/semi.jsonl")] == [
+        assert [each.job for each in read(place / "bench/results/semi.jsonl")] == [
             replace(wanted, seed=6), replace(wanted, seed=2)
         ]  # fmt: skip
 
@@ -225,7 +224,7 @@ class TestRun:
             given.append((type(engine), engine.scheduler, limits))
             return map(result, jobs)
 
-        monkeypatch.setattr(running, "results_by", results_by)
+        monkeypatch.setattr(runner, "results_by", results_by)
         words = ["--datasets", "wine", "--systems", "HBOS", "--limit", "9", "--engine", "dask"]
 
         assert run(*words, "--scheduler", "tcp://10.0.0.1:8786") == 0
@@ -233,7 +232,7 @@ class TestRun:
 
         limits = {"threads": 1, "seconds": 9}
         assert given[0] == (Dask, "tcp://10.0.0.1:8786", limits)
-        assert len(read(place / "results/transductive.jsonl")) == 1
+        assert len(read(place / "bench/results/transductive.jsonl")) == 1
         with pytest.raises(SystemExit):
             run(*words, "--processes", "2")
         assert "takes the place of --processes" in capsys.readouterr().err
@@ -255,7 +254,7 @@ class TestRun:
 
         run("--datasets", "donors", "--systems", "HBOS", "--protocol", protocol, *words)
 
-        assert {each.rows for each in read(place / f"results/{protocol}.jsonl")} == {rows}
+        assert {each.rows for each in read(place / f"bench/results/{protocol}.jsonl")} == {rows}
 
     def test_failures_are_named_and_tried_again_only_when_asked(self, place, at_once, capsys):
         at_once["HBOS"] = "bad\nday \x1b[2J"
@@ -263,7 +262,7 @@ class TestRun:
 
         assert run(*words) == 1
         out, err = said(capsys)
-        assert out == ["2 jobs done, 0 were there, 1 failed: results/transductive.jsonl"]
+        assert out == ["2 jobs done, 0 were there, 1 failed: bench/results/transductive.jsonl"]
         assert err == ["45_wine, HBOS, seed 0, transductive: bad day \\x1b[2J"]
 
         at_once.clear()
@@ -284,17 +283,17 @@ class TestRun:
     def test_a_suite_takes_what_is_at_hand(self, place, at_once):
         assert run("--suite", "small", "--systems", "HBOS") == 0
 
-        assert [each.job for each in read(place / "results/transductive.jsonl")] == [ON_WINE]
+        assert [each.job for each in read(place / "bench/results/transductive.jsonl")] == [ON_WINE]
 
     def test_smoke_lines_are_marked_kept_apart_and_barred_from_tables(self, place, at_once, capsys):
         assert run("--suite", "smoke", "--systems", "HBOS") == 0
 
-        found = read(place / "results/smoke.jsonl")
+        found = read(place / "bench/results/smoke.jsonl")
         assert [each.job for each in found] == [replace(ON_WINE, smoke=True)]
         capsys.readouterr()
         for command in ("tables", "lines"):
-            assert main(["bench", command, "--lines", "results/smoke.jsonl"]) == 1
-            assert "results/smoke.jsonl: all its lines are of a smoke run" in refused(capsys)
+            assert main([command, "--lines", "bench/results/smoke.jsonl"]) == 1
+            assert "bench/results/smoke.jsonl: all its lines are of a smoke run" in refused(capsys)
 
     def test_a_smoke_line_does_not_stand_for_a_real_run(self, place, at_once):
         words = ["--systems", "HBOS", "--lines", "one.jsonl"]
@@ -322,7 +321,7 @@ class TestRun:
             (["--datasets", "../../etc/passwd"], "passwd"),
             (["--systems", "HBOS,IForrest"], "'IForrest'"),
             (["--systems", "hbos"], "'hbos'"),
-            (["--datasets", "cardio"], "altbi bench datasets"),
+            (["--datasets", "cardio"], "altbi-bench datasets"),
             (["--seeds", f"{2**32},"], "seeds="),
             (["--lines", "."], "directory"),
             (["--lines", "adbench/" + ON_WINE.file + "/lines"], "45_wine.npz"),
@@ -378,15 +377,15 @@ class TestLines:
     def test_a_cell_leads_to_its_lines_and_they_to_the_command(self, place, at_once, capsys):
         words = ["--protocol", "semi", "--datasets", "wine", "--systems", "IForest,HBOS"]
         run(*words, "--rows", "50", "--seeds", "1,4")
-        before = read(place / "results/semi.jsonl")
+        before = read(place / "bench/results/semi.jsonl")
         capsys.readouterr()
 
         words = [*words[:-1], "IForest", "--rows", "50", "--seeds", "4,"]
-        assert main(["bench", "lines", *words]) == 0
+        assert main(["lines", *words]) == 0
 
         where, facts, command = said(capsys)[0]
         title = "45_wine, IForest, seed 4, semi, 50 rows"
-        assert where == f"results/semi.jsonl, line 4: {title}"
+        assert where == f"bench/results/semi.jsonl, line 4: {title}"
         expected = {
             "auc": 0.25,
             "average_precision": 0.125,
@@ -407,7 +406,7 @@ class TestLines:
         run(*words)
         capsys.readouterr()
 
-        main(["bench", "lines", *words])
+        main(["lines", *words])
 
         commands = [shlex.split(line) for line in said(capsys)[0][2::3]]
         assert len(commands) == 2
@@ -419,7 +418,7 @@ class TestLines:
         append(place / "some.jsonl", result(ON_WINE))
         words = ["--lines", "some.jsonl", "--datasets", "wine", "--systems", "HBOS"]
 
-        assert main(["bench", "lines", *words]) == 0
+        assert main(["lines", *words]) == 0
 
         out, _ = said(capsys)
         assert [line.endswith("not counted)") for line in out[::3]] == [True, False]
@@ -427,16 +426,37 @@ class TestLines:
     def test_a_line_of_other_code_of_ours_is_marked(self, place, capsys):
         ours = replace(ON_WINE, system="ALTBI")
         source = SYSTEMS["ALTBI"].recipe.source
-        for versions in ({}, {"altbi code": "other"}, {"altbi code": measure.code_digest()}):
+        for versions in ({}, {"altbi code": "other"}, {"altbi code": code_digest()}):
             append(place / "some.jsonl", replace(result(ours), source=source, versions=versions))
         words = ["--lines", "some.jsonl", "--datasets", "wine", "--systems", "ALTBI"]
 
-        assert main(["bench", "lines", *words]) == 0
+        assert main(["lines", *words]) == 0
 
-        titles, now = said(capsys)[0][::3], f", by now it is {measure.code_digest()})"
+        titles, now = said(capsys)[0][::3], f", by now it is {code_digest()})"
         assert titles[0].endswith(f"(altbi's code was not written down{now}")
         assert titles[1].endswith(f"(altbi's code was other{now}")
         assert titles[2].endswith("transductive")
+
+    def test_records_of_the_earlier_layout_name_its_commit(self, place, capsys):
+        ours = replace(ON_WINE, system="ALTBI")
+        for digest in ("84ebab59c087", "d1d6faac8953"):
+            append(place / "some.jsonl", replace(result(ours), versions={"altbi code": digest}))
+
+        main(["lines", "--lines", "some.jsonl", "--systems", "ALTBI"])
+
+        titles = said(capsys)[0][::3]
+        assert titles[0].endswith("(altbi's code was 84ebab59c087, commit 5d86b5a)")
+        assert titles[1].endswith("(altbi's code was d1d6faac8953, never committed)")
+
+    def test_records_of_baselines_stay_current_after_the_move(self, place, capsys):
+        before = replace(result(replace(ON_WINE, system="DAGMM")), source="altbi.baselines:DAGMM")
+        append(place / "some.jsonl", before)
+        append(place / "some.jsonl", replace(before, source="altbi.baselines:DDPM"))
+
+        main(["lines", "--lines", "some.jsonl", "--systems", "DAGMM"])
+
+        titles = said(capsys)[0][::3]
+        assert ["not counted" in title for title in titles] == [False, True]
 
     def test_what_a_line_says_of_the_code_does_not_act_on_the_terminal(self, place, capsys):
         versions = {"altbi code": "\x1b[2J"}
@@ -444,7 +464,7 @@ class TestLines:
         source = SYSTEMS["ALTBI"].recipe.source
         append(place / "some.jsonl", replace(result(ours), source=source, versions=versions))
 
-        main(["bench", "lines", "--lines", "some.jsonl", "--systems", "ALTBI"])
+        main(["lines", "--lines", "some.jsonl", "--systems", "ALTBI"])
 
         assert r"altbi's code was \x1b[2J" in capsys.readouterr().out
 
@@ -453,7 +473,7 @@ class TestLines:
         append(place / "some.jsonl", result(ON_WINE))
         words = ["--lines", "some.jsonl", "--datasets", "wine", "--systems", "HBOS"]
 
-        assert main(["bench", "lines", *words]) == 0
+        assert main(["lines", *words]) == 0
 
         out, _ = said(capsys)
         assert [line.partition(":")[0] for line in out[::3]] == [
@@ -475,7 +495,7 @@ class TestLines:
     def test_nothing_to_show_is_said_in_a_sentence(self, place, capsys, words, sentence):
         append(place / "some.jsonl", result(ON_WINE))
 
-        assert main(["bench", "lines", "--lines", "some.jsonl", *words]) == 1
+        assert main(["lines", "--lines", "some.jsonl", *words]) == 1
 
         assert sentence in refused(capsys)
 
@@ -489,7 +509,7 @@ class TestLines:
 )  # fmt: skip
 def test_what_the_page_would_not_heed_is_refused(place, capsys, words):
     with pytest.raises(SystemExit) as end:
-        main(["bench", "tables", "--page", "page.md", *words.split()])
+        main(["tables", "--page", "page.md", *words.split()])
 
     assert end.value.code == 2
     assert f"leave out {words.split()[0]}" in capsys.readouterr().err
@@ -503,7 +523,7 @@ def test_an_unwritable_page_is_told_by_its_own_name(place, capsys, monkeypatch):
     append(place / "transductive.jsonl", result(ON_WINE))
     monkeypatch.setattr("tempfile.mkstemp", refuse)
 
-    assert main(["bench", "tables", "--page", "results.md", "--lines", "."]) == 1
+    assert main(["tables", "--page", "results.md", "--lines", "."]) == 1
 
     told = refused(capsys)
     assert str(place / "results.md") in told
@@ -511,10 +531,10 @@ def test_an_unwritable_page_is_told_by_its_own_name(place, capsys, monkeypatch):
 
 
 def test_quick_runs_altbi_and_two_classics_and_prints_tables(place, at_once, capsys):
-    assert main(["bench", "quick", "--datasets", "wine", "--seeds", "2", "--markdown"]) == 0
+    assert main(["quick", "--datasets", "wine", "--seeds", "2", "--markdown"]) == 0
 
     out, _ = said(capsys)
-    assert out[0] == "7 jobs done, 0 were there, 0 failed: results/transductive.jsonl"
+    assert out[0] == "7 jobs done, 0 were there, 0 failed: bench/results/transductive.jsonl"
     (head,) = [line for line in out if line.startswith("| data set | ALTBI")][:1]
     assert head.split(" | ")[1:5] == ["ALTBI", "ALTBI-I (reference)", "IForest", "kNN"]
     assert any(line.startswith("| wine | 0.250 ± 0.000 |") for line in out)
@@ -523,7 +543,7 @@ def test_quick_runs_altbi_and_two_classics_and_prints_tables(place, at_once, cap
 def test_quick_tells_of_failures_by_its_exit_code(place, at_once, capsys):
     at_once["kNN"] = "bad day"
 
-    assert main(["bench", "quick", "--datasets", "wine"]) == 1
+    assert main(["quick", "--datasets", "wine"]) == 1
 
     out, err = said(capsys)
     assert err == ["45_wine, kNN, seed 0, transductive: bad day"]
@@ -544,7 +564,7 @@ class TestProcesses:
 
         def start(*words):
             process = subprocess.Popen(
-                [*COMMAND, "bench", *words],
+                [*COMMAND, *words],
                 cwd=tmp_path,
                 env=environment,
                 stdout=subprocess.PIPE,
@@ -580,7 +600,7 @@ class TestProcesses:
         code, out, err = self.ended(start(*words))
 
         n_jobs = 6 * len(SYSTEMS)
-        path = "results/smoke.jsonl"
+        path = "bench/results/smoke.jsonl"
         assert (out, err) == (f"{n_jobs} jobs done, 0 were there, 0 failed: {path}\n", "")
         assert code == 0
         found = read(tmp_path / path)
@@ -589,9 +609,9 @@ class TestProcesses:
         assert {(each.smoke, each.error, each.seed) for each in found} == {(True, None, 0)}
         monkeypatch.setenv("ALTBI_ADBENCH", str(adbench.resolve()))
         monkeypatch.chdir(tmp_path)
-        assert main(["bench", *words]) == 0
+        assert main([*words]) == 0
         assert capsys.readouterr().out.startswith(f"0 jobs done, {n_jobs} were there, 0 failed")
-        assert main(["bench", "tables", "--lines", path]) == 1
+        assert main(["tables", "--lines", path]) == 1
         assert "all its lines are of a smoke run, which is barred" in refused(capsys)
 
     def test_killed_in_the_middle_and_run_again_nothing_is_lost_and_nothing_runs_twice(
@@ -599,7 +619,7 @@ class TestProcesses:
     ):
         words = ["run", "--suite", "smoke", "--systems", "IForest", "--seeds", "5"]
         words += ["--processes", "2"]
-        path, n_jobs = tmp_path / "results/smoke.jsonl", 6 * 5
+        path, n_jobs = tmp_path / "bench/results/smoke.jsonl", 6 * 5
         first = start(*words)
         self.wait_for_lines(path, first, 3)
 
@@ -626,7 +646,7 @@ class TestProcesses:
         self, start, tmp_path, sent, code, word
     ):
         words = ["run", "--suite", "smoke", "--systems", "IForest", "--seeds", "99"]
-        path = tmp_path / "results/smoke.jsonl"
+        path = tmp_path / "bench/results/smoke.jsonl"
         process = start(*words, "--processes", "2")
         self.wait_for_lines(path, process, 2)
 
@@ -639,7 +659,7 @@ class TestProcesses:
 
     def test_interrupted_at_its_start_it_says_no_more(self, start, tmp_path):
         process = start("run", "--suite", "smoke", "--systems", "IForest", "--processes", "2")
-        self.wait_for_lines(tmp_path / "results/smoke.jsonl", process, 0)
+        self.wait_for_lines(tmp_path / "bench/results/smoke.jsonl", process, 0)
 
         os.killpg(process.pid, signal.SIGINT)
 

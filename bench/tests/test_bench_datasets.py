@@ -8,7 +8,8 @@ from importlib import resources
 import numpy as np
 import pytest
 
-from altbi.bench.datasets import (
+from altbi.errors import ParameterError, TableError
+from altbi_bench.catalogue.datasets import (
     SUITES,
     Dataset,
     Part,
@@ -21,12 +22,11 @@ from altbi.bench.datasets import (
     locate,
     select,
 )
-from altbi.errors import ParameterError, TableError
 
 
 def summary():
     """The paper's Table B.1."""
-    source = resources.files("altbi.bench") / "paper" / "datasets.csv"
+    source = resources.files("altbi_bench") / "paper" / "datasets.csv"
     with source.open(encoding="utf-8") as lines:
         return {row["dataset"]: row for row in csv.DictReader(lines)}
 

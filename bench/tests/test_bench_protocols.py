@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from altbi.bench.datasets import Dataset, find_part, load, select
-from altbi.bench.protocols import PROTOCOLS, find_protocol, sampled
 from altbi.errors import ParameterError
+from altbi_bench.catalogue.datasets import Dataset, find_part, load, select
+from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol, sampled
 
 # Which promise that no row is in both; the others fit on rows that they score.
 DISJOINT = ("semi", "semi-code", "split")

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from altbi.bench import run as running
-from altbi.bench.datasets import Dataset, Part, select
-from altbi.bench.lines import Job, append, latest, mended, read, todo
-from altbi.bench.pool import results
-from altbi.bench.run import Limits, Question, plan, run_all
-from altbi.bench.systems import Recipe, System, find_systems
 from altbi.engines import processes
 from altbi.errors import ParameterError, TableError
+from altbi_bench.catalogue.datasets import Dataset, Part, select
+from altbi_bench.catalogue.systems import Recipe, System, find_systems
+from altbi_bench.runs import runner
+from altbi_bench.runs.records import Job, append, latest, mended, read, todo
+from altbi_bench.runs.runner import Limits, Question, plan, run_all
+from altbi_bench.runs.workers import results
 from bench_jobs import ON_WINE, LeavesAtOnce, broken, jobs, result, work
 
 PATIENCE = 120  # seconds until a process that should end or speak counts as stuck
@@ -114,7 +114,7 @@ class TestLines:
     def test_every_line_is_on_the_disk_before_the_next_job(self, tmp_path, monkeypatch):
         sizes = []
         monkeypatch.setattr(
-            "altbi.bench.lines.os.fsync", lambda _: sizes.append(path.stat().st_size)
+            "altbi_bench.runs.records.os.fsync", lambda _: sizes.append(path.stat().st_size)
         )
         path = tmp_path / "lines"
 
@@ -434,7 +434,7 @@ class TestPool:
         code = (
             "import sys\n"
             "from bench_jobs import jobs, work\n"
-            "from altbi.bench.pool import results\n"
+            "from altbi_bench.runs.workers import results\n"
             "asked = jobs(*sys.argv[1:])\n"
             "list(results(asked, processes=2, seconds=600, threads=1, work=work))\n"
         )
@@ -555,7 +555,7 @@ class TestRunAll:
             asked.append((list(jobs), limits))
             return (result(job, error="no" if job.file == "bad" else None) for job in jobs)
 
-        monkeypatch.setattr(running, "results", at_once)
+        monkeypatch.setattr(runner, "results", at_once)
         return asked
 
     def test_every_job_is_a_line_and_runs_once(self, tmp_path, asked):
@@ -625,7 +625,7 @@ class TestRunAll:
         assert (tmp_path / "lines").read_text() == "notes\n"
 
     def test_no_file_at_hand_is_said_and_leaves_no_trace(self, tmp_path, asked):
-        with pytest.raises(TableError, match="altbi bench datasets"):
+        with pytest.raises(TableError, match="altbi-bench datasets"):
             run_all(tmp_path / "lines", [], Limits(), unwatched)
 
         assert not (tmp_path / "lines").exists()

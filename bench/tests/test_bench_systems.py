@@ -14,16 +14,17 @@ from sklearn.metrics import roc_auc_score
 from threadpoolctl import threadpool_info
 
 from altbi import ALTBI, ODIM
-from altbi.bench import datasets, measure
-from altbi.bench.datasets import Dataset, Part, select
-from altbi.bench.deep import COMPARED
-from altbi.bench.lines import Job, append, read
-from altbi.bench.measure import failed, measured, precision_at_n
-from altbi.bench.protocols import PROTOCOLS
-from altbi.bench.run import Question, current
-from altbi.bench.systems import SYSTEMS, Recipe, System, find_systems, ready_to_fit
-from altbi.bench.tables import paper_table
 from altbi.errors import MissingExtraError, ParameterError
+from altbi_bench.catalogue import datasets
+from altbi_bench.catalogue.datasets import Dataset, Part, select
+from altbi_bench.catalogue.protocols import PROTOCOLS
+from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System, find_systems, ready_to_fit
+from altbi_bench.results_page.deep_baselines import COMPARED
+from altbi_bench.runs import code_digest, measurement
+from altbi_bench.runs.measurement import failed, measured, precision_at_n
+from altbi_bench.runs.records import Job, append, read
+from altbi_bench.runs.runner import Question, current
+from altbi_bench.tables.comparison import paper_table
 
 SETTINGS = ("unsupervised", "semisupervised")
 SEEDED = [name for name, system in SYSTEMS.items() if system.seeded]
@@ -254,7 +255,7 @@ class TestRecipe:
 
         text = str(caught.value)
         assert text.startswith("'pyod.models.knn' cannot be imported (")
-        assert text.endswith("Install it with: pip install 'altbi[bench]'")
+        assert text.endswith("Install it with: pip install altbi-bench")
         assert "\n" not in text
 
 
@@ -389,8 +390,8 @@ def bench(tmp_path, monkeypatch):
     bench.detector()
     yield bench
     torch.set_num_threads(threads)
-    measure._loaded.cache_clear()
-    measure._warm_up.cache_clear()
+    measurement._loaded.cache_clear()
+    measurement._warm_up.cache_clear()
 
 
 class Bench:
@@ -404,7 +405,7 @@ class Bench:
         part = Part(FILE, *X.shape, int(y.sum()))
         catalogue = (Dataset("toy", "", "table", "Toys", (part,)),)
         self.monkeypatch.setattr(datasets, "catalogue", lambda: catalogue)
-        measure._loaded.cache_clear()
+        measurement._loaded.cache_clear()
 
     def detector(self, **methods):
         """Let both systems be a toy with other methods; ours and PyOD's differ in the package."""
@@ -423,8 +424,8 @@ class Bench:
             )
             for name, source in (("raw", "altbi.toy:Toy"), ("standardised", "pyod.toy:Toy"))
         }
-        self.monkeypatch.setattr(measure, "KNOWN", systems)
-        measure._warm_up.cache_clear()
+        self.monkeypatch.setattr(measurement, "KNOWN", systems)
+        measurement._warm_up.cache_clear()
 
     def run(self, system="standardised", protocol="transductive", seed=0, threads=1, **more):
         job = Job(file=FILE, system=system, seed=seed, protocol=protocol, **more)
@@ -563,7 +564,7 @@ class TestMeasured:
 
     def test_versions_are_those_of_the_packages_that_the_numbers_come_from(self, bench):
         common = {name: version(name) for name in ("altbi", "numpy", "torch", "scikit-learn")}
-        common |= {"altbi code": measure.code_digest(), "processor": measure.processor()}
+        common |= {"altbi code": code_digest.code_digest(), "processor": measurement.processor()}
 
         assert bench.run("raw").versions == common
         assert bench.run("standardised").versions == common | {"pyod": version("pyod")}
@@ -581,33 +582,38 @@ class TestMeasured:
     ):
         about = tmp_path / "cpuinfo"
         about.write_text(f"processor\t: 0\nmodel name\t: Quick One 7\nflags\t\t: {flags}\n\n")
-        monkeypatch.setattr(measure, "_ABOUT_PROCESSOR", about)
+        monkeypatch.setattr(measurement, "_ABOUT_PROCESSOR", about)
 
-        assert measure.processor.__wrapped__() == told
+        assert measurement.processor.__wrapped__() == told
 
     def test_a_processor_that_nobody_describes_is_named_by_its_kind(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(measure, "_ABOUT_PROCESSOR", tmp_path / "none")
+        monkeypatch.setattr(measurement, "_ABOUT_PROCESSOR", tmp_path / "none")
         monkeypatch.setattr("platform.processor", lambda: "")
 
-        assert measure.processor.__wrapped__() == platform.machine()
+        assert measurement.processor.__wrapped__() == platform.machine()
 
     def test_the_code_has_another_name_when_a_module_changes_but_not_for_the_benchmark(
         self, tmp_path, monkeypatch
     ):
-        for folder in ("bench", "cli"):
-            (tmp_path / folder).mkdir()
-        for name in ("__init__.py", "a.py", "bench/run.py", "cli/bench.py"):
-            (tmp_path / name).write_text("x = 1\n")
-        monkeypatch.setattr(measure.altbi, "__file__", str(tmp_path / "__init__.py"))
-        digest = measure.code_digest.__wrapped__
+        product, benchmark = tmp_path / "product", tmp_path / "benchmark"
+        judging = (product / "cli/main.py", benchmark / "runs/runner.py")
+        judged = (product / "a.py", product / "models/b.py", benchmark / "baselines/c.py")
+        for module in (*judging, *judged):
+            module.parent.mkdir(parents=True, exist_ok=True)
+            module.write_text("x = 1\n")
+        monkeypatch.setattr(code_digest.altbi, "__file__", str(product / "__init__.py"))
+        monkeypatch.setattr(code_digest.altbi_bench, "__file__", str(benchmark / "__init__.py"))
+        digest = code_digest.code_digest.__wrapped__
         first = digest()
-        for name in ("bench/run.py", "cli/bench.py"):
-            (tmp_path / name).write_text("x = 2\n")
+        for module in judging:
+            module.write_text("x = 2\n")
         assert digest() == first
-        (tmp_path / "a.py").rename(tmp_path / "b.py")
-        renamed = digest()
-        (tmp_path / "b.py").write_text("x = 2\n")
-        assert len({first, renamed, digest()}) == 3
+        found = {first}
+        for module in judged:
+            module.write_text("x = 2\n")
+            found.add(digest())
+        judged[0].rename(product / "d.py")
+        assert len(found | {digest()}) == 5
 
     def test_warnings_stand_in_the_line_shortened_and_each_once(self, bench):
         def fit(self, rows):
@@ -686,12 +692,12 @@ class TestMeasured:
             return version(name)
 
         monkeypatch.setitem(sys.modules, "pyod.toy", None)
-        monkeypatch.setattr(measure, "version", without_pyod)
+        monkeypatch.setattr(measurement, "version", without_pyod)
 
         run = bench.run()
 
         assert run.error.startswith("MissingExtraError: 'pyod.toy' cannot be imported")
-        assert run.error.endswith("Install it with: pip install 'altbi[bench]'")
+        assert run.error.endswith("Install it with: pip install altbi-bench")
         assert "pyod" not in run.versions
         assert "numpy" in run.versions
 
@@ -749,7 +755,7 @@ class TestMeasured:
 
     def test_seconds_are_told_of_fit_and_scoring(self, bench, monkeypatch):
         now = [100.0]
-        monkeypatch.setattr(measure.time, "perf_counter", lambda: now[0])
+        monkeypatch.setattr(measurement.time, "perf_counter", lambda: now[0])
 
         def fit(self, rows):
             now[0] += 4
@@ -786,7 +792,7 @@ class TestMeasured:
     def test_where_the_system_does_not_tell_memory_there_is_none_in_the_line(
         self, bench, monkeypatch
     ):
-        monkeypatch.setattr(measure, "_reset_peak", lambda: None)
+        monkeypatch.setattr(measurement, "_reset_peak", lambda: None)
 
         run = bench.run()
 
@@ -795,7 +801,7 @@ class TestMeasured:
     @pytest.mark.parametrize("name", ["ALTBI-I (reference)", "ODIM", "IForest", "LODA", "OCSVM"])
     def test_the_callers_random_state_is_untouched(self, bench, monkeypatch, name):
         bench.table(normal_rows(60), (np.arange(60) >= 50).astype(int))
-        monkeypatch.setattr(measure, "KNOWN", SYSTEMS)
+        monkeypatch.setattr(measurement, "KNOWN", SYSTEMS)
         before = np.random.get_state(legacy=False), torch.get_rng_state()  # noqa: NPY002
 
         assert bench.run(name, smoke=True).error is None

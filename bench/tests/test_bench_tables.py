@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from altbi.bench import deep, page, tables, words
-from altbi.bench.datasets import catalogue, find_part, is_chosen_on, select
-from altbi.bench.findings import findings, leaders, significance, standing
-from altbi.bench.grid import markdown_grid
-from altbi.bench.lines import Job, Run, read
-from altbi.bench.look import cells, differences, lacking, printed
-from altbi.bench.page import write_page
-from altbi.bench.protocols import PROTOCOLS, find_protocol
-from altbi.bench.run import Question, current
-from altbi.bench.statistics import friedman
-from altbi.bench.systems import SYSTEMS, find_systems
-from altbi.bench.tables import compare, difference, failures, paper_table, shared_means
-from altbi.cli import bench_parser
 from altbi.errors import ParameterError, TableError
+from altbi_bench.catalogue.datasets import catalogue, find_part, is_chosen_on, select
+from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
+from altbi_bench.catalogue.systems import SYSTEMS, find_systems
+from altbi_bench.cli import parser
+from altbi_bench.results_page import deep_baselines, descriptions, page
+from altbi_bench.results_page.findings import findings, leaders, significance, standing
+from altbi_bench.results_page.page import write_page
+from altbi_bench.runs.records import Job, Run, read
+from altbi_bench.runs.runner import Question, current
+from altbi_bench.statistics import friedman
+from altbi_bench.tables import comparison
+from altbi_bench.tables.comparison import compare, difference, failures, paper_table, shared_means
+from altbi_bench.tables.formatting import cells, differences, lacking, printed
+from altbi_bench.tables.grids import markdown_grid
 
 PLAIN, REFERENCE, FOREST, NEIGHBOURS = "ALTBI", "ALTBI-I (reference)", "IForest", "kNN"
 ALL = select(suite="all")
@@ -66,7 +67,7 @@ def paper(monkeypatch):
     columns = {system.column for system in SYSTEMS.values()} | {"ALTBI"}
     table = {name: dict.fromkeys(columns, 0.5) for name in names}
     table["glass"] = dict.fromkeys(columns, 0.7)
-    monkeypatch.setattr(tables, "paper_table", lambda metric, setting: table)
+    monkeypatch.setattr(comparison, "paper_table", lambda metric, setting: table)
 
 
 class TestCells:
@@ -998,7 +999,7 @@ class TestPage:
         assert told.split("## Whole files")[0].endswith("\n\nNo lines yet.\n\n")
 
     def test_the_sample_is_that_of_the_command(self):
-        assert words.SAMPLE == bench_parser.ROWS
+        assert descriptions.SAMPLE == parser.ROWS
 
     def test_tables_have_six_digits(self, folder):
         runs = runs_of(page.MAIN, {"HBOS": {"wine": (0.123456,)}})
@@ -1068,8 +1069,8 @@ class TestPage:
         replayed = {"DAGMM": {"wine": (0.4,)}}
         thrice = {"RDA": dict.fromkeys(self.DATASETS, (0.1, 0.2, 0.3))}
         for name, question, aucs in (
-            ("transductive", deep.FIRST_SEED, once),
-            ("dte", deep.PUBLISHED, replayed),
+            ("transductive", deep_baselines.FIRST_SEED, once),
+            ("dte", deep_baselines.PUBLISHED, replayed),
             ("transductive", Question("transductive", 20_000), thrice),
         ):
             with (folder / f"{name}.jsonl").open("a") as lines:

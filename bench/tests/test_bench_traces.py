@@ -10,17 +10,17 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from altbi import ALTBI
-from altbi.bench import trace_lines
-from altbi.bench.datasets import load_table
-from altbi.bench.protocols import sampled
-from altbi.bench.run import Limits
-from altbi.bench.trace_lines import current_traces, read_traces, run_traces
-from altbi.bench.traces import Trace, TraceJob, auc_of, mean_losses, traced, with_share
-from altbi.bench.trainings import SETTINGS, Setting, Watched, watch
 from altbi.encode import TableEncoder
 from altbi.errors import ParameterError, TableError
 from altbi.schedule import Schedule
 from altbi.table import as_table
+from altbi_bench.catalogue.datasets import load_table
+from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.runs.runner import Limits
+from altbi_bench.traces import records
+from altbi_bench.traces.records import current_traces, read_traces, run_traces
+from altbi_bench.traces.settings import SETTINGS, Setting, Watched, watch
+from altbi_bench.traces.trace import Trace, TraceJob, auc_of, mean_losses, traced, with_share
 
 WINE = TraceJob(file="Classical/45_wine.npz", setting="VAE", seed=0, rows=5000)
 
@@ -238,7 +238,7 @@ class TestTraced:
 
 def a_trace(job, value=0.5, **changes):
     steps = SETTINGS[job.setting].schedule.steps
-    series = {name: [value] * steps for name in trace_lines.SERIES}
+    series = {name: [value] * steps for name in records.SERIES}
     more = {"n_rows": 100, "n_outliers": 5, "plan": SETTINGS[job.setting].plan()}
     return Trace(**dataclasses.asdict(job), **{**series, **more, **changes})
 
@@ -254,7 +254,7 @@ class TestLines:
                 seen.append(job)
                 yield a_trace(job)
 
-        monkeypatch.setattr(trace_lines, "_traces", pretend)
+        monkeypatch.setattr(records, "_traces", pretend)
         return seen
 
     def test_what_is_there_is_not_done_again(self, tmp_path, done):
@@ -294,9 +294,9 @@ class TestLines:
             {"seed": "0"},
             {"share": "0.1"},
             {"windows": None},
-            {name: [0.5] * 99 for name in trace_lines.SERIES},
+            {name: [0.5] * 99 for name in records.SERIES},
             {"setting": "reference", "plan": SETTINGS["reference"].plan()}
-            | {name: [0.5] * 110 for name in trace_lines.SERIES},
+            | {name: [0.5] * 110 for name in records.SERIES},
             {"windows": {"61-80": 7.0}},
             {"plan": None},
             {"error": 3},

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from altbi.bench.datasets import select
-from altbi.bench.findings import OURS
-from altbi.bench.page import embeddings_comparison, main_comparison
-from altbi.bench.parts import Evidence
-from altbi.bench.run import Question
-from altbi.bench.statistics import mean_ranks
-from altbi.bench.systems import find_systems
-from altbi.bench.tables import compare, difference, shared_means
-from altbi.cli import main
+from altbi_bench.catalogue.datasets import select
+from altbi_bench.catalogue.systems import find_systems
+from altbi_bench.cli import main
+from altbi_bench.results_page.findings import OURS
+from altbi_bench.results_page.page import embeddings_comparison, main_comparison
+from altbi_bench.results_page.summaries import Evidence
+from altbi_bench.runs.runner import Question
+from altbi_bench.statistics import mean_ranks
+from altbi_bench.tables.comparison import compare, difference, shared_means
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # What the README calls some of the systems.
 KNOWN_AS = {
@@ -29,13 +29,14 @@ KNOWN_AS = {
     "`ALTBI.reference()`, after the authors' code": "ALTBI-I (reference)",
     "distance to the 32nd neighbour": "kNN",
 }
+SCRIPTS = "python (?:bench/scripts|benchmarks)/.*--no-runs.*"
 NUMBERS = {3: "three", 4: "four", 5: "five", 10: "ten", 11: "eleven", 12: "twelve"}
 
 
 @pytest.fixture
 def evidence():
     """All committed lines."""
-    return Evidence.of(ROOT / "results", DOCS)
+    return Evidence.of(ROOT / "bench" / "results", DOCS)
 
 
 def in_words(number):
@@ -79,7 +80,7 @@ def blocks(command):
 
 
 class TestTablesBelowACommandAreWhatItPrints:
-    @pytest.mark.parametrize(("command", "below"), blocks("altbi bench tables --.*"))
+    @pytest.mark.parametrize(("command", "below"), blocks("altbi-bench tables --.*"))
     def test_runs(self, command, below, capsys, monkeypatch):
         monkeypatch.chdir(ROOT)
 
@@ -88,7 +89,7 @@ class TestTablesBelowACommandAreWhatItPrints:
         # Precision at n, which comes last, is left out of the docs.
         assert rows(capsys.readouterr().out)[: len(below)] == below
 
-    @pytest.mark.parametrize(("command", "below"), blocks("python benchmarks/.*--no-runs.*"))
+    @pytest.mark.parametrize(("command", "below"), blocks(SCRIPTS))
     def test_other_lines(self, command, below):
         script = ROOT / shlex.split(command)[1]
 
@@ -101,8 +102,8 @@ class TestTablesBelowACommandAreWhatItPrints:
         assert [row for row in below if row not in said] == [], done.stderr
 
     def test_they_are_found(self):
-        assert len(blocks("altbi bench tables --.*")) >= 5
-        assert len(blocks("python benchmarks/.*--no-runs.*")) >= 6
+        assert len(blocks("altbi-bench tables --.*")) >= 5
+        assert len(blocks(SCRIPTS)) >= 6
 
 
 class TestReadme:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import theory
-from altbi.bench.theory import (
+from altbi_bench.theory import (
     Conditions,
     least_kept_inliers,
     most_kept_outliers,

@@ -1,1 +1,3 @@
-"""The benchmark: catalogues of data sets and systems, runs as lines, tables made of lines."""
+"""The benchmark of altbi: baselines, ADBench, protocols, runs, tables, statistics and figures."""
+
+__version__ = "0.1.0"

@@ -10,14 +10,14 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.datasets import Dataset, find_part, is_at_hand, select
-from altbi.bench.lines import Job, Run, latest
-from altbi.bench.run import Question, current, plan
-from altbi.bench.statistics import Effect, paired_effect
-from altbi.bench.systems import System
-from altbi.bench.traces import TraceJob
-from altbi.bench.trainings import SETTINGS
-from altbi.bench.variants import BASE, MOST_FEATURES, NEITHER, PANELS, VARIANTS, Panel
+from altbi_bench.catalogue.datasets import Dataset, find_part, is_at_hand, select
+from altbi_bench.catalogue.systems import System
+from altbi_bench.catalogue.variants import BASE, MOST_FEATURES, NEITHER, PANELS, VARIANTS, Panel
+from altbi_bench.runs.records import Job, Run, latest
+from altbi_bench.runs.runner import Question, current, plan
+from altbi_bench.statistics import Effect, paired_effect
+from altbi_bench.traces.settings import SETTINGS
+from altbi_bench.traces.trace import TraceJob
 
 __all__ = [
     "ROWS",
@@ -66,7 +66,7 @@ class Point:
 @cache
 def published() -> dict[tuple[str, str], float]:
     """Give the paper's Tables B.6 to B.10: (setting, value) -> mean AUC; "T1-T2" for windows."""
-    source = resources.files("altbi.bench") / "paper" / "ablation.csv"
+    source = resources.files("altbi_bench") / "paper" / "ablation.csv"
     with source.open(encoding="utf-8") as lines:
         return {
             (row["parameter"], row["value"]): float(row["auc"]) for row in csv.DictReader(lines)

@@ -2,13 +2,8 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from altbi.bench.ablation import panel_points, published_effect, technique_effects
-from altbi.bench.grid import markdown_grid
-from altbi.bench.lines import Run
-from altbi.bench.statistics import paired_effect
-from altbi.bench.traces import Trace
-from altbi.bench.variants import PANELS, Panel
-from altbi.bench.watching import (
+from altbi_bench.ablation.experiments import panel_points, published_effect, technique_effects
+from altbi_bench.ablation.training_analysis import (
     SETTLED,
     WINDOW,
     memorised,
@@ -16,6 +11,11 @@ from altbi.bench.watching import (
     window_aucs,
     wobbles,
 )
+from altbi_bench.catalogue.variants import PANELS, Panel
+from altbi_bench.runs.records import Run
+from altbi_bench.statistics import paired_effect
+from altbi_bench.tables.grids import markdown_grid
+from altbi_bench.traces.trace import Trace
 
 __all__ = ["ablation_tables"]
 

@@ -7,11 +7,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.ablation import RATIOS, ROWS, figure_jobs, published
-from altbi.bench.datasets import find_part
-from altbi.bench.statistics import Effect, paired_effect
-from altbi.bench.traces import Trace
-from altbi.bench.trainings import SETTINGS, WATCHING_DRAWS, WINDOWS
+from altbi_bench.ablation.experiments import RATIOS, ROWS, figure_jobs, published
+from altbi_bench.catalogue.datasets import find_part
+from altbi_bench.statistics import Effect, paired_effect
+from altbi_bench.traces.settings import SETTINGS, WATCHING_DRAWS, WINDOWS
+from altbi_bench.traces.trace import Trace
 
 __all__ = [
     "ALONE",

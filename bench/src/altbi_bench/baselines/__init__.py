@@ -3,18 +3,18 @@
 They fit, score and predict like `altbi.ALTBI`; they have no explanations and no model files.
 """
 
-from altbi.baselines.base import Baseline
-from altbi.baselines.dagmm import DAGMM
-from altbi.baselines.ddpm import DDPM
-from altbi.baselines.deep_sad import DeepSAD
-from altbi.baselines.deep_svdd import DeepSVDD
-from altbi.baselines.drocc import DROCC
-from altbi.baselines.dsebm import DSEBM
-from altbi.baselines.dte import DTEC, DTEIG
-from altbi.baselines.goad import GOAD
-from altbi.baselines.icl import ICL
-from altbi.baselines.planar_flow import PlanarFlow
-from altbi.baselines.rda import RDA
+from altbi_bench.baselines.base import Baseline
+from altbi_bench.baselines.dagmm import DAGMM
+from altbi_bench.baselines.ddpm import DDPM
+from altbi_bench.baselines.deep_sad import DeepSAD
+from altbi_bench.baselines.deep_svdd import DeepSVDD
+from altbi_bench.baselines.drocc import DROCC
+from altbi_bench.baselines.dsebm import DSEBM
+from altbi_bench.baselines.dte import DTEC, DTEIG
+from altbi_bench.baselines.goad import GOAD
+from altbi_bench.baselines.icl import ICL
+from altbi_bench.baselines.planar_flow import PlanarFlow
+from altbi_bench.baselines.rda import RDA
 
 __all__ = [
     "DAGMM",

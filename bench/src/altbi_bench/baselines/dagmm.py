@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 
 __all__ = ["DAGMM"]
 

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Linear, Network, Trainer
-from altbi.baselines.dte import Dropout
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Linear, Network, Trainer
+from altbi_bench.baselines.dte import Dropout
 
 __all__ = ["DDPM"]
 

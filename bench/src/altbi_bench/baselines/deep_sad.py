@@ -8,11 +8,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer
-from altbi.baselines.deep_svdd import away_from_zero
 from altbi.detectors.roles import OUTLIER, UNKNOWN, Roles
 from altbi.parameters import is_count, is_number
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
+from altbi_bench.baselines.deep_svdd import away_from_zero
 
 __all__ = ["DeepSAD"]
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 from altbi.parameters import is_number
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 
 __all__ = ["DeepSVDD", "away_from_zero"]
 

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi.parameters import is_count, is_number
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 
 __all__ = ["DROCC"]
 

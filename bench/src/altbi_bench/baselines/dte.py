@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 from altbi.errors import TableError
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 
 __all__ = ["DTEC", "DTEIG"]
 

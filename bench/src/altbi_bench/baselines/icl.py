@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Network, Rules, Trainer
 from altbi.errors import TableError
 from altbi.parameters import is_number
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Network, Rules, Trainer
 
 __all__ = ["ICL"]
 

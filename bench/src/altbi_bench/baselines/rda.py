@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi.parameters import is_count, is_number
 from altbi.threshold import Contamination
+from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 
 __all__ = ["RDA"]
 

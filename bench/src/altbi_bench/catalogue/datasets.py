@@ -15,8 +15,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.names import no_such
 from altbi.errors import ParameterError, TableError
+from altbi_bench.catalogue.suggestions import no_such
 
 __all__ = [
     "SUITES",
@@ -147,7 +147,7 @@ def catalogue() -> tuple[Dataset, ...]:
 
 
 def _rows(table: str) -> Iterator[dict[str, str]]:
-    source = resources.files("altbi.bench") / "paper" / f"{table}.csv"
+    source = resources.files("altbi_bench") / "paper" / f"{table}.csv"
     with source.open(encoding="utf-8") as lines:
         yield from csv.DictReader(lines)
 
@@ -196,7 +196,7 @@ def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Da
     known = {word for each in catalogue() for word in (each.name, each.label)}
     files = {part.file for each in catalogue() for part in each.parts}
     if unknown := [name for name in names if name not in known | files]:
-        where = "`altbi bench datasets` lists all, with --files their files"
+        where = "`altbi-bench datasets` lists all, with --files their files"
         raise no_such("data set", unknown, known | files, where)
     return [found for each in catalogue() if (found := _named(each, names)).parts]
 
@@ -229,7 +229,7 @@ def find_part(file: str) -> tuple[Dataset, Part]:
             if part.file == file:
                 return dataset, part
     raise ParameterError(
-        f"{file!r} is no file of ADBench. `altbi bench datasets --files` lists all."
+        f"{file!r} is no file of ADBench. `altbi-bench datasets --files` lists all."
     )
 
 
@@ -252,7 +252,7 @@ def none_at_hand() -> TableError:
     """Say that no file is there to do anything with."""
     return TableError(
         f"None of the files asked for is at hand in {adbench_folder() or 'any folder'}. Set "
-        f"{VARIABLE} to the folder that has them; `altbi bench datasets --files` names them."
+        f"{VARIABLE} to the folder that has them; `altbi-bench datasets --files` names them."
     )
 
 

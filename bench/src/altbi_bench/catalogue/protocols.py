@@ -7,8 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.datasets import Dataset, Labels, Rows
 from altbi.errors import ParameterError
+from altbi_bench.catalogue.datasets import Dataset, Labels, Rows
 
 __all__ = ["PROTOCOLS", "Protocol", "Split", "find_protocol", "sampled"]
 

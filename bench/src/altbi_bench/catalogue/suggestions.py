@@ -13,8 +13,8 @@ MOST = 4
 def no_such(what: str, names: Sequence[str], known: Iterable[str], where: str) -> ParameterError:
     """Refuse names, each beside the known ones that begin so, or the one that is most like it.
 
-    >>> print(no_such("system", ["knn", "X"], ["kNN", "HBOS"], "`altbi bench systems` lists all"))
-    No system is called 'knn' (did you mean 'kNN'?), 'X'. `altbi bench systems` lists all.
+    >>> print(no_such("system", ["knn", "X"], ["kNN", "HBOS"], "`altbi-bench systems` lists all"))
+    No system is called 'knn' (did you mean 'kNN'?), 'X'. `altbi-bench systems` lists all.
     """
     by_lower = {name.lower(): name for name in known}
     told = [repr(name) + _meant(name, by_lower) for name in names]

@@ -12,9 +12,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.datasets import Rows
-from altbi.bench.names import no_such
 from altbi.errors import MissingExtraError
+from altbi_bench.catalogue.datasets import Rows
+from altbi_bench.catalogue.suggestions import no_such
 
 __all__ = [
     "FOR_IMAGES",
@@ -35,7 +35,9 @@ Fit = Callable[[Rows], Callable[[Rows], Scores]]
 # Seeds of the published numbers: found by replaying them, see docs/results.md.
 DTE_SEEDS = (0, 1, 2, 3, 6)
 DTE_SEEDS_OF_NEIGHBOURS = (0, 1, 2, 3, 4)
-DEEP = "altbi.baselines:"
+DEEP = "altbi_bench.baselines:"
+# Where the baselines were when the older records were written.
+DEEP_BEFORE = "altbi.baselines:"
 DEEP_SEEDS = (0,)
 
 
@@ -63,8 +65,7 @@ class Recipe:
             found: Any = importlib.import_module(module)
         except ImportError as cause:
             raise MissingExtraError(
-                f"{module!r} cannot be imported ({cause}). "
-                "Install it with: pip install 'altbi[bench]'"
+                f"{module!r} cannot be imported ({cause}). Install it with: pip install altbi-bench"
             ) from cause
         for each in name.split("."):
             found = getattr(found, each)
@@ -111,7 +112,7 @@ class System:
     @property
     def scales_itself(self) -> bool:
         """Whether it brings its columns to one scale; for all others they are standardised."""
-        return self.recipe.package == "altbi" and not self.is_deep
+        return self.recipe.package == "altbi"
 
     @property
     def is_deep(self) -> bool:
@@ -139,6 +140,8 @@ class System:
     ) -> bool:
         """Whether a line of now, or of before a default changed, is about this very system."""
         since = self.recipe_for(setting).since
+        if source.startswith(DEEP_BEFORE):
+            source = DEEP + source.removeprefix(DEEP_BEFORE)
         return (source, {**since, **parameters}) == self.told(setting, smoke=smoke)
 
 
@@ -337,7 +340,7 @@ def find_systems(names: Sequence[str] | None = None) -> list[System]:
     if unknown := [name for name in names or () if name not in SYSTEMS]:
         asked = {name.lower() for name in unknown}
         absent = [f"{name} {why}" for name, why in FOR_IMAGES.items() if name.lower() in asked]
-        where = "; ".join(["`altbi bench systems` lists all", *absent])
+        where = "; ".join(["`altbi-bench systems` lists all", *absent])
         raise no_such("system that can be run", unknown, [*SYSTEMS, *FOR_IMAGES], where)
     wanted = [each.name for each in SYSTEMS.values() if not each.aside] if names is None else names
     return [system for system in SYSTEMS.values() if system.name in wanted]
@@ -347,7 +350,8 @@ def ready_to_fit(system: System, setting: str, seed: int, *, smoke: bool = False
     """Build a system for a job."""
     more = {"random_state": seed} if system.seeded else {}
     detector = system.recipe_for(setting).build(**more, **(system.smoke if smoke else {}))
-    return _with_altbi(detector) if system.recipe.package == "altbi" else _with_pyod(detector)
+    ours = system.scales_itself or system.is_deep
+    return _with_altbi(detector) if ours else _with_pyod(detector)
 
 
 def _with_altbi(detector: Any) -> Fit:  # noqa: ANN401

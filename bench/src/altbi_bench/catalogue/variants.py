@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from altbi.bench.names import no_such
-from altbi.bench.systems import SYSTEMS, Recipe, System
+from altbi_bench.catalogue.suggestions import no_such
+from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System
 
 __all__ = [
     "BASE",

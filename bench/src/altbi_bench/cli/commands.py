@@ -1,4 +1,4 @@
-"""The commands of the benchmark: read the arguments, call the library, say what came of it."""
+"""The commands of the benchmark: read the arguments, call the library, print the result."""
 
 import argparse
 import json
@@ -9,7 +9,11 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
 
-from altbi.bench.datasets import (
+from altbi.cli.engine import engine_of
+from altbi.cli.meter import terminal_meter
+from altbi.errors import TableError
+from altbi.terminal import printable
+from altbi_bench.catalogue.datasets import (
     SOURCE,
     VARIABLE,
     Dataset,
@@ -21,21 +25,28 @@ from altbi.bench.datasets import (
     none_at_hand,
     select,
 )
-from altbi.bench.grid import markdown_grid, plain_grid
-from altbi.bench.lines import Job, Run, latest, read
-from altbi.bench.look import nothing_found, printed
-from altbi.bench.measure import code_digest, version_of
-from altbi.bench.page import write_page
-from altbi.bench.run import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
-from altbi.bench.systems import FOR_IMAGES, SYSTEMS, find_systems
-from altbi.bench.variants import Panel, find_panels
-from altbi.cli.bench_parser import ASKED, AUTO, FOLDER, ROWS
-from altbi.cli.engine import engine_of
-from altbi.cli.meter import terminal_meter
-from altbi.errors import TableError
-from altbi.terminal import printable
+from altbi_bench.catalogue.systems import FOR_IMAGES, SYSTEMS, find_systems
+from altbi_bench.catalogue.variants import Panel, find_panels
+from altbi_bench.cli.parser import ASKED, AUTO, FOLDER, ROWS, build_parser
+from altbi_bench.results_page.page import write_page
+from altbi_bench.runs.code_digest import describe_code
+from altbi_bench.runs.measurement import version_of
+from altbi_bench.runs.records import Job, Run, latest, read
+from altbi_bench.runs.runner import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
+from altbi_bench.tables.formatting import nothing_found, printed
+from altbi_bench.tables.grids import markdown_grid, plain_grid
 
-__all__ = ["ablation", "datasets", "figures", "lines", "quick", "run", "systems", "tables"]
+__all__ = [
+    "ablation",
+    "completion",
+    "datasets",
+    "figures",
+    "lines",
+    "quick",
+    "run",
+    "systems",
+    "tables",
+]
 
 Item = TypeVar("Item")
 QUICK = ("ALTBI", "ALTBI-I (reference)", "IForest", "kNN")
@@ -221,18 +232,16 @@ def lines(args: argparse.Namespace) -> None:
 
 
 def _other_code(run: Run) -> str:
-    """Say if a system of ours was run by another state of the code than that of now."""
-    if not run.source.startswith("altbi") or run.versions.get("altbi code") == code_digest():
-        return ""
-    then = printable(str(run.versions.get("altbi code", "not written down")))
-    return f" (altbi's code was {then}, by now it is {code_digest()})"
+    """Describe the code of a run of ours, if it is another state than the current one."""
+    about = describe_code(run.versions.get("altbi code")) if run.source.startswith("altbi") else ""
+    return f" ({printable(about)})" if about else ""
 
 
 def _told(run: Run) -> str:
     """Say what a line holds, and the command that would write it again."""
     dataset = find_part(run.file)[0]
     name = dataset.label if len(dataset.parts) == 1 else run.file
-    words = ["altbi", "bench", "run", "--datasets", name, "--systems", run.system]
+    words = ["altbi-bench", "run", "--datasets", name, "--systems", run.system]
     words += ["--protocol", run.protocol, "--seeds", f"{run.seed},", "--lines", "again.jsonl"]
     words += ["--rows", "all" if run.rows is None else str(run.rows)]
     facts = {
@@ -254,9 +263,9 @@ def quick(args: argparse.Namespace) -> int:
 
 def ablation(args: argparse.Namespace) -> int:
     """Run what is left of the ablations and of the trainings to watch, then print."""
-    from altbi.bench.ablation_tables import ablation_tables
-    from altbi.bench.figure_parts import ABLATION, TRACES
-    from altbi.bench.trace_lines import current_traces, read_traces
+    from altbi_bench.ablation.tables import ablation_tables
+    from altbi_bench.figures.figure import ABLATION, TRACES
+    from altbi_bench.traces.records import current_traces, read_traces
 
     runs_at, traces_at = args.lines / ABLATION, args.lines / TRACES
     panels, chosen = find_panels(args.settings), select(args.datasets, "tables")
@@ -266,7 +275,7 @@ def ablation(args: argparse.Namespace) -> int:
     runs = [run for run in read(runs_at) if run.file in files and not run.smoke]
     traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
     if not runs and not traces:
-        do = "`altbi bench ablation` without --no-runs"
+        do = "`altbi-bench ablation` without --no-runs"
         raise nothing_found(runs_at, read(runs_at), do)
     grid = markdown_grid if args.markdown else plain_grid
     tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
@@ -283,9 +292,9 @@ def _ablate(
     args: argparse.Namespace, panels: Sequence[Panel], chosen: Sequence[Dataset], files: set[str]
 ) -> None:
     """Run what the lines lack; trainings are watched where no setting was asked for by name."""
-    from altbi.bench.ablation import at_hand, figure_jobs, trace_jobs, variant_jobs
-    from altbi.bench.figure_parts import ABLATION, TRACES
-    from altbi.bench.trace_lines import run_traces
+    from altbi_bench.ablation.experiments import at_hand, figure_jobs, trace_jobs, variant_jobs
+    from altbi_bench.figures.figure import ABLATION, TRACES
+    from altbi_bench.traces.records import run_traces
 
     limits, retry = Limits(args.processes, args.threads, args.limit), args.retry
     jobs = variant_jobs(panels, chosen, args.seeds)
@@ -298,6 +307,13 @@ def _ablate(
 
 def figures(args: argparse.Namespace) -> None:
     """Write the page of figures."""
-    from altbi.bench.figures import write_figures
+    from altbi_bench.figures.page import write_figures
 
     write_figures(args.page, args.lines)
+
+
+def completion(args: argparse.Namespace) -> None:
+    """Print the script that makes a shell complete the commands, their options and file names."""
+    import shtab
+
+    sys.stdout.write(shtab.complete(build_parser(), shell=args.shell) + "\n")

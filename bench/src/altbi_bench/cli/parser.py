@@ -1,15 +1,16 @@
-"""What one can say to `altbi bench`: names and options of its commands. Imports nothing heavy."""
+"""The arguments of `altbi-bench`: its commands and their options. Imports nothing heavy."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from altbi.cli.engine_parser import add_engine
+from altbi.cli.parser import SHELLS, complete_files
+from altbi_bench import __version__
 
-__all__ = ["add_bench"]
+__all__ = ["build_parser"]
 
-FOLDER = Path("results")
+FOLDER = Path("bench/results")
 AUTO, FEWEST_ROWS, ROWS = 0, 10, 20_000
 MOST, MOST_SEEDS = 10**9, 1000
 PROTOCOLS = ("transductive", "official", "dte", "semi", "semi-code", "semi-dte", "split")
@@ -24,18 +25,38 @@ ASKED = {
     "protocol": "transductive",
     "markdown": False,
 }
-Add = Callable[..., argparse.ArgumentParser]
+Commands = Any  # argparse keeps the type of its sub-parsers to itself
+FILE_ARGUMENTS = ("lines", "page")
 
 
-def add_bench(experiments: Any, add: Add) -> None:  # noqa: ANN401 - argparse's own
-    """Add the commands of the benchmark to those of `altbi bench`."""
-    for build in (_datasets, _systems, _run, _tables, _lines, _quick, _ablation, _figures):
-        build(experiments, add)
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="altbi-bench",
+        description="Repeat the paper's experiments.",
+        epilog="exit codes: 0 done, 1 a job failed or a file is at fault, 2 wrong usage\n\n"
+        "example:\n  altbi-bench datasets",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"altbi-bench {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_datasets, _systems, _run, _tables, _lines, _quick, _ablation, _figures):
+        add(commands)
+    _completion(commands)
+    complete_files(parser, FILE_ARGUMENTS)
+    return parser
 
 
-def _datasets(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _completion(commands: Commands) -> None:
+    about = "print what makes a shell complete these commands"
+    added = _added(commands, "completion", about, "completion bash >> ~/.bash_completion")
+    added.add_argument("shell", choices=SHELLS)
+
+
+def _datasets(commands: Commands) -> None:
     about = "list the data sets, which are at hand, and where to put the others"
-    added = _added(experiments, add, "datasets", about, "bench datasets")
+    added = _added(commands, "datasets", about, "datasets")
     added.add_argument("--files", action="store_true", help="list every file")
     added.add_argument("--json", action="store_true", help="write JSON")
     added.add_argument(
@@ -46,16 +67,16 @@ def _datasets(experiments: Any, add: Add) -> None:  # noqa: ANN401
     )
 
 
-def _systems(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _systems(commands: Commands) -> None:
     about = "list the systems: where each comes from, with which parameters and version"
-    added = _added(experiments, add, "systems", about, "bench systems")
+    added = _added(commands, "systems", about, "systems")
     added.add_argument("--json", action="store_true", help="write JSON")
 
 
-def _run(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _run(commands: Commands) -> None:
     about = "run systems on data sets, one line for each job; what is there is not run again"
-    example = "bench run --suite small --systems IForest,kNN --processes 2"
-    added = _added(experiments, add, "run", about, example)
+    example = "run --suite small --systems IForest,kNN --processes 2"
+    added = _added(commands, "run", about, example)
     _add_question(added)
     _add_suite(
         added,
@@ -66,9 +87,9 @@ def _run(experiments: Any, add: Add) -> None:  # noqa: ANN401
     _add_machine(added)
 
 
-def _tables(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _tables(commands: Commands) -> None:
     about = "make tables, statistics and figures of the lines, the paper's numbers beside them"
-    added = _added(experiments, add, "tables", about, "bench tables --protocol dte")
+    added = _added(commands, "tables", about, "tables --protocol dte")
     _add_question(added)
     _add_suite(added, "which data sets are shown", str(ASKED["suite"]))
     added.add_argument(
@@ -81,25 +102,25 @@ def _tables(experiments: Any, add: Add) -> None:  # noqa: ANN401
     added.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
-def _lines(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _lines(commands: Commands) -> None:
     about = "show the lines behind a cell: where they stand, versions, and how to run them again"
-    example = "bench lines --datasets cardio --systems LOF"
-    added = _added(experiments, add, "lines", about, example)
+    example = "lines --datasets cardio --systems LOF"
+    added = _added(commands, "lines", about, example)
     _add_question(added)
     _add_suite(added, "of which data sets", "all")
 
 
-def _quick(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _quick(commands: Commands) -> None:
     about = "compare ALTBI with two classics on the tables at hand: run, then tables"
-    added = _added(experiments, add, "quick", about, "bench quick --processes 2")
+    added = _added(commands, "quick", about, "quick --processes 2")
     _add_where(added)
     _add_machine(added)
     added.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
-def _ablation(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _ablation(commands: Commands) -> None:
     about = "change one setting of ALTBI-I at a time, and watch trainings step by step; then tables"
-    added = _added(experiments, add, "ablation", about, "bench ablation --settings rho,gamma")
+    added = _added(commands, "ablation", about, "ablation --settings rho,gamma")
     _add_folder(added)
     added.add_argument(
         "--datasets", type=_names, metavar="A,B", help="names as in the paper (default: all tables)"
@@ -124,9 +145,9 @@ def _ablation(experiments: Any, add: Add) -> None:  # noqa: ANN401
     _add_jobs(added)
 
 
-def _figures(experiments: Any, add: Add) -> None:  # noqa: ANN401
+def _figures(commands: Commands) -> None:
     about = "draw the paper's figures from the lines, and write a page about them"
-    added = _added(experiments, add, "figures", about, "bench figures --page figures.md")
+    added = _added(commands, "figures", about, "figures --page figures.md")
     _add_folder(added)
     added.add_argument(
         "--page",
@@ -147,15 +168,17 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _added(
-    experiments: Any,  # noqa: ANN401
-    add: Add,
-    name: str,
-    about: str,
-    example: str,
-) -> argparse.ArgumentParser:
-    added = add(experiments, name, about, example)
-    added.set_defaults(run=f"bench_{name}")
+def _added(commands: Commands, name: str, about: str, example: str) -> argparse.ArgumentParser:
+    """Add a command with its description and its example."""
+    added: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        epilog=f"example:\n  altbi-bench {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    added.set_defaults(run=name, wrong=added.error)
     return added
 
 
@@ -171,7 +194,7 @@ def _add_where(parser: argparse.ArgumentParser) -> None:
         "--datasets",
         type=_names,
         metavar="A,B",
-        help="names as in the paper, or files as `altbi bench datasets --files` lists them, in "
+        help="names as in the paper, or files as `altbi-bench datasets --files` lists them, in "
         "place of a suite",
     )
     parser.add_argument(
@@ -203,7 +226,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
         "--systems",
         type=_names,
         metavar="A,B",
-        help="names as `altbi bench systems` lists them (default: all that differ)",
+        help="names as `altbi-bench systems` lists them (default: all that differ)",
     )
     parser.add_argument(
         "--protocol", choices=PROTOCOLS, default=ASKED["protocol"], help="(default: %(default)s)"

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from altbi.bench.lines import Run, parsed, read
-from altbi.bench.parts import Evidence
-from altbi.bench.trace_lines import current_traces, read_traces
-from altbi.bench.traces import Trace
+from altbi_bench.results_page.summaries import Evidence
+from altbi_bench.runs.records import Run, parsed, read
+from altbi_bench.traces.records import current_traces, read_traces
+from altbi_bench.traces.trace import Trace
 
 __all__ = ["ABLATION", "PRIVACY", "RUN_ABLATION", "TRACES", "Figure", "Lines"]
 
 ABLATION, TRACES, PRIVACY = "ablation.jsonl", "traces.jsonl", "privacy.jsonl"
-RUN_ABLATION = "`altbi bench ablation`"
+RUN_ABLATION = "`altbi-bench ablation`"
 
 
 @final
@@ -51,7 +51,7 @@ class Figure:
 
 
 def _private(line: bytes) -> dict[str, Any]:
-    """Read a line of benchmarks/privacy.py."""
+    """Read a line of bench/scripts/privacy.py."""
     found = json.loads(line)
     if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
         raise TypeError("expected an object with a kind")

@@ -4,32 +4,32 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from altbi.bench.ablation import TECHNIQUES, figure_jobs
-from altbi.bench.ablation_tables import ablation_tables
-from altbi.bench.datasets import find_part
-from altbi.bench.figure_parts import Figure, Lines
-from altbi.bench.figures_of_runs import (
+from altbi.errors import TableError
+from altbi.terminal import printable, shortened
+from altbi_bench.ablation.experiments import TECHNIQUES, figure_jobs
+from altbi_bench.ablation.tables import ablation_tables
+from altbi_bench.ablation.training_analysis import on_tables
+from altbi_bench.catalogue.datasets import find_part
+from altbi_bench.catalogue.variants import BASE, MOST_FEATURES, PANELS
+from altbi_bench.figures.figure import Figure, Lines
+from altbi_bench.figures.run_figures import (
     ablations,
     all_systems,
     deep_systems,
     fitted_on_inliers,
     under_privacy,
 )
-from altbi.bench.figures_of_traces import (
+from altbi_bench.figures.trace_figures import (
     memorisation,
     outlier_ratio,
     snapshots,
     techniques,
     truncated,
 )
-from altbi.bench.lines import latest
-from altbi.bench.page import write_files
-from altbi.bench.run import current
-from altbi.bench.trainings import SETTINGS
-from altbi.bench.variants import BASE, MOST_FEATURES, PANELS
-from altbi.bench.watching import on_tables
-from altbi.errors import TableError
-from altbi.terminal import printable, shortened
+from altbi_bench.results_page.page import write_files
+from altbi_bench.runs.records import latest
+from altbi_bench.runs.runner import current
+from altbi_bench.traces.settings import SETTINGS
 
 __all__ = ["write_figures"]
 
@@ -47,8 +47,8 @@ FIGURES: tuple[Callable[[Lines], Figure], ...] = (
 )
 HEAD = (
     "# The paper's figures, redrawn\n\n"
-    "Made by `altbi bench figures` of the lines in `results/`; do not edit. Each figure has the "
-    "command that runs what it needs, the lines that it came from, and what the paper shows beside "
+    "Made by `altbi-bench figures` of the lines in `bench/results/`; do not edit. Each figure has "
+    "the command that runs what it needs, the lines that it came from, and what the paper shows beside "
     "what is seen here. Intervals in brackets are 95 % ones by the bootstrap, over tables unless "
     "said otherwise. The figures of all systems have their tables in [results.md](results.md), "
     "those of privacy in [privacy.md](privacy.md), the theory in [theory.md](theory.md)."

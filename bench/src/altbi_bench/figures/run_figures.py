@@ -7,17 +7,17 @@ from importlib import resources
 from itertools import product
 from typing import Any
 
-from altbi.bench.ablation import ROWS, Point, panel_points
-from altbi.bench.ablation_tables import seeds_text
-from altbi.bench.datasets import select
-from altbi.bench.deep import COMPARED, REDUCED, on_small_tables
-from altbi.bench.figure_parts import ABLATION, PRIVACY, RUN_ABLATION, Figure, Lines
-from altbi.bench.page import SEMI, main_comparison
-from altbi.bench.pictures import FAMILIES, Bar, Dot, Stroke, bars, panels
-from altbi.bench.statistics import Effect, paired_effect
-from altbi.bench.systems import SYSTEMS
-from altbi.bench.tables import Comparison, compare, shared_means
-from altbi.bench.variants import MOST_FEATURES, PANELS
+from altbi_bench.ablation.experiments import ROWS, Point, panel_points
+from altbi_bench.ablation.tables import seeds_text
+from altbi_bench.catalogue.datasets import select
+from altbi_bench.catalogue.systems import SYSTEMS
+from altbi_bench.catalogue.variants import MOST_FEATURES, PANELS
+from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Stroke, bars, panels
+from altbi_bench.figures.figure import ABLATION, PRIVACY, RUN_ABLATION, Figure, Lines
+from altbi_bench.results_page.deep_baselines import COMPARED, REDUCED, on_small_tables
+from altbi_bench.results_page.page import SEMI, main_comparison
+from altbi_bench.statistics import Effect, paired_effect
+from altbi_bench.tables.comparison import Comparison, compare, shared_means
 
 __all__ = ["ablations", "all_systems", "deep_systems", "fitted_on_inliers", "under_privacy"]
 
@@ -67,7 +67,7 @@ def all_systems(lines: Lines) -> Figure:
         f"inputs that differ between systems; on identical rows {_places(order)}."
     )
     svg = _bars(found, f"mean AUC, {n} tables")
-    return Figure("systems", "All systems", svg, text, "`altbi bench run`", "transductive.jsonl")
+    return Figure("systems", "All systems", svg, text, "`altbi-bench run`", "transductive.jsonl")
 
 
 def _places(order: Sequence[str]) -> str:
@@ -89,7 +89,7 @@ def deep_systems(lines: Lines) -> Figure:
         f"{deep[0] if deep else 'not run'}; by the paper's numbers of the same tables it is "
         f"{_best_published(found, deep)}."
     )
-    command = f'`altbi bench run --seeds 1 --limit 3600 --systems "{",".join(names)}"`'
+    command = f'`altbi-bench run --seeds 1 --limit 3600 --systems "{",".join(names)}"`'
     svg = _bars(found, f"mean AUC, {n} tables, one seed")
     return Figure("deep", "With the deep baselines", svg, text, command, "transductive.jsonl")
 
@@ -162,12 +162,12 @@ def fitted_on_inliers(lines: Lines) -> Figure:
         f"first is {order[0] if order else 'none'}."
     )
     svg = _bars(found, f"mean AUC, {n} tables")
-    return Figure("semi", title, svg, text, "`altbi bench run --protocol semi`", "semi.jsonl")
+    return Figure("semi", title, svg, text, "`altbi-bench run --protocol semi`", "semi.jsonl")
 
 
 def under_privacy(lines: Lines) -> Figure:
     """Draw the bars of privacy, the paper's beside ours."""
-    title, command = "Under a privacy budget", "`python benchmarks/privacy.py`"
+    title, command = "Under a privacy budget", "`python bench/scripts/privacy.py`"
     found = _private_aucs(lines.private)
     if not found:
         return Figure("private", title, None, "", command, PRIVACY)
@@ -218,7 +218,7 @@ def _private_aucs(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, flo
 
 def _published_private() -> dict[str, dict[str, float]]:
     """Give the paper's Table B.11: table -> setting -> AUC."""
-    source = resources.files("altbi.bench") / "paper" / "privacy.csv"
+    source = resources.files("altbi_bench") / "paper" / "privacy.csv"
     with source.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     found: dict[str, dict[str, float]] = {}

@@ -5,14 +5,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from altbi.bench.ablation import FIGURE_ROWS, RATIOS_OF, TRUNCATED, WITH_AND_WITHOUT
-from altbi.bench.ablation_tables import MOST
-from altbi.bench.figure_parts import RUN_ABLATION, TRACES, Figure, Lines
-from altbi.bench.pictures import Dot, Shade, Stroke, heat, panels
-from altbi.bench.statistics import Effect, paired_effect
-from altbi.bench.traces import Trace
-from altbi.bench.trainings import SETTINGS, WATCHING_DRAWS, WINDOWS
-from altbi.bench.watching import (
+from altbi_bench.ablation.experiments import FIGURE_ROWS, RATIOS_OF, TRUNCATED, WITH_AND_WITHOUT
+from altbi_bench.ablation.tables import MOST
+from altbi_bench.ablation.training_analysis import (
     ALONE,
     AVERAGED,
     LATE,
@@ -30,6 +25,11 @@ from altbi.bench.watching import (
     shares_judged,
     window_aucs,
 )
+from altbi_bench.figures.charts import Dot, Shade, Stroke, heat, panels
+from altbi_bench.figures.figure import RUN_ABLATION, TRACES, Figure, Lines
+from altbi_bench.statistics import Effect, paired_effect
+from altbi_bench.traces.settings import SETTINGS, WATCHING_DRAWS, WINDOWS
+from altbi_bench.traces.trace import Trace
 
 __all__ = ["memorisation", "outlier_ratio", "snapshots", "techniques", "truncated"]
 

@@ -3,15 +3,15 @@
 import statistics
 from collections.abc import Callable, Sequence
 
-from altbi.bench.datasets import Dataset, select
-from altbi.bench.findings import is_enough, leaders
-from altbi.bench.grid import markdown_grid
-from altbi.bench.look import cells, differences, lacking
-from altbi.bench.parts import Evidence, summary, tables_of
-from altbi.bench.run import Question
-from altbi.bench.systems import SYSTEMS, find_systems
-from altbi.bench.tables import Comparison, compare
-from altbi.bench.words import ABOUT, SAMPLE
+from altbi_bench.catalogue.datasets import Dataset, select
+from altbi_bench.catalogue.systems import SYSTEMS, find_systems
+from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
+from altbi_bench.results_page.findings import is_enough, leaders
+from altbi_bench.results_page.summaries import Evidence, summary, tables_of
+from altbi_bench.runs.runner import Question
+from altbi_bench.tables.comparison import Comparison, compare
+from altbi_bench.tables.formatting import cells, differences, lacking
+from altbi_bench.tables.grids import markdown_grid
 
 __all__ = [
     "COMPARED",

@@ -34,7 +34,7 @@ def critical_difference_svg(
     difference : float
         The critical difference, drawn as a bar above the axis.
     groups : iterable of sequences of str
-        Systems that cannot be told apart, as `altbi.bench.statistics.cliques` gives them.
+        Systems that cannot be told apart, as `altbi_bench.statistics.cliques` gives them.
     """
     _check(ranks, least=0)
     _check({"critical difference": difference}, least=0)

@@ -3,17 +3,17 @@
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
-from altbi.bench.datasets import is_chosen_on
-from altbi.bench.grid import markdown_grid
-from altbi.bench.lines import Run, latest
-from altbi.bench.statistics import (
+from altbi_bench.catalogue.datasets import is_chosen_on
+from altbi_bench.runs.records import Run, latest
+from altbi_bench.statistics import (
     DECIMALS,
     critical_difference,
     friedman,
     mean_ranks,
     wilcoxon_holm,
 )
-from altbi.bench.tables import METRICS, Comparison, shared_means
+from altbi_bench.tables.comparison import METRICS, Comparison, shared_means
+from altbi_bench.tables.grids import markdown_grid
 
 __all__ = ["OURS", "findings", "is_enough", "leaders", "significance", "standing"]
 

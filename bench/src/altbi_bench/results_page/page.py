@@ -6,25 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi.bench.datasets import Dataset, catalogue, select
-from altbi.bench.deep import deep_findings, deep_sections
-from altbi.bench.diagram import critical_difference_svg, scatter_svg
-from altbi.bench.findings import OURS, findings, is_enough, significance, standing
-from altbi.bench.grid import markdown_grid
-from altbi.bench.look import cells, differences, lacking
-from altbi.bench.parts import Evidence, cost, summary, tables_of
-from altbi.bench.run import Question
-from altbi.bench.statistics import cliques, critical_difference, mean_ranks
-from altbi.bench.systems import find_systems
-from altbi.bench.tables import (
+from altbi.whole import told_as, whole_file
+from altbi_bench.catalogue.datasets import Dataset, catalogue, select
+from altbi_bench.catalogue.systems import find_systems
+from altbi_bench.results_page.deep_baselines import deep_findings, deep_sections
+from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
+from altbi_bench.results_page.diagrams import critical_difference_svg, scatter_svg
+from altbi_bench.results_page.findings import OURS, findings, is_enough, significance, standing
+from altbi_bench.results_page.summaries import Evidence, cost, summary, tables_of
+from altbi_bench.runs.runner import Question
+from altbi_bench.statistics import cliques, critical_difference, mean_ranks
+from altbi_bench.tables.comparison import (
     PAPER_METRICS,
     Comparison,
     compare,
     is_compared,
     shared_means,
 )
-from altbi.bench.words import ABOUT, SAMPLE
-from altbi.whole import told_as, whole_file
+from altbi_bench.tables.formatting import cells, differences, lacking
+from altbi_bench.tables.grids import markdown_grid
 
 __all__ = ["SEMI", "embeddings_comparison", "main_comparison", "write_files", "write_page"]
 
@@ -55,7 +55,7 @@ def write_page(page: Path, folder: Path) -> None:
     """Write the page, and tables and figures into the folder beside it that has its name."""
     beside = page.with_suffix("")
     evidence, for_tables = (Evidence.of(folder, home) for home in (page.parent, beside))
-    files = {page: _page(evidence, folder.name, beside.name)}
+    files = {page: _page(evidence, "/".join(folder.parts[-2:]), beside.name)}
     main = main_comparison(evidence)
     for metric, protocol, name in _PAPER_TABLES:
         found = compare(evidence.runs, metric, protocol)
@@ -121,9 +121,9 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
     main = main_comparison(evidence)
     parts = [
         "# Results",
-        f"Made by `altbi bench tables --page docs/results.md` of the lines in `{lines}/`; do not "
+        f"Made by `altbi-bench tables --page docs/results.md` of the lines in `{lines}/`; do not "
         "edit. Every cell leads to the line of its first run, which holds system, parameters, "
-        "seed, rows, versions and seconds; `altbi bench lines --datasets D --systems S` (with "
+        "seed, rows, versions and seconds; `altbi-bench lines --datasets D --systems S` (with "
         "--protocol and --rows as in the section) shows all lines behind a cell, and the command "
         f"that runs them again. The folder [{beside}]({beside}) has all cells but those of the "
         "deep baselines as CSV beside the paper's: b2 and b3 (AUC and average precision without "

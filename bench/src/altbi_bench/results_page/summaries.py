@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
-from altbi.bench.datasets import Dataset
-from altbi.bench.grid import markdown_grid
-from altbi.bench.lines import Job, Run, latest, read
-from altbi.bench.look import MISSING, cells, differences, number
-from altbi.bench.protocols import PROTOCOLS
-from altbi.bench.run import current
-from altbi.bench.statistics import mean_ranks
-from altbi.bench.tables import METRICS, Comparison, shared_means
 from altbi.errors import TableError
+from altbi_bench.catalogue.datasets import Dataset
+from altbi_bench.catalogue.protocols import PROTOCOLS
+from altbi_bench.runs.records import Job, Run, latest, read
+from altbi_bench.runs.runner import current
+from altbi_bench.statistics import mean_ranks
+from altbi_bench.tables.comparison import METRICS, Comparison, shared_means
+from altbi_bench.tables.formatting import MISSING, cells, differences, number
+from altbi_bench.tables.grids import markdown_grid
 
 __all__ = ["Evidence", "cost", "summary", "tables_of"]
 
@@ -50,7 +50,7 @@ class Evidence:
             numbers = {id(run): line for line, run in enumerate(found, 1)}
             places |= {run.job: f"{where}#L{numbers[id(run)]}" for run in kept}
         if not (runs or may_lack):
-            raise TableError(f"{folder}: no lines of runs there. `altbi bench run` writes them.")
+            raise TableError(f"{folder}: no lines of runs there. `altbi-bench run` writes them.")
         return cls(runs, places)
 
 

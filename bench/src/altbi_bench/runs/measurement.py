@@ -8,21 +8,20 @@ import warnings
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
-from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import altbi
-from altbi.bench.datasets import Labels, Rows, find_part, load
-from altbi.bench.lines import Job, Run
-from altbi.bench.protocols import Split, find_protocol, sampled
-from altbi.bench.systems import Scores, ready_to_fit
-from altbi.bench.variants import KNOWN
 from altbi.errors import TableError
 from altbi.terminal import shortened
+from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
+from altbi_bench.catalogue.protocols import Split, find_protocol, sampled
+from altbi_bench.catalogue.systems import Scores, ready_to_fit
+from altbi_bench.catalogue.variants import KNOWN
+from altbi_bench.runs.code_digest import code_digest
+from altbi_bench.runs.records import Job, Run
 
 __all__ = ["failed", "measured", "precision_at_n", "version_of", "versions"]
 
@@ -136,21 +135,6 @@ def version_of(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-@cache
-def code_digest() -> str:
-    """Name the state of our code between versions: the first digits of a hash of its modules.
-
-    The benchmark itself is left out: it judges, it does not change what is judged.
-    """
-    package = Path(altbi.__file__).parent
-    digest = sha256()
-    for module in sorted(package.rglob("*.py")):
-        name = module.relative_to(package)
-        if name.parts[0] not in ("bench", "cli"):
-            digest.update(f"{name.as_posix()}\0".encode() + module.read_bytes())
-    return digest.hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)

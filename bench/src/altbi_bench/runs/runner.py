@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from altbi.bench.datasets import Dataset, Part, is_at_hand, none_at_hand
-from altbi.bench.lines import Job, Run, append, mended, read, todo
-from altbi.bench.pool import results, results_by
-from altbi.bench.protocols import PROTOCOLS, find_protocol
-from altbi.bench.systems import DTE_SEEDS, System
-from altbi.bench.variants import KNOWN
 from altbi.engines import Engine
 from altbi.errors import ParameterError
+from altbi_bench.catalogue.datasets import Dataset, Part, is_at_hand, none_at_hand
+from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
+from altbi_bench.catalogue.systems import DTE_SEEDS, System
+from altbi_bench.catalogue.variants import KNOWN
+from altbi_bench.runs.records import Job, Run, append, mended, read, todo
+from altbi_bench.runs.workers import results, results_by
 
 __all__ = ["DTE_PROTOCOLS", "Limits", "Question", "current", "plan", "run_all"]
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
-from altbi.bench.lines import Job, Run
-from altbi.bench.measure import failed, measured
 from altbi.engines import Engine
 from altbi.engines.processes import Lost, answers
+from altbi_bench.runs.measurement import failed, measured
+from altbi_bench.runs.records import Job, Run
 
 __all__ = ["results", "results_by"]
 

@@ -8,12 +8,12 @@ from functools import cache
 from importlib import resources
 from typing import final
 
-from altbi.bench.datasets import Dataset, catalogue, n_files
-from altbi.bench.lines import Job, Run, latest
-from altbi.bench.protocols import find_protocol
-from altbi.bench.run import Question, current
-from altbi.bench.systems import SYSTEMS, System, find_systems
 from altbi.errors import ParameterError
+from altbi_bench.catalogue.datasets import Dataset, catalogue, n_files
+from altbi_bench.catalogue.protocols import find_protocol
+from altbi_bench.catalogue.systems import SYSTEMS, System, find_systems
+from altbi_bench.runs.records import Job, Run, latest
+from altbi_bench.runs.runner import Question, current
 
 __all__ = [
     "METRICS",
@@ -146,7 +146,7 @@ def paper_table(metric: str, setting: str = "unsupervised") -> dict[str, dict[st
             f"The paper has no table of {metric!r} in the setting {setting!r}. "
             f"Expected one of {', '.join(PAPER_METRICS)} in one of {', '.join(SETTINGS)}."
         )
-    source = resources.files("altbi.bench") / "paper" / f"{metric}_{setting}.csv"
+    source = resources.files("altbi_bench") / "paper" / f"{metric}_{setting}.csv"
     with source.open(encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
     return {row.pop("dataset"): {name: float(cell) for name, cell in row.items()} for row in rows}

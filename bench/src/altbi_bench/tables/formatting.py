@@ -5,13 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi.bench.datasets import Dataset
-from altbi.bench.grid import markdown_grid, plain_grid
-from altbi.bench.lines import Job, Run, read
-from altbi.bench.protocols import find_protocol
-from altbi.bench.run import Question, current
-from altbi.bench.systems import SYSTEMS, System, find_systems
-from altbi.bench.tables import (
+from altbi.errors import TableError
+from altbi.terminal import printable, shortened
+from altbi_bench.catalogue.datasets import Dataset
+from altbi_bench.catalogue.protocols import find_protocol
+from altbi_bench.catalogue.systems import SYSTEMS, System, find_systems
+from altbi_bench.runs.records import Job, Run, read
+from altbi_bench.runs.runner import Question, current
+from altbi_bench.tables.comparison import (
     METRICS,
     Cell,
     Comparison,
@@ -21,8 +22,7 @@ from altbi.bench.tables import (
     failures,
     shared_means,
 )
-from altbi.errors import TableError
-from altbi.terminal import printable, shortened
+from altbi_bench.tables.grids import markdown_grid, plain_grid
 
 __all__ = [
     "MISSING",
@@ -72,7 +72,7 @@ def printed(
 
 
 def nothing_found(
-    path: Path, runs: Sequence[Run], do: str = "`altbi bench run` with the same options"
+    path: Path, runs: Sequence[Run], do: str = "`altbi-bench run` with the same options"
 ) -> TableError:
     """Say why there is nothing to show, and what would write something."""
     if not path.exists():

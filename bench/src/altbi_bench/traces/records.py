@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 
-from altbi.bench.datasets import find_part
-from altbi.bench.lines import append, mended, parsed
-from altbi.bench.run import Limits
-from altbi.bench.traces import Trace, TraceJob, failed, traced
-from altbi.bench.trainings import SETTINGS
 from altbi.engines.processes import Lost, answers
+from altbi_bench.catalogue.datasets import find_part
+from altbi_bench.runs.records import append, mended, parsed
+from altbi_bench.runs.runner import Limits
+from altbi_bench.traces.settings import SETTINGS
+from altbi_bench.traces.trace import Trace, TraceJob, failed, traced
 
 __all__ = ["current_traces", "read_traces", "run_traces"]
 

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from altbi.bench.datasets import Labels
 from altbi.borrow import one_thread, plain_torch
 from altbi.models import IWAE, allocate, sized_iwae
 from altbi.schedule import Schedule
 from altbi.train import keep_smallest, train
+from altbi_bench.catalogue.datasets import Labels
 
 __all__ = ["SETTINGS", "WATCHING_DRAWS", "WINDOWS", "Look", "Losses", "Setting", "Watched", "watch"]
 

@@ -8,14 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.datasets import Labels, Rows, find_part, load
-from altbi.bench.measure import versions
-from altbi.bench.protocols import sampled
-from altbi.bench.trainings import SETTINGS, Look, Losses, Setting, watch
 from altbi.encode import TableEncoder
 from altbi.ensemble import loss_ranges
 from altbi.errors import ParameterError
 from altbi.table import as_table
+from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
+from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.runs.measurement import versions
+from altbi_bench.traces.settings import SETTINGS, Look, Losses, Setting, watch
 
 __all__ = ["Trace", "TraceJob", "failed", "mean_losses", "traced", "with_share"]
 
