@@ -5,8 +5,9 @@
 At most 5,000 rows of each table at hand, five seeds one after the other, all rows trained on and
 scored, no labels but in the metrics. Runs are lines of bench/results/accuracy.jsonl; what is there
 is not run again. The table has AUC and average precision, averaged over the seeds that all have,
-over all tables, over those that may be chosen on (the sha256 of the file's stem ends in an even digit) and over the others, and the paired difference from the plain
-detector with its 95 % interval over tables.
+over all tables, over those that may be chosen on (the sha256 of the file's stem ends in an even
+digit) and over the others, and the paired difference from the plain detector with its 95 %
+interval over tables.
 """
 
 import argparse

@@ -1,8 +1,9 @@
 """How well ``contamination="auto"`` guesses the share of outliers, on the ADBench tables at hand.
 
     python bench/scripts/contamination.py             run what is missing, print the tables
-    python bench/scripts/contamination.py --no-runs   print the tables of bench/results/contamination.jsonl
+    python bench/scripts/contamination.py --no-runs   print the tables of the lines that are there
 
+Runs are lines of bench/results/contamination.jsonl.
 Each table (at most 20,000 rows of it) is fitted without labels; from the scores alone each rule
 says how many rows are outliers. Printed are the error of that share and the F1 of the flagged rows,
 on the tables whose file's name (as ``6_cardio``) has a SHA-256 that ends in an even digit, and on

@@ -52,7 +52,7 @@ from altbi_bench.traces.records import SERIES
 from altbi_bench.traces.settings import SETTINGS
 from altbi_bench.traces.trace import Trace, TraceJob
 
-PAPER = Path(__file__).parents[1].parent / "shared" / "paper"
+PAPER = Path(__file__).parents[2].parent / "shared" / "paper"
 FIVE = (
     *("Classical/45_wine.npz", "Classical/14_glass.npz", "Classical/39_vertebral.npz"),
     *("Classical/37_Stamps.npz", "Classical/42_WBC.npz"),
@@ -594,9 +594,9 @@ class TestPage:
         assert (tmp_path / "traces.jsonl").read_text() == traces
 
     def test_the_committed_page_is_made_of_the_committed_lines(self, tmp_path):
-        root = Path(__file__).parents[1]
-        (tmp_path / "results").symlink_to(root / "results")
-        write_figures(tmp_path / "docs" / "figures.md", tmp_path / "results")
+        root = Path(__file__).parents[2]
+        (tmp_path / "bench").symlink_to(root / "bench")
+        write_figures(tmp_path / "docs" / "figures.md", tmp_path / "bench" / "results")
         made = (tmp_path / "docs" / "figures.md").read_text()
         assert made == (root / "docs" / "figures.md").read_text()
         pictures_made = {each.name for each in (tmp_path / "docs" / "figures").iterdir()}

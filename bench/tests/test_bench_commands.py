@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import altbi
+import altbi_bench
 from altbi.cli.meter import line_of
 from altbi.engines import Dask
 from altbi_bench.catalogue.datasets import catalogue
@@ -68,7 +70,7 @@ def refused(capsys):
     """The one sentence about a command that did nothing."""
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("altbi: ")
+    assert err.startswith("altbi-bench: ")
     assert err.count("\n") == 1
     assert err[:-1].isprintable()
     return err
@@ -368,7 +370,7 @@ class TestRun:
         assert end.value.code == 2
         out, err = said(capsys)
         assert out == []
-        assert err[-1].startswith("altbi")
+        assert err[-1].startswith("altbi-bench")
         assert sentence in err[-1]
         assert not (place / "results").exists()
 
@@ -394,7 +396,7 @@ class TestLines:
         }
         assert json.loads(facts) == expected
         name, *again = shlex.split(command)
-        assert (name, main(again)) == ("altbi", 0)
+        assert (name, main(again)) == ("altbi-bench", 0)
         assert read(place / "again.jsonl") == [before[3]]
 
     def test_the_command_of_a_line_is_about_its_file_alone(self, place, at_once, capsys):
@@ -558,7 +560,10 @@ class TestProcesses:
         """Start a command in a folder and a group of its own, as a terminal does."""
         environment = os.environ | {
             "ALTBI_ADBENCH": str(adbench.resolve()),
-            "PYTHONPATH": str(Path(altbi.__file__).parents[1].resolve()),  # this altbi, no other
+            # These packages, no others.
+            "PYTHONPATH": os.pathsep.join(
+                str(Path(each.__file__).parents[1].resolve()) for each in (altbi, altbi_bench)
+            ),
         }
         started = []
 
@@ -652,7 +657,7 @@ class TestProcesses:
 
         os.killpg(process.pid, sent)
 
-        told = f"altbi: {word}. {GOES_ON}\n"
+        told = f"altbi-bench: {word}. {GOES_ON}\n"
         assert self.ended(process) == (code, "", told)
         assert path.read_bytes().endswith(b"\n")
         assert len(read(path)) >= 2
@@ -663,5 +668,5 @@ class TestProcesses:
 
         os.killpg(process.pid, signal.SIGINT)
 
-        told = f"altbi: interrupted. {GOES_ON}\n"
+        told = f"altbi-bench: interrupted. {GOES_ON}\n"
         assert self.ended(process) == (INTERRUPTED, "", told)

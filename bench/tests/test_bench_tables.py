@@ -1125,11 +1125,11 @@ class TestPage:
             assert len(done) == len(set(done)), protocol
 
     def test_the_committed_page_is_made_of_the_committed_lines(self, tmp_path):
-        root = Path(__file__).parents[1]
+        root = Path(__file__).parents[2]
         (tmp_path / "docs").mkdir()
-        (tmp_path / "results").symlink_to(root / "results")
+        (tmp_path / "bench").symlink_to(root / "bench")
 
-        write_page(tmp_path / "docs" / "results.md", tmp_path / "results")
+        write_page(tmp_path / "docs" / "results.md", tmp_path / "bench" / "results")
 
         for made in (tmp_path / "docs").rglob("*.*"):
             committed = root / "docs" / made.relative_to(tmp_path / "docs")

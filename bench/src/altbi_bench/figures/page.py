@@ -48,10 +48,11 @@ FIGURES: tuple[Callable[[Lines], Figure], ...] = (
 HEAD = (
     "# The paper's figures, redrawn\n\n"
     "Made by `altbi-bench figures` of the lines in `bench/results/`; do not edit. Each figure has "
-    "the command that runs what it needs, the lines that it came from, and what the paper shows beside "
-    "what is seen here. Intervals in brackets are 95 % ones by the bootstrap, over tables unless "
-    "said otherwise. The figures of all systems have their tables in [results.md](results.md), "
-    "those of privacy in [privacy.md](privacy.md), the theory in [theory.md](theory.md)."
+    "the command that runs what it needs, the lines that it came from, and what the paper shows "
+    "beside what is seen here. Intervals in brackets are 95 % ones by the bootstrap, over tables "
+    "unless said otherwise. The figures of all systems have their tables in "
+    "[results.md](results.md), those of privacy in [privacy.md](privacy.md), the theory "
+    "in [theory.md](theory.md)."
 )
 
 
