@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+import scikit_posthocs
 import scipy.stats
 
 from altbi.errors import ParameterError
@@ -16,6 +17,7 @@ from altbi_bench.statistics import (
     critical_difference,
     friedman,
     mean_ranks,
+    paired_effect,
     shared,
     wilcoxon_holm,
 )
@@ -280,6 +282,49 @@ def test_wilcoxon_refuses():
         wilcoxon_holm(scores, against="c")
     with pytest.raises(ParameterError, match="alpha=5"):
         wilcoxon_holm(scores, alpha=5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_library_statistics_equal_their_definitions(seed):
+    """Holm by statsmodels, bootstrap by scipy, Nemenyi by scikit-posthocs; no ties."""
+    values = np.random.default_rng(seed).normal(size=(6, 15)) + np.arange(6)[:, None] / 2
+    scores = table(**dict(zip("abcdef", values.tolist(), strict=True)))
+    pairs = wilcoxon_holm(scores)
+
+    p = np.array([pair.p_value for pair in pairs])
+    order = np.argsort(p, kind="stable")
+    holm = np.empty_like(p)
+    holm[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)
+    assert [pair.adjusted_p_value for pair in pairs] == pytest.approx(holm, abs=1e-12)
+
+    gaps = values[1] - values[0]
+    drawn = np.random.default_rng(0).integers(15, size=(4000, 15))
+    interval = np.percentile(gaps[drawn].mean(axis=1), [2.5, 97.5])
+    effect = paired_effect(gaps)
+    assert (effect.low, effect.high) == pytest.approx(tuple(interval), abs=1e-12)
+
+    nemenyi = scikit_posthocs.posthoc_nemenyi_friedman(values.T)
+    ranks, difference = list(mean_ranks(scores).values()), critical_difference(6, 15)
+    for first, second in combinations(range(6), 2):
+        differ = abs(ranks[first] - ranks[second]) > difference
+        assert (nemenyi.loc[first, second] < 0.05) == differ
+
+
+def test_friedman_of_scipy_differs_by_its_correction_for_ties(demsar):
+    """scipy divides Demšar's statistic by 1 - sum(t^3 - t) / (n k (k^2 - 1)), t systems tied."""
+    values = np.array([list(column.values()) for column in demsar.values()])
+    counts = [np.unique(row, return_counts=True)[1] for row in values.T]
+    ties = sum((count**3 - count).sum() for count in counts)
+    correction = 1 - ties / (14 * 4 * (4**2 - 1))
+
+    assert ties > 0
+    expected = scipy.stats.friedmanchisquare(*values).statistic
+    assert friedman(demsar).statistic == pytest.approx(expected * correction)
+
+
+def test_effect_of_one_data_set_has_no_width():
+    effect = paired_effect([0.25])
+    assert (effect.mean, effect.low, effect.high) == (0.25, 0.25, 0.25)
 
 
 @pytest.mark.parametrize("module", ["statistics", "results_page.diagrams"])

@@ -2,7 +2,8 @@
 
 Scores are given as system -> data set -> value, where higher is better. The reference is
 J. Demšar, *Statistical Comparisons of Classifiers over Multiple Data Sets*, Journal of Machine
-Learning Research 7, 2006. scipy is imported where it is used: the command line starts without it.
+Learning Research 7, 2006. scipy and statsmodels are imported where they are used: the command line
+starts without them.
 """
 
 import math
@@ -108,12 +109,18 @@ def paired_effect(differences: Sequence[float] | NDArray[np.float64]) -> Effect:
     >>> print(paired_effect([0.01, 0.01, 0.01, 0.01, 0.01]))
     +0.010 [+0.010, +0.010]
     """
+    from scipy.stats import bootstrap
+
     found = np.asarray(differences, dtype=np.float64)
     if not len(found):
         raise ParameterError("There are no differences, but expected those of some data sets.")
-    drawn = np.random.default_rng(0).integers(len(found), size=(RESAMPLES, len(found)))
-    low, high = np.percentile(found[drawn].mean(axis=1), [2.5, 97.5])
-    return Effect(float(found.mean()), float(low), float(high), len(found))
+    mean = float(found.mean())
+    if len(found) == 1:  # scipy's bootstrap needs two
+        return Effect(mean, mean, mean, 1)
+    interval = bootstrap(
+        (found,), np.mean, method="percentile", n_resamples=RESAMPLES, rng=np.random.default_rng(0)
+    ).confidence_interval
+    return Effect(mean, float(interval.low), float(interval.high), len(found))
 
 
 def shared(scores: Scores) -> tuple[list[str], NDArray[np.float64]]:
@@ -165,7 +172,7 @@ def friedman(scores: Scores) -> Friedman:
     """Test whether three or more systems differ at all.
 
     As in Demšar's paper the statistic is not corrected for ties, which errs on the side of
-    finding no difference.
+    finding no difference. `scipy.stats.friedmanchisquare` corrects for ties, and has no F form.
     """
     from scipy.stats import chi2, f
 
@@ -249,6 +256,8 @@ def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = 
     list of Pair
         In the order of `scores`.
     """
+    from statsmodels.stats.multitest import multipletests
+
     _check_alpha(alpha)
     _check_systems(scores)
     names = list(scores)
@@ -261,7 +270,7 @@ def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = 
     )
     gaps = [_gaps(scores, first, second) for first, second in pairs]
     p_values = [_wilcoxon(gap) for gap in gaps]
-    adjusted = _holm(p_values)
+    adjusted = multipletests(p_values, method="holm")[1].tolist()
     return [
         Pair(
             first,
@@ -300,15 +309,6 @@ def _wilcoxon(gap: NDArray[np.float64]) -> float:
     from scipy.stats import wilcoxon
 
     return float(wilcoxon(gap, zero_method="zsplit").pvalue)  # 1 where all tie
-
-
-def _holm(p_values: list[float]) -> list[float]:
-    p = np.array(p_values)
-    order = np.argsort(p, kind="stable")
-    adjusted = np.empty_like(p)
-    # Step down: a p-value is never adjusted to less than a smaller one before it.
-    adjusted[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1)
-    return [float(value) for value in adjusted]
 
 
 def _check_systems(scores: Scores) -> None:

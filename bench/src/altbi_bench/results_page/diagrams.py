@@ -27,6 +27,8 @@ def critical_difference_svg(
 ) -> str:
     """Draw Demšar's diagram: mean ranks on an axis, best at the left, and bars over the groups.
 
+    scikit-posthocs draws it too, but its label of the critical difference overlaps the axis.
+
     Parameters
     ----------
     ranks : mapping
