@@ -1,11 +1,12 @@
 # Two commands on a fresh machine with python3, pip and venv: `make demo` and `make test`.
 VENV := .venv
 BIN := $(VENV)/bin
+PRODUCT := $(VENV)/.product
 READY := $(VENV)/.ready
 
 .PHONY: demo test lint types layers unit browser clean
 
-demo: $(READY)
+demo: $(PRODUCT)
 	$(BIN)/altbi demo
 
 test: lint types layers unit
@@ -29,11 +30,18 @@ browser:
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	chromium fonts-dejavu-core > /dev/null; }
 
-# Set-up runs again only when what is to be installed has changed.
-$(READY): pyproject.toml constraints.txt
+# Set-up runs again only when what is to be installed has changed. The demo needs the product only.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+$(PRODUCT): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	touch $(READY)
+	$(PIP_INSTALL) -e '.[report]'
+	touch $(PRODUCT)
+
+$(READY): pyproject.toml bench/pyproject.toml constraints.txt
+	python3 -m venv $(VENV)
+	$(PIP_INSTALL) -e '.[dev]' -e ./bench
+	touch $(PRODUCT) $(READY)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

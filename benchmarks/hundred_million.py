@@ -17,10 +17,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from altbi.bench.grid import markdown_grid
-from measuring import COLUMNS, Line, altbi_command, append_line, clusters, machine, read_lines, run
+from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.tables.grids import markdown_grid
+from measuring import COLUMNS, Line, altbi_command, clusters, machine, run
 
-LINES = Path(__file__).parents[1] / "results" / "hundred_million.jsonl"
+LINES = Path(__file__).parent / "results" / "hundred_million.jsonl"
 PER_FILE = 1_000_000
 # Ten numbers of four bytes, and a row's number, score and label; none of it packs well.
 BYTES_PER_ROW = 4 * COLUMNS + 24
@@ -74,7 +75,7 @@ def fill(lines: Lines, sizes: list[int], place: Path, args: argparse.Namespace) 
 
     def keep(line: Line) -> None:
         lines[line["step"], line["rows"]] = line
-        append_line(args.lines, line)
+        append_json_line(args.lines, line)
         sys.stderr.write(f"{line['step']}, {line['rows']:,} rows: {line['seconds']:.1f} s\n")
 
     grow(folder, sizes[0], per_file)
@@ -119,7 +120,7 @@ def main() -> None:
     args = parsed()
     if args.write:
         return write(Path(args.write[0]), *map(int, args.write[1:]))
-    lines = {(line["step"], line["rows"]): line for line in read_lines(args.lines)}
+    lines = {(line["step"], line["rows"]): line for line in read_json_lines(args.lines)}
     sizes = sorted(int(float(size)) for size in args.rows.split(","))
     if any(size % min(sizes[0], PER_FILE) for size in sizes):
         raise SystemExit(f"--rows {args.rows}: expected multiples of the first, or of a million.")

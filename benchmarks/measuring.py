@@ -1,6 +1,5 @@
-"""What the benchmarks of speed and memory share: rows, children, lines, and what they ran on."""
+"""What the benchmarks of speed and memory share: rows, children, and what they ran on."""
 
-import json
 import os
 import platform
 import resource
@@ -61,21 +60,6 @@ def altbi_command() -> str:
 def peak() -> int:
     """Largest size of this process so far, in bytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * UNIT
-
-
-def read_lines(path: Path) -> list[Line]:
-    """Read the lines that were written to their end."""
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
-
-
-def append_line(path: Path, line: Line) -> None:
-    """Write one line, below one that was not written to its end."""
-    with path.open("ab+") as file:
-        file.seek(0)
-        text = file.read()
-        file.truncate(text.rfind(b"\n") + 1)
-        file.write(json.dumps(line).encode() + b"\n")
 
 
 def machine(*packages: str) -> str:

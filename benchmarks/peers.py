@@ -27,10 +27,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.bench.grid import markdown_grid
-from measuring import COLUMNS, Line, append_line, clusters, machine, peak, read_lines
+from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.tables.grids import markdown_grid
+from measuring import COLUMNS, Line, clusters, machine, peak
 
-LINES = Path(__file__).parents[1] / "results" / "peers.jsonl"
+LINES = Path(__file__).parent / "results" / "peers.jsonl"
 ROWS = "1e3,3e3,1e4,3e4,1e5,3e5,1e6,3e6,1e7"
 WARM_UP = 200
 RUNS, ENOUGH_SECONDS = 3, 10
@@ -152,7 +153,7 @@ def fill(lines: Lines, args: argparse.Namespace) -> None:
             continue
         line = measured(name, n_rows, args.seconds, args.gibibytes)
         lines[name, n_rows] = line
-        append_line(args.lines, line)
+        append_json_line(args.lines, line)
         told = line["error"] if "error" in line else f"{total(line):.3g} s"
         sys.stderr.write(f"{n_rows:,} rows, {name}: {told}\n")
 
@@ -269,7 +270,7 @@ def main() -> None:
     """Run, then print."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # else its child would go on
     args = parsed()
-    lines = {(line["system"], line["rows"]): line for line in read_lines(args.lines)}
+    lines = {(line["system"], line["rows"]): line for line in read_json_lines(args.lines)}
     if not args.no_runs:
         fill(lines, args)
     sys.stdout.write(tables(lines) + "\n")

@@ -29,8 +29,8 @@ import torch
 from numpy.typing import NDArray
 
 from altbi import ALTBI
-from altbi.bench.grid import markdown_grid
 from altbi.table import as_table
+from altbi_bench.tables.grids import markdown_grid
 from measuring import machine
 
 FITTED = 20_000

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from altbi.bench.grid import markdown_grid
+from altbi_bench.tables.grids import markdown_grid
 from measuring import altbi_command, clusters, machine, run
 
 ROWS = 1_000

@@ -20,9 +20,9 @@ import numpy as np
 from sklearn.ensemble import IsolationForest
 
 from altbi import ALTBI
-from altbi.bench.datasets import Rows, load, select
 from altbi.borrow import one_thread
 from altbi.errors import need
+from altbi_bench.catalogue.datasets import Rows, load, select
 from measuring import machine
 
 PACKAGES = ("altbi", "torch", "scikit-learn", "pyod", "numpy")

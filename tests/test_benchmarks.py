@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,15 +10,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-import again
 import hundred_million
 import measuring
 import peers
 import share
 import small
 from altbi import ALTBI
-from altbi.bench.lines import append
-from bench_jobs import ON_WINE, result
+from altbi_bench.runs.json_lines import append_json_line, read_json_lines
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 OURS = {1000: 1.0, 100_000: 1.0}
@@ -109,7 +106,7 @@ def test_peers_run_once_and_the_table_has_their_ratio(tmp_path):
     assert set(told) == {("ECOD", 200), ("IsolationForest", 200)}
     assert all(line["fit"] > 0 and line["peak"] > 0 for line in told.values())
     ours = dict(told["ECOD", 200], system=peers.OURS, fit=2.0, score=0.0)
-    measuring.append_line(lines, ours)
+    append_json_line(lines, ours)
     table = run("peers", "--no-runs", "--lines", lines)
     seconds = told["IsolationForest", 200]["fit"] + told["IsolationForest", 200]["score"]
     ratios = next(i for i, row in enumerate(table) if row[0] == "seconds / ours")
@@ -125,7 +122,7 @@ def test_a_system_beyond_a_limit_is_not_asked_for_more_rows(tmp_path, limit, err
 
     run("peers", "--rows", "300,600", "--systems", "ALTBI()", "--lines", lines, limit)
 
-    (line,) = measuring.read_lines(lines)
+    (line,) = read_json_lines(lines)
     assert line["rows"] == 300
     assert error in line["error"]
 
@@ -139,7 +136,7 @@ def test_a_folder_grows_is_scored_and_removed(tmp_path):
     assert [row[:2] for row in rows] == [
         ["altbi fit", "1,000"], ["altbi score", "1,000"], ["altbi score", "3,000"]
     ]  # fmt: skip
-    assert all(line["peak"] > 50 * 2**20 for line in measuring.read_lines(lines))
+    assert all(line["peak"] > 50 * 2**20 for line in read_json_lines(lines))
     assert head[-1] == "peak MiB"
     assert list(folder.iterdir()) == []
 
@@ -171,50 +168,3 @@ def test_small_jobs_leave_a_model_and_are_compared_with_one_of_them(tmp_path):
         small.grid("", {"base": 0.5, "other": 2.0} | outside, "base").splitlines()[3]
         == "| other | 2 | 4 |"
     )
-
-
-class TestAgain:
-    """The AUCs of HBOS with four seeds on one table, before and again; seed 3 broke before."""
-
-    BEFORE, AGAIN = (0.5, 0.6, 0.7, None), (0.5, 0.605, 0.65, 0.9)
-
-    @pytest.fixture(autouse=True)
-    def lines(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(again, "SYSTEMS", ("HBOS", "IForest"))
-        for name in ("BEFORE", "AGAIN"):
-            monkeypatch.setattr(again, name, tmp_path / name)
-            for seed, auc in enumerate(getattr(self, name)):
-                job = replace(ON_WINE, seed=seed)
-                done = result(job, error="no") if auc is None else result(job, auc)
-                append(tmp_path / name, replace(done, versions={"processor": "Quick One"}))
-
-    def test_the_row_says_how_often_and_how_far_runs_differ(self):
-        row = again.row("HBOS", again.pairs()["HBOS"])
-
-        assert row == ["HBOS", "3", "1", "2", "0.6000", "0.5850", "-0.050 (45_wine, seed 2)"]
-
-    def test_other_systems_and_new_jobs_do_not_count(self, tmp_path):
-        append(tmp_path / "AGAIN", result(replace(ON_WINE, seed=7), 0.9))
-
-        assert list(again.pairs()) == ["HBOS"]
-        assert [run.seed for _, run in again.pairs()["HBOS"]] == [0, 1, 2]
-
-    def test_the_processor_is_named_above_the_table(self, monkeypatch, capsys):
-        monkeypatch.setattr(sys, "argv", ["again.py", "--no-runs"])
-
-        again.main()
-
-        said = capsys.readouterr().out
-        assert said.startswith("Again on: Quick One\n")
-        assert "\n| HBOS | 3 |" in said
-        assert "IForest" not in said
-
-    def test_runs_that_failed_end_it_with_their_code(self, monkeypatch, capsys):
-        monkeypatch.setattr(again, "altbi", lambda words: 1)
-        monkeypatch.setattr(sys, "argv", ["again.py"])
-
-        with pytest.raises(SystemExit) as end:
-            again.main()
-
-        assert end.value.code == 1
-        assert capsys.readouterr().out == ""

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import altbi.cli.bench
 import altbi.demo
 from altbi import ALTBI, __version__
 from altbi.cli import main
@@ -36,8 +35,7 @@ HEADER = {
     "history": [{"step": 0, "batch_size": 10, "kept": 1.0, "loss": 3.5}],
     "privacy": None,
 }
-BENCH = ["datasets", "systems", "run", "tables", "lines", "quick"]
-COMMANDS = ["detect", "fit", "score", "explain", "report", "inspect", "demo", "bench", "completion"]
+COMMANDS = ["detect", "fit", "score", "explain", "report", "inspect", "demo", "completion"]
 
 
 @pytest.fixture
@@ -69,7 +67,7 @@ def test_version(capsys):
     assert capsys.readouterr().out == f"altbi {__version__}\n"
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS, *(f"bench {name}" for name in BENCH)])
+@pytest.mark.parametrize("name", ["", *COMMANDS])
 def test_help_has_a_description_and_an_example_that_parses(capsys, name):
     with pytest.raises(SystemExit) as end:
         main([*name.split(), "--help"])
@@ -322,15 +320,6 @@ def test_letters_that_the_terminal_lacks_are_escaped(model):
 
     assert result.returncode == 0
     assert rb"gr\xf6\xdfe" in result.stdout
-
-
-@pytest.mark.parametrize("name", BENCH)
-def test_bench_gets_its_arguments_and_gives_its_exit_code(monkeypatch, name):
-    given = []
-    monkeypatch.setattr(altbi.cli.bench, name, lambda args: given.append(args.words) or 1)
-
-    assert main(["bench", name]) == 1
-    assert given == [["bench", name]]
 
 
 def test_a_closed_standard_output_is_said_in_a_sentence():

@@ -15,15 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from altbi import ALTBI
-from altbi.bench.pool import results, results_by
 from altbi.cli import main
 from altbi.engines import Dask, Local, Processes, dask, score_batches
 from altbi.engines.processes import _serve
 from altbi.errors import EngineError, MissingExtraError, ParameterError, TableError
 from altbi.files import UNFINISHED, open_source
 from altbi.jobs import Choice, Job, apart
-from bench_jobs import jobs as bench_jobs
-from bench_jobs import work as bench_work
 from engine_tasks import (
     TroubledEngine,
     double,
@@ -403,22 +400,6 @@ class TestCluster:
 
         with pytest.raises(MissingExtraError, match=r"altbi\[cluster\]"):
             list(Dask("tcp://127.0.0.1:9").run(double, [1]))
-
-    def test_jobs_of_the_benchmark_run_there(self, dask_engine, tmp_path):
-        asked = bench_jobs("A", "leave", "B")
-        share = {"seconds": 60, "threads": 3, "work": bench_work}
-
-        def told(runs):
-            plain = (dataclasses.replace(run, parameters={}) for run in runs)
-            return sorted(plain, key=lambda run: run.seed)
-
-        runs = told(results_by(dask_engine, asked, **share))
-
-        assert runs == told(results(asked, processes=1, **share))
-        assert [run.error for run in runs] == [None, "its process ended with exit code 3", None]
-        late = bench_jobs(f"{tmp_path}/hang")
-        (run,) = results_by(dask_engine, late, seconds=1, threads=1, work=bench_work)
-        assert run.error == "over the limit of 1 seconds"
 
 
 class TestCommands:

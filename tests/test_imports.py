@@ -87,16 +87,9 @@ def test_light_names_import_nothing_heavy(code):
     assert heavy_imports(code) == set()
 
 
-@pytest.mark.parametrize(
-    "name", ["", "detect", "score", "demo", "inspect", "bench", "bench run", "bench tables"]
-)
+@pytest.mark.parametrize("name", ["", "detect", "score", "demo", "inspect"])
 def test_help_imports_nothing_heavy(name):
     assert heavy_imports(COMMAND, *name.split(), "--help") == set()
-
-
-@pytest.mark.parametrize("name", ["datasets", "systems"])
-def test_the_catalogues_of_the_benchmark_need_numpy_alone(name):
-    assert heavy_imports(COMMAND, "bench", name) == {"numpy"}
 
 
 def test_inspect_needs_neither_torch_nor_sklearn(model):

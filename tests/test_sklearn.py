@@ -8,7 +8,7 @@ import pytest
 from sklearn.utils import get_tags
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from altbi import ALTBI, ODIM, baselines
+from altbi import ALTBI, ODIM
 
 PRESETS = {
     "plain": ALTBI,
@@ -16,12 +16,6 @@ PRESETS = {
     "reference": ALTBI.reference,
     "glow": partial(ALTBI, backbone="glow", flow_steps=1, hidden=(4, 4), T0=1, T1=8, T2=10),
     "odim": partial(ODIM, n_models=2, draws=3),
-    # Two of them need three columns, more than some checks have.
-    **{
-        name: partial(getattr(baselines, name), epochs=1)
-        for name in baselines.__all__
-        if name not in {"Baseline", "DTEIG", "ICL"}
-    },
 }
 
 

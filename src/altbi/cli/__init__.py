@@ -9,8 +9,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from types import FrameType
 
@@ -18,30 +19,16 @@ from altbi.cli.parser import build_parser
 from altbi.errors import AltbiError
 from altbi.terminal import printable
 
-__all__ = ["main"]
+__all__ = ["main", "run_program"]
 
 DONE, AT_FAULT, INTERRUPTED, STOPPED = 0, 1, 130, 143
 NO_TRACE = "Nothing half-written is left."
 PARTS_STAY = "The parts that were done stay; the same command goes on with the others."
-GOES_ON = "The lines of jobs that were done stay; the same command goes on with the others."
 
 # Where the commands live that are not about tables.
 _HOMES = {
     "inspect": ("altbi.cli.models", "inspect"),
     "demo": ("altbi.cli.models", "demo"),
-    **{
-        f"bench_{name}": ("altbi.cli.bench", name)
-        for name in (
-            "datasets",
-            "systems",
-            "run",
-            "tables",
-            "lines",
-            "quick",
-            "ablation",
-            "figures",
-        )
-    },
     "completion": ("altbi.cli.completion", "completion"),
 }
 
@@ -55,39 +42,51 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 done, 1 the data or the model is at fault, 130 interrupted, 143 told to stop. Wrong usage
         exits with 2.
     """
+    return run_program(build_parser(), _run, argv, _left_by)
+
+
+def run_program(
+    parser: argparse.ArgumentParser,
+    run: Callable[[argparse.Namespace], int],
+    argv: Sequence[str] | None,
+    left_by: Callable[[argparse.Namespace], str],
+) -> int:
+    """Parse the arguments, run a command and return its exit code; errors become one sentence.
+
+    `left_by` returns what an interrupted command leaves behind.
+    """
+    complain = partial(_complain, parser.prog)
     if sys.stdout is None:
-        _complain("standard output is closed, but the result has to go somewhere")
+        complain("standard output is closed, but the result has to go somewhere")
         return AT_FAULT
     _show_any_letter()
     words = list(sys.argv[1:] if argv is None else argv)
-    args = build_parser().parse_args(words)
+    args = parser.parse_args(words)
     args.words = words
     try:
         with _stoppable():
-            code = _run(args)
+            code = run(args)
             sys.stdout.flush()
     except BrokenPipeError:
         _let_go_of_stdout()
         return AT_FAULT
     except (AltbiError, OSError) as error:
-        _complain(_sentence(error))
+        complain(_sentence(error))
         return AT_FAULT
     except MemoryError:
-        _complain("there is not enough memory for this table. Choose fewer with --columns.")
+        complain("there is not enough memory for this table. Choose fewer with --columns.")
         return AT_FAULT
     except KeyboardInterrupt:
-        _complain(f"interrupted. {_left_by(args)}")
+        complain(f"interrupted. {left_by(args)}")
         return INTERRUPTED
     except _Stopped:
-        _complain(f"told to stop. {_left_by(args)}")
+        complain(f"told to stop. {left_by(args)}")
         return STOPPED
     return code
 
 
 def _left_by(args: argparse.Namespace) -> str:
     """Say what a command leaves that was not done to its end."""
-    if args.run in ("bench_run", "bench_quick", "bench_ablation"):
-        return GOES_ON
     return PARTS_STAY if getattr(args, "engine", None) else NO_TRACE
 
 
@@ -124,10 +123,10 @@ def _sentence(error: AltbiError | OSError) -> str:
     return str(error)
 
 
-def _complain(sentence: str) -> None:
+def _complain(program: str, sentence: str) -> None:
     """Write one line; a message may quote a file, so that it is not trusted with the terminal."""
     over_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{over_progress}altbi: {printable(' '.join(sentence.split()))}\n")
+    sys.stderr.write(f"{over_progress}{program}: {printable(' '.join(sentence.split()))}\n")
 
 
 def _show_any_letter() -> None:

@@ -2,13 +2,13 @@
 
 import argparse
 import math
+from collections.abc import Collection
 from typing import Any
 
-from altbi.cli.bench_parser import add_bench
 from altbi.cli.engine_parser import add_engine
 from altbi.version import __version__
 
-__all__ = ["build_parser"]
+__all__ = ["SHELLS", "build_parser", "complete_files"]
 
 MAX_SEED = 2**32 - 1
 INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy")
@@ -25,7 +25,8 @@ _FILE = {
     "tcsh": "f",
     "fish": "(__fish_complete_path (commandline -ct))",
 }
-_FILE_NAMES = {"table", "file", "output", "model", "lines", "page"}
+SHELLS = tuple(_FILE)
+_FILE_NAMES = {"table", "file", "output", "model"}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,18 +41,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"altbi {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_detect, _fit, _score, _explain, _report, _inspect, _demo, _bench, _completion):
+    for add in (_detect, _fit, _score, _explain, _report, _inspect, _demo, _completion):
         add(commands)
-    _complete_files(parser)
+    complete_files(parser, _FILE_NAMES)
     return parser
 
 
-def _complete_files(parser: argparse.ArgumentParser) -> None:
+def complete_files(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """Set up completion of file names for the arguments with these names, in all commands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
-                _complete_files(command)
-        elif action.dest in _FILE_NAMES:
+                complete_files(command, names)
+        elif action.dest in names:
             action.complete = _FILE  # type: ignore[attr-defined]
 
 
@@ -163,13 +165,6 @@ def _demo(commands: Commands) -> None:
     _add_json(added)
 
 
-def _bench(commands: Commands) -> None:
-    """Add `bench`, whose experiments are commands of their own."""
-    group = _add(commands, "bench", "repeat the paper's experiments", "bench datasets")
-    experiments = group.add_subparsers(title="experiments", metavar="EXPERIMENT", required=True)
-    add_bench(experiments, _add)
-
-
 def _completion(commands: Commands) -> None:
     added = _add(
         commands,
@@ -177,7 +172,7 @@ def _completion(commands: Commands) -> None:
         "print what makes a shell complete these commands",
         "completion bash >> ~/.bash_completion",
     )
-    added.add_argument("shell", choices=tuple(_FILE))
+    added.add_argument("shell", choices=SHELLS)
 
 
 def _add(commands: Commands, name: str, about: str, example: str) -> argparse.ArgumentParser:
@@ -272,7 +267,7 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_privacy(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("privacy (docs/privacy.md)")
+    group = parser.add_argument_group("differential privacy")
     group.add_argument(
         "--epsilon", type=_above_zero, metavar="E", help="privacy budget (default: no privacy)"
     )

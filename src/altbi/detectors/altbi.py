@@ -140,7 +140,7 @@ class ALTBI(GenerativeDetector):
         Anomaly score above which a row is an outlier, if you know it; `contamination` is then not
         used.
     epsilon : float or None, default=None
-        Privacy budget. With one, the fit follows docs/privacy.md: gradients are clipped row by row
+        Privacy budget. With one, the fit is private: gradients are clipped row by row
         and get noise, rows are scored by loss and none is stored, and all that the model file holds
         is within the budget; `ledger_` says how. Needs the extra "privacy". The noise cannot be
         drawn again, so that two fits differ. None: no privacy.
@@ -348,7 +348,7 @@ class ALTBI(GenerativeDetector):
 
         As `reference`, with ten more steps: T2 = 90, which gives 29 snapshots. The largest losses
         are left out here as well, as published; ``novelty(rho=1)`` counts them all. The plain
-        ``ALTBI(keep=1)``, by distance to the normal rows, is more accurate (docs/systems.md).
+        ``ALTBI(keep=1)``, by distance to the normal rows, is more accurate on ADBench.
         """
         preset: dict[str, Any] = {"T2": 90, "score_by": "loss"}
         return cls(**preset | changes)

@@ -1,0 +1,1 @@
+"""The paper's ablations: jobs, effects and tables."""

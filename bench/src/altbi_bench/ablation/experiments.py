@@ -1,0 +1,197 @@
+"""The paper's ablations: what there is to run, and what came of one setting at a time."""
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi_bench.catalogue.datasets import Dataset, find_part, is_at_hand, select
+from altbi_bench.catalogue.systems import System
+from altbi_bench.catalogue.variants import BASE, MOST_FEATURES, NEITHER, PANELS, VARIANTS, Panel
+from altbi_bench.runs.records import Job, Run, latest
+from altbi_bench.runs.runner import Question, current, plan
+from altbi_bench.statistics import Effect, paired_effect
+from altbi_bench.traces.settings import SETTINGS
+from altbi_bench.traces.trace import TraceJob
+
+__all__ = [
+    "ROWS",
+    "TECHNIQUES",
+    "Point",
+    "at_hand",
+    "figure_jobs",
+    "panel_points",
+    "published",
+    "technique_effects",
+    "trace_jobs",
+    "variant_jobs",
+]
+
+# Of each table. Batches are no larger, so that more rows would change little, but for gamma of 1.05
+# and above, whose batches would grow beyond.
+ROWS = 5_000
+# The paper's figures of single tables, on more rows and with more seeds.
+FIGURE_ROWS, FIGURE_SEEDS = 20_000, range(10)
+WITH_AND_WITHOUT = ("ionosphere", "letter", "vowels", "magic.gamma")
+TRUNCATED = ("cardio", "shuttle")
+RATIOS_OF, RATIOS = "pageblocks", tuple(percent / 100 for percent in range(1, 10))
+# What the two techniques are worth: ALTBI-I against itself without one or both of them.
+TECHNIQUES = {
+    "truncation (rho 0.92, not 1)": PANELS["rho"].system(1),
+    "growing batches (gamma 1.03, not 1)": PANELS["gamma"].system(1),
+    "both": next(each for each in VARIANTS.values() if each.recipe.parameters == NEITHER),
+}
+PUBLISHED_EFFECTS = {
+    "truncation (rho 0.92, not 1)": ("rho", "0.92", "1"),
+    "growing batches (gamma 1.03, not 1)": ("gamma", "1.03", "1"),
+}
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value of a setting: our mean AUC, what it is against the default, and the paper's."""
+
+    value: float
+    auc: float
+    effect: Effect | None
+    paper: float | None
+
+
+@cache
+def published() -> dict[tuple[str, str], float]:
+    """Give the paper's Tables B.6 to B.10: (setting, value) -> mean AUC; "T1-T2" for windows."""
+    source = resources.files("altbi_bench") / "paper" / "ablation.csv"
+    with source.open(encoding="utf-8") as lines:
+        return {
+            (row["parameter"], row["value"]): float(row["auc"]) for row in csv.DictReader(lines)
+        }
+
+
+# What is to be run.
+
+
+def variant_jobs(
+    panels: Sequence[Panel], datasets: Sequence[Dataset], seeds: tuple[int, ...]
+) -> list[Job]:
+    """List the jobs of some panels, and of the two techniques together."""
+    question = Question("transductive", ROWS, seeds)
+    jobs = plan(_narrow(datasets, MOST_FEATURES), [BASE, *TECHNIQUES.values()], question)
+    for panel in panels:
+        systems = [panel.system(value) for value in panel.values]
+        jobs += plan(_narrow(datasets, panel.most_features), systems, question)
+    return list(dict.fromkeys(jobs))
+
+
+def _narrow(datasets: Sequence[Dataset], most_features: int) -> list[Dataset]:
+    return [each for each in datasets if each.parts[0].n_features <= most_features]
+
+
+def trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJob]:
+    """List a training in each setting to watch on each table."""
+    return [
+        TraceJob(file=part.file, setting=setting, seed=seed, rows=ROWS)
+        for seed in seeds
+        for dataset in _narrow(datasets, MOST_FEATURES)
+        for part in dataset.parts
+        for setting in SETTINGS
+    ]
+
+
+def figure_jobs() -> list[TraceJob]:
+    """List the trainings of the paper's figures of single tables."""
+    wanted = [
+        *((name, setting, None) for name in WITH_AND_WITHOUT for setting in ("VAE", "VAE, both")),
+        *((name, "VAE, both", None) for name in TRUNCATED),
+        *((RATIOS_OF, "VAE", share) for share in RATIOS),
+    ]
+    return [
+        TraceJob(file=file_of(name), setting=setting, seed=seed, rows=FIGURE_ROWS, share=share)
+        for name, setting, share in wanted
+        for seed in FIGURE_SEEDS
+    ]
+
+
+def file_of(name: str) -> str:
+    """Give the file of a table by the paper's name."""
+    (dataset,) = select([name])
+    return dataset.parts[0].file
+
+
+def at_hand(jobs: Iterable[TraceJob]) -> list[TraceJob]:
+    """Leave out jobs whose files are not at hand."""
+    return [job for job in jobs if is_at_hand(find_part(job.file)[1])]
+
+
+# What came of it.
+
+
+def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, int]:
+    """Give the points of a panel, and how many tables and seeds all of its values have."""
+    systems = [panel.system(value) for value in panel.values]
+    aucs, n_seeds = _means(runs, systems)
+    if not n_seeds:
+        return [], 0, 0
+    base = aucs[BASE.name]
+    points = [
+        Point(
+            value,
+            float(aucs[system.name].mean()),
+            None if system is BASE else paired_effect(aucs[system.name] - base),
+            published().get((panel.parameter, f"{value:g}")),
+        )
+        for value, system in zip(panel.values, systems, strict=True)
+    ]
+    return points, len(base), n_seeds
+
+
+def technique_effects(runs: Sequence[Run]) -> tuple[dict[str, Effect], int]:
+    """Say what ALTBI-I gains by each technique, and with how many seeds that was seen."""
+    aucs, n_seeds = _means(runs, [BASE, *TECHNIQUES.values()])
+    if not n_seeds:
+        return {}, 0
+    return {
+        title: paired_effect(aucs[BASE.name] - aucs[without.name])
+        for title, without in TECHNIQUES.items()
+    }, n_seeds
+
+
+def published_effect(title: str) -> float | None:
+    """Give the gain by a technique in the paper's own tables, if it has them."""
+    if title not in PUBLISHED_EFFECTS:
+        return None
+    parameter, with_it, without = PUBLISHED_EFFECTS[title]
+    return published()[parameter, with_it] - published()[parameter, without]
+
+
+def _means(
+    runs: Sequence[Run], systems: Sequence[System]
+) -> tuple[Mapping[str, NDArray[np.float64]], int]:
+    """Average over the seeds that all systems have, on the tables that all have with the first."""
+    found = {
+        (job.system, job.file, job.seed): run.auc
+        for job, run in latest(current(runs)).items()
+        if run.error is None and _is_asked(job)
+    }
+    names = [system.name for system in systems]
+    files = sorted({file for _, file, _ in found})
+    seeds = sorted({seed for _, _, seed in found})
+    files = [file for file in files if all((name, file, seeds[0]) in found for name in names)]
+    whole = [s for s in seeds if all((n, f, s) in found for n in names for f in files)]
+    if not files or not whole:
+        return {}, 0
+    return {
+        name: np.array([[found[name, file, seed] for seed in whole] for file in files]).mean(axis=1)
+        for name in names
+    }, len(whole)
+
+
+def _is_asked(job: Job) -> bool:
+    """Tell whether a job is one of those that `variant_jobs` lists, whatever its seed."""
+    (asked,) = Question("transductive", ROWS, (job.seed,)).jobs(find_part(job.file)[1], BASE)
+    return replace(asked, system=job.system) == job

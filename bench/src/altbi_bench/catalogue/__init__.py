@@ -1,0 +1,1 @@
+"""Catalogues: data sets of ADBench, compared systems, protocols, variants of ALTBI-I."""

@@ -1,0 +1,287 @@
+"""The arguments of `altbi-bench`: its commands and their options. Imports nothing heavy."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from altbi.cli.engine_parser import add_engine
+from altbi.cli.parser import SHELLS, complete_files
+from altbi_bench import __version__
+
+__all__ = ["build_parser"]
+
+FOLDER = Path("bench/results")
+AUTO, FEWEST_ROWS, ROWS = 0, 10, 20_000
+MOST, MOST_SEEDS = 10**9, 1000
+PROTOCOLS = ("transductive", "official", "dte", "semi", "semi-code", "semi-dte", "split")
+SUITES = ("smoke", "small", "tables", "embeddings", "all")
+# What `tables` is asked about if nothing is said.
+ASKED = {
+    "datasets": None,
+    "suite": "all",
+    "systems": None,
+    "seeds": None,
+    "rows": AUTO,
+    "protocol": "transductive",
+    "markdown": False,
+}
+Commands = Any  # argparse keeps the type of its sub-parsers to itself
+FILE_ARGUMENTS = ("lines", "page")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Build the parser of all commands."""
+    parser = argparse.ArgumentParser(
+        prog="altbi-bench",
+        description="Repeat the paper's experiments.",
+        epilog="exit codes: 0 done, 1 a job failed or a file is at fault, 2 wrong usage\n\n"
+        "example:\n  altbi-bench datasets",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"altbi-bench {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for add in (_datasets, _systems, _run, _tables, _lines, _quick, _ablation, _figures):
+        add(commands)
+    _completion(commands)
+    complete_files(parser, FILE_ARGUMENTS)
+    return parser
+
+
+def _completion(commands: Commands) -> None:
+    about = "print what makes a shell complete these commands"
+    added = _added(commands, "completion", about, "completion bash >> ~/.bash_completion")
+    added.add_argument("shell", choices=SHELLS)
+
+
+def _datasets(commands: Commands) -> None:
+    about = "list the data sets, which are at hand, and where to put the others"
+    added = _added(commands, "datasets", about, "datasets")
+    added.add_argument("--files", action="store_true", help="list every file")
+    added.add_argument("--json", action="store_true", help="write JSON")
+    added.add_argument(
+        "--check",
+        action="store_true",
+        help="read the files at hand, and name those with other sizes, outliers or contents than "
+        "ADBench's",
+    )
+
+
+def _systems(commands: Commands) -> None:
+    about = "list the systems: where each comes from, with which parameters and version"
+    added = _added(commands, "systems", about, "systems")
+    added.add_argument("--json", action="store_true", help="write JSON")
+
+
+def _run(commands: Commands) -> None:
+    about = "run systems on data sets, one line for each job; what is there is not run again"
+    example = "run --suite small --systems IForest,kNN --processes 2"
+    added = _added(commands, "run", about, example)
+    _add_question(added)
+    _add_suite(
+        added,
+        "data sets at hand; smoke: six small ones with systems made quick and poor, whose lines "
+        "are barred from tables",
+        "tables",
+    )
+    _add_machine(added)
+
+
+def _tables(commands: Commands) -> None:
+    about = "make tables, statistics and figures of the lines, the paper's numbers beside them"
+    added = _added(commands, "tables", about, "tables --protocol dte")
+    _add_question(added)
+    _add_suite(added, "which data sets are shown", str(ASKED["suite"]))
+    added.add_argument(
+        "--page",
+        type=Path,
+        metavar="FILE",
+        help="write the whole page of results as Markdown, tables and figures in a folder beside "
+        "it; without it one protocol is printed",
+    )
+    added.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _lines(commands: Commands) -> None:
+    about = "show the lines behind a cell: where they stand, versions, and how to run them again"
+    example = "lines --datasets cardio --systems LOF"
+    added = _added(commands, "lines", about, example)
+    _add_question(added)
+    _add_suite(added, "of which data sets", "all")
+
+
+def _quick(commands: Commands) -> None:
+    about = "compare ALTBI with two classics on the tables at hand: run, then tables"
+    added = _added(commands, "quick", about, "quick --processes 2")
+    _add_where(added)
+    _add_machine(added)
+    added.add_argument("--markdown", action="store_true", help="print Markdown")
+
+
+def _ablation(commands: Commands) -> None:
+    about = "change one setting of ALTBI-I at a time, and watch trainings step by step; then tables"
+    added = _added(commands, "ablation", about, "ablation --settings rho,gamma")
+    _add_folder(added)
+    added.add_argument(
+        "--datasets", type=_names, metavar="A,B", help="names as in the paper (default: all tables)"
+    )
+    added.add_argument(
+        "--settings",
+        type=_names,
+        metavar="A,B",
+        help="of rho, gamma, draws, learning_rate, n0 (default: all); with it no training is "
+        "watched",
+    )
+    added.add_argument(
+        "--seeds",
+        type=_seeds,
+        default=(0,),
+        metavar="N",
+        help="to run: how many, or a list such as 0,1 (default: 1; ten for figures of single "
+        "tables)",
+    )
+    added.add_argument("--no-runs", action="store_true", help="only print what is there")
+    added.add_argument("--markdown", action="store_true", help="print Markdown")
+    _add_jobs(added)
+
+
+def _figures(commands: Commands) -> None:
+    about = "draw the paper's figures from the lines, and write a page about them"
+    added = _added(commands, "figures", about, "figures --page figures.md")
+    _add_folder(added)
+    added.add_argument(
+        "--page",
+        type=Path,
+        default=Path("docs/figures.md"),
+        metavar="FILE",
+        help="as Markdown, pictures in a folder beside it (default: %(default)s)",
+    )
+
+
+def _add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        default=FOLDER,
+        metavar="FOLDER",
+        help="where the files of lines are (default: %(default)s)",
+    )
+
+
+def _added(commands: Commands, name: str, about: str, example: str) -> argparse.ArgumentParser:
+    """Add a command with its description and its example."""
+    added: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        epilog=f"example:\n  altbi-bench {example}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    added.set_defaults(run=name, wrong=added.error)
+    return added
+
+
+def _add_where(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lines",
+        type=Path,
+        metavar="FILE",
+        help=f"the runs, one a line (default: {FOLDER}/PROTOCOL.jsonl); a folder of them for "
+        "--page",
+    )
+    parser.add_argument(
+        "--datasets",
+        type=_names,
+        metavar="A,B",
+        help="names as in the paper, or files as `altbi-bench datasets --files` lists them, in "
+        "place of a suite",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=_seeds,
+        metavar="N",
+        help="how many, or a list such as 0,1,6 or 4, with a comma (default: 3; under dte those "
+        "of the paper's table)",
+    )
+    parser.add_argument(
+        "--rows",
+        type=_rows,
+        default=AUTO,
+        metavar="N",
+        help="sample of larger tables, the same for all systems, or all (default: "
+        f"{ROWS}; all under dte and semi-dte, which sample themselves)",
+    )
+
+
+def _add_suite(parser: argparse.ArgumentParser, about: str, default: str) -> None:
+    parser.add_argument(
+        "--suite", choices=SUITES, default=default, help=f"{about} (default: {default})"
+    )
+
+
+def _add_question(parser: argparse.ArgumentParser) -> None:
+    _add_where(parser)
+    parser.add_argument(
+        "--systems",
+        type=_names,
+        metavar="A,B",
+        help="names as `altbi-bench systems` lists them (default: all that differ)",
+    )
+    parser.add_argument(
+        "--protocol", choices=PROTOCOLS, default=ASKED["protocol"], help="(default: %(default)s)"
+    )
+
+
+def _add_machine(parser: argparse.ArgumentParser) -> None:
+    _add_jobs(parser)
+    add_engine(parser, "the jobs, each in a process of its own, in place of --processes")
+
+
+def _add_jobs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--processes", type=_positive, default=1, metavar="N", help="jobs at once (default: 1)"
+    )
+    parser.add_argument(
+        "--threads", type=_positive, default=1, metavar="N", help="in each process (default: 1)"
+    )
+    parser.add_argument(
+        "--limit",
+        type=_positive,
+        default=600,
+        metavar="SECONDS",
+        help="of one job, reading its file included; over it, it failed (default: %(default)s)",
+    )
+    parser.add_argument("--retry", action="store_true", help="run failed jobs again")
+    parser.add_argument("--quiet", action="store_true", help="show no progress")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    numbers = text.removesuffix(",").split(",")
+    if not all(number.isascii() and number.isdigit() for number in numbers):
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected 3, or a list such as 0,1,6 or 4,")
+    if "," in text:
+        return tuple(map(int, numbers))
+    if not 1 <= int(text) <= MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected 1 to {MOST_SEEDS} seeds")
+    return tuple(range(int(text)))
+
+
+def _rows(text: str) -> int | None:
+    return None if text == "all" else _whole(text, FEWEST_ROWS)
+
+
+def _positive(text: str) -> int:
+    return _whole(text, 1)
+
+
+def _whole(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= MOST):
+        raise argparse.ArgumentTypeError(
+            f"{text!r}, but expected a whole number from {least} to {MOST}"
+        )
+    return int(text)

@@ -1,0 +1,1 @@
+"""The page of figures: the paper's figures, drawn from our records."""

@@ -1,0 +1,64 @@
+"""What figures are made of, and what one is."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from altbi_bench.results_page.summaries import Evidence
+from altbi_bench.runs.records import Run, parsed, read
+from altbi_bench.traces.records import current_traces, read_traces
+from altbi_bench.traces.trace import Trace
+
+__all__ = ["ABLATION", "PRIVACY", "RUN_ABLATION", "TRACES", "Figure", "Lines"]
+
+ABLATION, TRACES, PRIVACY = "ablation.jsonl", "traces.jsonl", "privacy.jsonl"
+RUN_ABLATION = "`altbi-bench ablation`"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """All that figures are made of."""
+
+    evidence: Evidence
+    variants: list[Run]
+    traces: list[Trace]
+    private: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, folder: Path) -> "Lines":
+        """Read a folder of lines."""
+        return cls(
+            Evidence.of(folder, folder, may_lack=True),
+            read(folder / ABLATION),
+            current_traces(read_traces(folder / TRACES)),
+            [line for line in parsed(folder / PRIVACY, _private) if line["kind"] == "auc"],
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A picture, if its runs are there, what stands under it, and where it comes from."""
+
+    name: str
+    title: str
+    svg: str | None
+    text: str
+    command: str
+    lines: str
+
+
+def _private(line: bytes) -> dict[str, Any]:
+    """Read a line of bench/scripts/privacy.py."""
+    found = json.loads(line)
+    if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
+        raise TypeError("expected an object with a kind")
+    if found["kind"] == "auc":
+        texts = isinstance(found.get("table"), str) and isinstance(found.get("setting"), str)
+        if not texts or type(found.get("seed")) is not int:
+            raise TypeError("table and setting must be texts, seed a whole number")
+        if not isinstance(found.get("auc"), float | None):
+            raise TypeError("auc must be a number or null")
+    return found

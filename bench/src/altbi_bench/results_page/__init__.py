@@ -1,0 +1,1 @@
+"""The page of results: tables, statistics, diagrams and findings."""

@@ -1,0 +1,1 @@
+"""Runs: jobs, their measurement, and the records of their results."""

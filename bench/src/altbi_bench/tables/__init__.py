@@ -1,0 +1,1 @@
+"""Tables of records, with the paper's numbers."""

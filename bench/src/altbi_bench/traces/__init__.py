@@ -1,0 +1,1 @@
+"""Traces: metrics of a training after each step."""

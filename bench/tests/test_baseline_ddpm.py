@@ -1,0 +1,137 @@
+"""DDPM: its steps are the conditional means, it tells noise, and ends when it stalls."""
+
+import numpy as np
+import pytest
+import torch
+
+from altbi_bench.baselines.base import Trainer
+from altbi_bench.baselines.ddpm import DDPM, START, TIMES, Denoiser, has_stalled, waves
+
+BETAS = np.linspace(1e-4, 1e-2, 1000)
+KEPT = np.cumprod(1 - BETAS)
+
+
+def near_a_line(n_rows=512):
+    rng = np.random.default_rng(0)
+    along = rng.normal(size=(n_rows, 1))
+    return along @ np.ones((1, 4)) + 0.1 * rng.normal(size=(n_rows, 4))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    return DDPM(epochs=45, learning_rate=1e-3).fit(near_a_line())
+
+
+class TestTraining:
+    def test_a_row_off_the_line_changes_more_than_one_on_it(self, trained):
+        on, off = trained.anomaly_score([[1.5, 1.5, 1.5, 1.5], [1.5, -1.5, 1.5, -1.5]])
+
+        # untrained, both change alike
+        assert off > 4 * on
+
+    def test_the_noise_is_told_as_well_as_it_can_be(self, trained):
+        X = near_a_line()
+        rows = torch.from_numpy(((X - X.mean(0)) / X.std(0)).astype(np.float32))
+        covariance = np.cov(rows.T.numpy(), bias=True)
+        network = trained.network_
+        for time in (100, 300, 600, 900):
+            noise = torch.from_numpy(np.random.default_rng(time).normal(size=rows.shape)).float()
+            noisy = network.noisy(rows, noise, torch.full((len(rows),), time))
+            told = network.noise(noisy, network.clock(network.waves[time])).numpy()
+            # the best guess for normal rows is linear
+            whole = KEPT[time] * covariance + (1 - KEPT[time]) * np.eye(4)
+            best = np.sqrt(1 - KEPT[time]) * noisy.numpy() @ np.linalg.inv(whole)
+
+            assert np.corrcoef(told.ravel(), best.ravel())[0, 1] > 0.9
+            assert ((told - best) ** 2).mean() < 0.2 * (best**2).mean()
+
+    def test_the_loss_falls(self, trained):
+        assert trained.history_[-1] < 0.7 * trained.history_[0]
+
+
+class TestMathematics:
+    def test_noisy_rows_have_the_variance_of_their_time(self):
+        rng = np.random.default_rng(1)
+        rows, noise = (torch.from_numpy(rng.normal(size=(40_000, 1))).float() for _ in range(2))
+        network = Denoiser(1)
+        for time in (0, 249, 999):
+            times = torch.full((len(rows),), time)
+            spread = network.noisy(3 * rows, noise, times).var()
+
+            assert float(spread) == pytest.approx(9 * KEPT[time] + 1 - KEPT[time], rel=0.03)
+
+    def test_with_the_true_noise_each_step_is_the_conditional_mean(self, monkeypatch):
+        mean, variance = 0.7, 2.0
+        network = Denoiser(1).double()
+        times = iter(reversed(range(START)))
+
+        def true_noise(rows, _):
+            kept = KEPT[next(times)]
+            whole = kept * variance + 1 - kept
+            return np.sqrt(1 - kept) * (rows - np.sqrt(kept) * mean) / whole
+
+        monkeypatch.setattr(network, "noise", true_noise)
+        rows = np.array([[-4.0], [0.0], [0.7], [5.0]])
+        found = network.cleaned(torch.from_numpy(rows)).detach().numpy()
+
+        expected = rows
+        for time in reversed(range(START)):
+            before = KEPT[time - 1] if time else 1.0
+            spread = before * variance + 1 - before
+            slope = np.sqrt(1 - BETAS[time]) * spread / (KEPT[time] * variance + 1 - KEPT[time])
+            gap = expected - np.sqrt(KEPT[time]) * mean
+            expected = np.sqrt(before) * mean + slope * gap
+        assert np.allclose(found, expected)
+
+    def test_the_score_is_the_mean_squared_change(self, trained):
+        rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+        change = rows - trained.network_.cleaned(rows)
+
+        assert torch.allclose(trained.network_(rows), (change**2).mean(1))
+
+    def test_times_are_described_by_cosines_then_sines(self):
+        found = waves(TIMES, 256).numpy()
+        speeds = 10_000.0 ** (-np.arange(128) / 128)
+
+        assert found.shape == (1000, 256)
+        assert np.allclose(found[777], np.r_[np.cos(777 * speeds), np.sin(777 * speeds)], atol=1e-6)
+
+
+class TestEnd:
+    @pytest.mark.parametrize(
+        ("losses", "stalled"),
+        [
+            ([1.0] * 51 + [1.1], True),
+            ([1.0] * 51 + [1.0], False),
+            ([1.0] * 50 + [1.1], False),
+            ([1.0] * 12 + [2.0] + [1.0] * 38 + [1.5], False),
+            ([2.0] * 12 + [1.0] + [2.0] * 38 + [1.5], True),
+            ([], False),
+        ],
+    )
+    def test_an_epoch_worse_than_that_39_before_ends_it_from_the_52nd_on(self, losses, stalled):
+        assert has_stalled(losses) is stalled
+
+    def test_training_ends_there(self, monkeypatch):
+        monkeypatch.setattr("altbi_bench.baselines.ddpm.START", 1)
+        losses = iter(range(1000))
+        monkeypatch.setattr(Trainer, "epoch", lambda *_: float(next(losses)))
+
+        assert len(DDPM(epochs=100).fit(near_a_line(10)).history_) == 52
+
+    @pytest.mark.parametrize(("n_rows", "sizes"), [(100, [64]), (40, [40]), (130, [64, 64])])
+    def test_a_smaller_batch_is_left_out_unless_it_is_the_only_one(
+        self, monkeypatch, n_rows, sizes
+    ):
+        monkeypatch.setattr("altbi_bench.baselines.ddpm.START", 1)
+        seen = []
+        loss = Denoiser.loss
+
+        def spy(network, rows):
+            seen.append(len(rows))
+            return loss(network, rows)
+
+        monkeypatch.setattr(Denoiser, "loss", spy)
+        DDPM(epochs=1).fit(near_a_line(n_rows))
+
+        assert seen == sizes

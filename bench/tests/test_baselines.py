@@ -1,0 +1,340 @@
+"""The promises of all baselines: a row's score is its own, training trains."""
+
+import copy
+import inspect
+import pickle
+import re
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch import nn
+
+from altbi.borrow import one_thread
+from altbi.errors import ParameterError, TrainingError
+from altbi_bench import baselines
+from altbi_bench.baselines import Baseline, ddpm, dte
+from altbi_bench.baselines.base import Linear, Trainer
+
+# Epochs enough for a few updates; the answers of longer trainings are in files of their own.
+BRIEF = {
+    name: getattr(baselines, name)(epochs=2) for name in baselines.__all__ if name != "Baseline"
+}
+DEFAULT = re.compile(r"^(\w+) : .*default=(.+)$", re.MULTILINE)
+
+
+def some_rows(n_rows=300, n_columns=5):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(n_rows, 2)) @ rng.normal(size=(2, n_columns))
+    return rows + 0.1 * rng.normal(size=rows.shape)
+
+
+X = some_rows()
+
+
+@pytest.fixture(scope="module", params=BRIEF)
+def fitted(request):
+    return clone(BRIEF[request.param]).fit(X)
+
+
+class TestContract:
+    def test_a_rows_score_is_its_own(self, fitted):
+        scores = fitted.anomaly_score(X)
+        order = np.random.default_rng(1).permutation(len(X))
+
+        assert np.array_equal(fitted.anomaly_score(X[order]), scores[order])
+        assert np.array_equal(fitted.anomaly_score(X[37:38]), scores[37:38])
+        assert np.array_equal(fitted.anomaly_score(X[100:]), scores[100:])
+        assert np.array_equal(fitted.anomaly_score(np.vstack([X, X])), np.tile(scores, 2))
+
+    @pytest.mark.parametrize("width", [3, 10, 21])
+    @pytest.mark.parametrize("name", BRIEF)
+    def test_so_it_is_whatever_the_width(self, name, width):
+        """Products of some shapes are rounded otherwise in another place, on some machines."""
+        rows = np.random.default_rng(width).normal(size=(300, width))
+        detector = clone(BRIEF[name]).fit(rows)
+        scores = detector.anomaly_score(rows)
+
+        order = np.random.default_rng(1).permutation(300)
+        assert np.array_equal(detector.anomaly_score(rows[order]), scores[order])
+        assert np.array_equal(detector.anomaly_score(np.vstack([rows, rows])), np.tile(scores, 2))
+        assert np.array_equal(detector.anomaly_score(rows[37:38]), scores[37:38])
+
+    def test_chunks_and_threads_change_nothing(self, fitted, monkeypatch):
+        before = fitted.anomaly_score(X)
+        threads = torch.get_num_threads()
+
+        monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 77)
+        torch.set_num_threads(3)
+        try:
+            assert np.array_equal(fitted.anomaly_score(X), before)
+        finally:
+            torch.set_num_threads(threads)
+
+    def test_a_fit_repeats_and_touches_no_random_state(self, fitted):
+        torch_before = torch.get_rng_state()
+        numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002 - the caller's
+        again = clone(fitted).fit(X)
+
+        assert np.array_equal(again.anomaly_score(X), fitted.anomaly_score(X))
+        assert torch.equal(torch.get_rng_state(), torch_before)
+        assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+    def test_the_seed_of_the_process_changes_nothing_and_that_of_the_detector_does(self, fitted):
+        with torch.random.fork_rng():
+            torch.manual_seed(99)
+            again = clone(fitted).fit(X)
+        other = clone(fitted).set_params(random_state=7).fit(X)
+
+        assert np.array_equal(again.anomaly_score(X), fitted.anomaly_score(X))
+        assert not np.array_equal(other.anomaly_score(X), fitted.anomaly_score(X))
+
+    def test_scale_and_shift_of_columns_do_not_matter(self, fitted):
+        moved = X * np.array([1, 10, 100, 0.5, 3]) + np.array([0, 5, -3, 2, 9])
+        scores = clone(fitted).fit(moved).anomaly_score(moved)
+
+        assert np.corrcoef(scores, fitted.anomaly_score(X))[0, 1] > 0.99
+
+    def test_scores_survive_a_copy_and_a_pickle_no_larger_than_what_was_learned(self, fitted):
+        pickled = pickle.dumps(fitted)
+        learned = sum(t.nbytes for t in fitted.network_.state_dict().values())
+
+        for again in (copy.deepcopy(fitted), pickle.loads(pickled)):
+            assert np.array_equal(again.anomaly_score(X), fitted.anomaly_score(X))
+        assert len(pickled) < 1.5 * learned + 100_000
+
+    def test_the_caller_s_default_precision_changes_nothing(self, fitted):
+        torch.set_default_dtype(torch.float64)
+        try:
+            scores = clone(fitted).fit(X).anomaly_score(X)
+            assert torch.get_default_dtype() == torch.float64
+        finally:
+            torch.set_default_dtype(torch.float32)
+
+        assert np.array_equal(scores, fitted.anomaly_score(X))
+
+    def test_training_that_diverges_in_its_last_step_is_told(self, fitted):
+        wild = clone(fitted).set_params(learning_rate=1000.0, batch_size=len(X), epochs=1)
+        try:
+            scores = wild.fit(X).anomaly_score(X)
+        except TrainingError as told:
+            assert "Lower learning_rate" in str(told)  # noqa: PT017 - some do not diverge
+        else:
+            assert np.isfinite(scores).all()
+
+    def test_numpy_s_numbers_are_taken_as_parameters(self, fitted):
+        scores = clone(fitted).set_params(epochs=np.int64(2), batch_size=np.int64(10**6)).fit(X)
+
+        assert np.isfinite(scores.anomaly_score(X)).all()
+
+    @pytest.mark.parametrize("n_rows", [2, 3, 65, 257])
+    def test_few_rows_and_left_over_rows_are_learned_from(self, fitted, n_rows):
+        scores = clone(fitted).fit(X[:n_rows]).anomaly_score(X[:n_rows])
+
+        assert np.isfinite(scores).all()
+
+    def test_constant_columns_and_gaps_are_borne(self, fitted):
+        odd = X.copy()
+        odd[:, 1] = 3.0
+        odd[5, 2] = np.nan
+
+        assert np.isfinite(clone(fitted).fit(odd).anomaly_score(odd)).all()
+
+    def test_rows_beyond_max_rows_are_sampled(self, fitted):
+        few = clone(fitted).set_params(max_rows=50).fit(X)
+
+        assert len(few.anomaly_score(X)) == len(X)
+        assert not np.array_equal(few.anomaly_score(X), fitted.anomaly_score(X))
+
+    def test_training_changes_what_scores(self, fitted):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            fresh = fitted._network(X.shape[1])
+        before = nn.utils.parameters_to_vector(fresh.parameters())
+        after = nn.utils.parameters_to_vector(fitted.network_.parameters())
+
+        assert before.shape == after.shape
+        # seed 0 draws the first weights first: whatever differs was learned
+        assert not torch.equal(before, after)
+
+    def test_labels_follow_from_the_threshold(self, fitted):
+        labels = clone(fitted).set_params(contamination=0.1).fit(X).predict(X)
+
+        assert 0.05 <= (labels == -1).mean() <= 0.15
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"epochs": 0},
+            {"batch_size": 1},
+            {"learning_rate": 0},
+            {"learning_rate": 1e38},
+            {"contamination": 0.7},
+            {"max_rows": 1},
+            {"random_state": "x"},
+            {"random_state": 2**70},
+        ],
+    )
+    def test_wrong_parameters_are_refused_by_name(self, fitted, wrong):
+        (name,) = wrong
+        with pytest.raises(ParameterError, match=f"{type(fitted).__name__}: {name}="):
+            clone(fitted).set_params(**wrong).fit(X)
+
+    def test_documented_defaults_are_the_real_ones(self, fitted):
+        documented = dict(DEFAULT.findall(inspect.getdoc(type(fitted))))
+        real = inspect.signature(type(fitted)).parameters.values()
+
+        assert documented == {parameter.name: repr(parameter.default) for parameter in real}
+
+
+def test_every_baseline_is_there_and_final():
+    for detector in BRIEF.values():
+        assert isinstance(detector, Baseline)
+        assert type(detector).__final__
+
+
+# What is published: widths of all layers for seven columns, shares of dropout, Adam's settings.
+PUBLISHED = {
+    "DAGMM": ([60, 30, 10, 1, 10, 30, 60, 7, 10, 4], [0.5], (256, 1e-4, 0, True, 200)),
+    "DDPM": (
+        [128, 256, 256, 128, *[256, 128] * 3, 7],
+        [0.4, 0.1] * 3,
+        (64, 1e-4, 5e-4, True, 400),
+    ),
+    "DROCC": ([128, 1], [], (256, 1e-4, 0, True, 200)),
+    "DTEC": ([256, 512, 256, 7], [0.5, 0.5], (64, 1e-4, 5e-4, False, 400)),
+    "DTEIG": ([256, 512, 256, 1], [0.5, 0.5], (64, 1e-4, 5e-4, False, 400)),
+    "DeepSVDD": ([64, 32], [], (32, 1e-3, 0, False, 100)),
+    "GOAD": ([8, 256], [], (64, 1e-3, 0, False, 1)),
+    "ICL": ([200, 400, 200, 50, 100, 200], [], (3000, 1e-3, 0, False, 2000)),
+    "PlanarFlow": ([], [], (64, 2e-3, 1e-4, False, 200)),
+}
+
+
+class TestPublished:
+    @pytest.mark.parametrize("name", PUBLISHED)
+    def test_widths_dropout_and_training_are_the_published_ones(self, name, monkeypatch):
+        widths, dropout, (batch_size, rate, decay, drop_last, epochs) = PUBLISHED[name]
+        asked = []
+
+        def spied(parameters, **settings):
+            asked.append(settings)
+            return Trainer(parameters, **settings)
+
+        monkeypatch.setattr(inspect.getmodule(getattr(baselines, name)), "Trainer", spied)
+        detector = getattr(baselines, name)()
+        network = detector._network(7)
+        next(iter(detector._training(network, torch.randn(40, 7))))
+
+        layers = list(network.modules())
+        assert [m.out_features for m in layers if isinstance(m, nn.Linear)] == widths
+        shares = [getattr(m, "share", getattr(m, "p", None)) for m in layers]
+        assert [share for share in shares if share is not None] == dropout
+        assert detector.epochs == epochs
+        told = {"weight_decay": 0.0, "drop_last": False, **asked[0]}
+        assert (told["batch_size"], told["learning_rate"]) == (batch_size, rate)
+        assert (told["weight_decay"], told["drop_last"]) == (decay, drop_last)
+        assert told.get("betas", (0.9, 0.999)) == ((0.5, 0.999) if name == "GOAD" else (0.9, 0.999))
+
+    def test_diffusion_goes_back_250_of_1000_times(self):
+        assert (ddpm.TIMES, ddpm.START, ddpm.BLOCKS) == (1000, 250, 3)
+        assert (dte.TIMES, dte.BINS) == (400, 7)
+
+
+class TestTrainer:
+    def test_weights_decay(self):
+        weight = nn.Parameter(torch.ones(1))
+        trainer = Trainer([weight], learning_rate=0.1, batch_size=4, weight_decay=1.0)
+
+        trainer.epoch(torch.ones(4, 1), lambda batch: 0 * weight.sum())
+
+        assert float(weight.detach()) == pytest.approx(0.9)
+
+    def test_each_epoch_has_an_order_of_its_own(self):
+        weight = nn.Parameter(torch.zeros(1))
+        trainer = Trainer([weight], learning_rate=0.1, batch_size=50)
+        seen = []
+
+        def loss(batch):
+            seen.append(batch[:, 0].tolist())
+            return weight.sum()
+
+        for _ in range(2):
+            trainer.epoch(torch.arange(50)[:, None], loss)
+
+        assert sorted(seen[0]) == sorted(seen[1]) == list(range(50))
+        assert seen[0] != seen[1] != list(range(50))
+        assert seen[0] != list(range(50))
+
+    def test_it_finds_the_least_squares_line(self):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            rows = torch.randn(200, 1)
+            line = nn.Linear(1, 1)
+            trainer = Trainer(line.parameters(), learning_rate=0.05, batch_size=32)
+            losses = [
+                trainer.epoch(rows, lambda batch: (line(batch) - 3 * batch - 1).square().mean())
+                for _ in range(60)
+            ]
+
+        assert float(line.weight.detach()) == pytest.approx(3, abs=0.01)
+        assert float(line.bias.detach()) == pytest.approx(1, abs=0.01)
+        assert losses[-1] < 0.001 * losses[0]
+
+    @pytest.mark.parametrize(
+        ("n_rows", "drop_last", "sizes"),
+        [
+            (10, False, [4, 4, 2]),
+            (10, True, [4, 4]),
+            (9, False, [4, 4]),
+            (3, True, [3]),
+            (3, False, [3]),
+            (8, True, [4, 4]),
+        ],
+    )
+    def test_batches_hold_each_row_once(self, n_rows, drop_last, sizes):
+        weight = nn.Parameter(torch.zeros(1))
+        trainer = Trainer([weight], learning_rate=0.1, batch_size=4, drop_last=drop_last)
+        seen = []
+
+        def loss(batch):
+            seen.append(batch[:, 0].tolist())
+            return weight.sum()
+
+        trainer.epoch(torch.arange(n_rows)[:, None], loss)
+
+        assert [len(batch) for batch in seen] == sizes
+        flat = [row for batch in seen for row in batch]
+        assert len(set(flat)) == len(flat)
+
+    def test_a_long_gradient_is_shortened(self):
+        weight = nn.Parameter(torch.zeros(1))
+        trainer = Trainer([weight], learning_rate=0.1, batch_size=4, max_norm=5.0)
+
+        trainer.epoch(torch.ones(4, 1), lambda batch: 1000 * weight.sum())
+
+        assert float(weight.grad) == pytest.approx(5.0)
+
+    def test_a_loss_that_is_no_number_ends_it(self):
+        weight = nn.Parameter(torch.zeros(1))
+        trainer = Trainer([weight], learning_rate=0.1, batch_size=4)
+
+        with pytest.raises(TrainingError, match=r"mean loss is nan in epoch 1\. Lower"):
+            trainer.epoch(torch.ones(4, 1), lambda batch: weight.sum() * float("nan"))
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2, 3, 5, 8, 20])
+@pytest.mark.parametrize("n_inputs", [3, 16, 21, 33])
+def test_a_linear_layer_gives_a_row_the_same_to_the_bit_in_every_place(n_inputs, n_outputs):
+    """torch's own does not, of 21 or 33 inputs and few outputs, on some processors."""
+    draws = torch.Generator().manual_seed(0)
+    with torch.random.fork_rng():
+        layer = Linear(n_inputs, n_outputs).eval()
+    rows = torch.randn(512, n_inputs, generator=draws)
+    order = torch.randperm(512, generator=draws)
+    with torch.no_grad(), one_thread():
+        found, elsewhere = layer(rows), layer(rows[order])
+
+    assert torch.equal(found[order], elsewhere)
+    assert torch.allclose(found, nn.functional.linear(rows, layer.weight, layer.bias), atol=1e-6)

@@ -1,0 +1,631 @@
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from altbi.engines import processes
+from altbi.errors import ParameterError, TableError
+from altbi_bench.catalogue.datasets import Dataset, Part, select
+from altbi_bench.catalogue.systems import Recipe, System, find_systems
+from altbi_bench.runs import runner
+from altbi_bench.runs.records import Job, append, latest, mended, read, todo
+from altbi_bench.runs.runner import Limits, Question, plan, run_all
+from altbi_bench.runs.workers import results
+from bench_jobs import ON_WINE, LeavesAtOnce, broken, jobs, result, work
+
+PATIENCE = 120  # seconds until a process that should end or speak counts as stuck
+
+
+def wait_until(condition):
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.02)
+
+
+def unwatched(runs, total):
+    return runs
+
+
+class TestLines:
+    def test_lines_come_back_as_they_were(self, tmp_path):
+        first, second = jobs("A", "B")
+        runs = [
+            result(first, auc=0.1 + 0.2, parameters={"n": [1, None]}, warnings=["\x1b größer\n"]),
+            result(replace(second, rows=20, smoke=True, protocol="dte"), error="no"),
+        ]
+
+        for each in runs:
+            append(tmp_path / "lines", each)
+
+        assert read(tmp_path / "lines") == runs
+        assert [each.job for each in runs] == [each.job for each in read(tmp_path / "lines")]
+        assert (tmp_path / "lines").read_bytes().count(b"\n") == 2
+
+    def test_a_file_that_is_not_there_has_no_lines(self, tmp_path):
+        assert read(tmp_path / "none") == []
+
+    def test_a_later_line_replaces_an_earlier_one(self):
+        (job,) = jobs("A")
+
+        assert latest([result(job, error="no"), result(job, auc=0.7)])[job].auc == 0.7
+
+    @pytest.mark.parametrize("cut", [2, 20, 300, 400])
+    def test_a_half_written_last_line_is_left_out_and_then_cut_off(self, tmp_path, cut):
+        path = tmp_path / "lines"
+        for job in jobs("A", "B"):
+            append(path, result(job))
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-cut])
+
+        assert [each.file for each in read(path)] == ["A"]
+        assert path.read_bytes() == whole[:-cut]
+        with mended(path):
+            assert path.read_bytes() == whole[: whole.index(b"\n") + 1]
+
+    def test_a_last_line_that_lacks_its_end_alone_is_given_it(self, tmp_path):
+        path = tmp_path / "lines"
+        for job in jobs("A", "B"):
+            append(path, result(job))
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1])
+
+        assert [each.file for each in read(path)] == ["A", "B"]
+        with mended(path):
+            assert path.read_bytes() == whole
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b'{"precious": 1}',
+            b'{"precious": 1',
+            b'notes\n{"file": "ha',
+            b'{"precious": 1}\n{"file": "ha',
+            b"[1]",
+            b"text",
+        ],
+    )
+    def test_a_file_of_something_else_stays_as_it_is(self, tmp_path, content):
+        (tmp_path / "lines").write_bytes(content)
+
+        with pytest.raises(TableError, match="not a run of the benchmark"):
+            mended(tmp_path / "lines").__enter__()
+
+        assert (tmp_path / "lines").read_bytes() == content
+
+    def test_a_device_or_a_pipe_is_refused_not_read_for_ever(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe")
+
+        for path in (Path("/dev/zero"), tmp_path / "pipe"):
+            with pytest.raises(TableError, match="a device or a pipe, but expected a file"):
+                mended(path).__enter__()
+        with pytest.raises(TableError, match="/dev/zero: a device"):
+            read(Path("/dev/zero"))
+
+    def test_every_line_is_on_the_disk_before_the_next_job(self, tmp_path, monkeypatch):
+        sizes = []
+        monkeypatch.setattr(
+            "altbi_bench.runs.records.os.fsync", lambda _: sizes.append(path.stat().st_size)
+        )
+        path = tmp_path / "lines"
+
+        for job in jobs("A", "B"):
+            append(path, result(job))
+
+        assert len(sizes) == 2
+        assert sizes[-1] == path.stat().st_size
+
+    def test_whole_lines_are_left_alone_and_folders_made(self, tmp_path):
+        path = tmp_path / "new" / "folder" / "lines"
+        with mended(path):
+            append(path, result(*jobs("A")))
+        before = path.read_bytes()
+
+        with mended(path):
+            pass
+
+        assert path.read_bytes() == before
+
+    @pytest.mark.parametrize(
+        "line",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"{}",
+            b"7",
+            b'{"file": "wine"}',
+            b"\xff",
+            b"[" * 100_000,
+            b'{"file": ' + b"9" * 5000 + b"}",
+        ],
+        ids=lambda line: line[:12].decode(errors="replace"),
+    )
+    def test_a_line_that_is_no_run_is_named_by_file_and_number(self, tmp_path, line):
+        append(tmp_path / "lines", result(*jobs("A")))
+        with (tmp_path / "lines").open("ab") as lines:
+            lines.write(line + b"\n")
+
+        with pytest.raises(TableError, match="lines, line 2: not a run of the benchmark"):
+            read(tmp_path / "lines")
+
+    @pytest.mark.parametrize(
+        ("line", "why"), [(b"{", "no line of JSON"), (b"[1]", "must be a mapping")]
+    )
+    def test_it_says_why_and_what_to_do(self, tmp_path, line, why):
+        append(tmp_path / "lines", result(*jobs("A")))
+        ours = (tmp_path / "lines").read_bytes()
+        for before, do in ((b"", "Name another file"), (ours, "Remove the line, or name another")):
+            (tmp_path / "lines").write_bytes(before + line + b"\n")
+
+            with pytest.raises(TableError, match=f"{why}.*\\. {do}"):
+                read(tmp_path / "lines")
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"auc": None},
+            {"auc": float("nan")},
+            {"auc": 1.5},
+            {"error": "no"},
+            {"error": "no", "auc": None},
+            {"average_precision": "0.5"},
+            {"precision_at_n": "high"},
+            {"precision_at_n": -0.1},
+            {"fit_seconds": "long"},
+            {"score_seconds": float("inf")},
+            {"peak_mib": []},
+            {"fit_seconds": -5.0},
+            {"fit_seconds": None},
+            {"score_seconds": None},
+            {"n_outliers": "six"},
+            {"n_train": -1},
+            {"n_test": 7.0},
+            {"n_features": []},
+            {"threads": True},
+            {"seed": "0"},
+            {"seed": True},
+            {"rows": 20.5},
+            {"smoke": 0},
+            {"file": ["wine"]},
+            {"system": None},
+            {"protocol": {}},
+            {"source": 7},
+            {"versions": []},
+            {"versions": {"processor": ["x"]}},
+            {"warnings": "none"},
+            {"warnings": [1]},
+            {"parameters": "none"},
+            {"parameters": {"n": [[[[[1]]]]]}},
+            {"parameters": {"n": {"a": [{"b": [1]}]}}},
+            {"error": 5},
+            {"unknown": 1},
+        ],
+        ids=str,
+    )
+    def test_a_run_of_which_no_table_could_be_made_is_named_too(self, tmp_path, change):
+        fields = asdict(result(*jobs("A"))) | change
+        (tmp_path / "lines").write_text(json.dumps(fields) + "\n")
+
+        with pytest.raises(TableError, match="lines, line 1: not a run of the benchmark"):
+            read(tmp_path / "lines")
+
+    def test_what_cannot_be_written_to_its_end_is_an_error_and_spoils_nothing(self, tmp_path):
+        first, second = jobs("A", "B")
+        append(tmp_path / "lines", result(first))
+        before = (tmp_path / "lines").stat().st_size
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before + 40, limits[1]))
+        try:
+            with pytest.raises(OSError, match=r"File too large: .*lines"):
+                append(tmp_path / "lines", result(second))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert (tmp_path / "lines").stat().st_size == before + 40
+
+        with mended(tmp_path / "lines"):
+            append(tmp_path / "lines", result(second))
+        assert [each.file for each in read(tmp_path / "lines")] == ["A", "B"]
+
+    def test_a_number_that_is_none_is_not_written(self, tmp_path):
+        with pytest.raises(ValueError, match="JSON"):
+            append(tmp_path / "lines", result(*jobs("A"), auc=float("nan")))
+
+        assert read(tmp_path / "lines") == []
+
+    def test_a_second_benchmark_on_one_file_is_refused_until_the_first_ends(self, tmp_path):
+        path = tmp_path / "lines"
+        with mended(path):
+            append(path, result(*jobs("A")))
+            path.write_bytes(path.read_bytes() + b'{"fi')
+            before = path.read_bytes()
+
+            with pytest.raises(TableError, match=r"lines: another benchmark .* --lines"):
+                mended(path).__enter__()
+            assert path.read_bytes() == before
+
+        with mended(path):
+            assert [each.file for each in read(path)] == ["A"]
+
+    def test_jobs_without_a_line_are_left_in_their_order(self):
+        done, failed, mended_later, missing = jobs("A", "B", "C", "D")
+        runs = [
+            result(done),
+            result(failed, error="no"),
+            result(mended_later, error="no"),
+            result(mended_later),
+        ]
+        asked = [missing, done, failed, mended_later]
+
+        assert todo(asked, runs) == [missing]
+        assert todo(asked, runs, retry=True) == [missing, failed]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"file": "other"},
+            {"system": "B"},
+            {"seed": 1},
+            {"protocol": "dte"},
+            {"rows": 20},
+            {"smoke": True},
+        ],
+        ids=str,
+    )
+    def test_a_line_stands_for_its_own_job_alone(self, change):
+        (job,) = jobs("A")
+        other = replace(job, **change)
+
+        assert todo([job, other], [result(job)]) == [other]
+        assert other.title != job.title or "smoke" in change
+
+
+class TestPool:
+    def done(self, asked, *, processes=1, seconds=PATIENCE, work=work):
+        return list(results(asked, processes=processes, seconds=seconds, threads=1, work=work))
+
+    def test_one_process_does_job_after_job(self):
+        asked = jobs("A", "B", "C")
+
+        runs = list(results(asked, processes=1, seconds=PATIENCE, threads=3, work=work))
+
+        assert [each.job for each in runs] == asked
+        assert {each.threads for each in runs} == {3}
+        (process,) = {each.parameters["process"] for each in runs}
+        assert process != os.getpid()
+
+    def test_several_processes_give_the_same_lines(self):
+        asked = jobs("A", "leave", "B", "C", "raise", "D", "E", "F")
+
+        def told(runs):
+            return sorted((replace(each, parameters={}) for each in runs), key=lambda run: run.seed)
+
+        assert told(self.done(asked, processes=3)) == told(self.done(asked))
+
+    @pytest.mark.parametrize(
+        ("way", "reason"),
+        [
+            ("raise", "its process ended with exit code 1"),
+            ("leave", "its process ended with exit code 3"),
+            ("be killed", "its process ended with exit code -9"),
+        ],
+    )
+    def test_a_job_whose_process_dies_is_a_line_and_the_next_has_a_fresh_process(self, way, reason):
+        asked = jobs("A", way, "B", way)
+
+        first, dead, second, last = self.done(asked)
+
+        assert [each.job for each in (first, dead, second, last)] == asked
+        assert (dead.error, last.error, dead.auc) == (reason, reason, None)
+        assert (first.error, second.error) == (None, None)
+        assert first.parameters["process"] != second.parameters["process"]
+
+    @pytest.fixture
+    def set_clock(self, monkeypatch):
+        """Let an hour pass for the limits, and for nothing else, once a condition holds."""
+
+        def set_clock(condition):
+            clock = SimpleNamespace(monotonic=lambda: 3600.0 * condition())
+            monkeypatch.setattr(processes, "time", clock)
+            monkeypatch.setattr(processes, "_LONGEST_WAIT", 0.05)
+
+        return set_clock
+
+    def test_a_job_over_its_limit_is_a_line_and_the_next_has_a_fresh_process(
+        self, tmp_path, set_clock
+    ):
+        set_clock((tmp_path / "hang").exists)
+
+        runs = self.done(jobs("A", f"{tmp_path}/hang", "B"), seconds=1.5)
+
+        assert [each.error for each in runs] == [None, "over the limit of 1.5 seconds", None]
+        assert runs[2].file == "B"
+        assert runs[0].parameters["process"] != runs[2].parameters["process"]
+
+    def test_the_others_work_on_while_one_hangs(self, tmp_path, set_clock):
+        others, runs = list("ABCDEF"), []
+        set_clock(lambda: len(runs) == len(others))
+
+        asked = jobs(f"{tmp_path}/hang", *others)
+        for each in results(asked, processes=2, seconds=60, threads=1, work=work):
+            runs.append(each)  # one by one: the clock looks at them
+
+        assert [each.file for each in runs[:-1]] == others
+        assert runs[-1].error == "over the limit of 60 seconds"
+
+    @pytest.fixture
+    def interruptible(self):
+        """As in a terminal; started in the background, Python leaves interrupts ignored."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
+
+    def test_an_interrupt_while_a_process_starts_comes_when_it_has_started(self, interruptible):
+        started = []
+
+        def start():
+            with processes.no_interrupts():
+                signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if a thread took it
+                started.append(True)
+
+        with pytest.raises(KeyboardInterrupt):
+            start()
+
+        assert started
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def test_a_process_that_dies_before_it_takes_a_job_is_a_line(self):
+        runs = self.done(jobs("A", "B"), work=LeavesAtOnce())
+
+        assert [each.error for each in runs] == ["its process ended with exit code 5"] * 2
+
+    def test_a_system_that_raises_is_a_line_with_its_reason(self, adbench):
+        (found,) = self.done([ON_WINE], work=broken)
+
+        assert found.error.startswith("TypeError: ")
+        assert "no_such" in found.error
+        assert found.job == ON_WINE
+
+    def test_a_file_that_is_not_there_is_a_line_with_its_reason(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
+        (found,) = results([ON_WINE], processes=1, seconds=PATIENCE, threads=1)
+
+        assert found.error.startswith(f"TableError: {tmp_path}/Classical/45_wine.npz: no such file")
+
+    def test_no_job_needs_no_process(self, monkeypatch):
+        monkeypatch.setattr("altbi.engines.processes._Worker", None)
+
+        assert self.done([], processes=2) == []
+
+    @pytest.mark.parametrize("seconds", [10.0**12, float("inf")])
+    def test_a_limit_may_be_as_long_as_one_likes(self, seconds):
+        (found,) = self.done(jobs("A"), seconds=seconds)
+
+        assert found.error is None
+
+    def test_an_interrupt_is_for_the_parent_alone(self):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+        first, _, fresh = self.done(jobs("A", "leave", "B"))
+
+        assert (first.parameters["deaf"], fresh.parameters["deaf"]) == (True, True)
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
+
+    def test_left_early_all_processes_are_ended(self):
+        runs = results(jobs("A", "B"), processes=1, seconds=PATIENCE, threads=1, work=work)
+        process = next(runs).parameters["process"]
+
+        runs.close()
+
+        with pytest.raises(ProcessLookupError):
+            os.kill(process, 0)
+
+    def test_no_process_is_left_at_work_when_the_parent_is_killed(self, tmp_path):
+        code = (
+            "import sys\n"
+            "from bench_jobs import jobs, work\n"
+            "from altbi_bench.runs.workers import results\n"
+            "asked = jobs(*sys.argv[1:])\n"
+            "list(results(asked, processes=2, seconds=600, threads=1, work=work))\n"
+        )
+        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        hanging = [tmp_path / "first hang", tmp_path / "second hang"]
+        with subprocess.Popen(
+            [sys.executable, "-c", code, *hanging], stdout=subprocess.PIPE, env=environment
+        ) as parent:
+            wait_until(lambda: all(path.exists() for path in hanging))
+            parent.kill()
+            # They hold the other end of the pipe: it closes when the last of them is gone.
+            out, _ = parent.communicate(timeout=PATIENCE)
+
+        assert (parent.returncode, out) == (-signal.SIGKILL, b"")
+
+
+class TestPlan:
+    @pytest.fixture
+    def parts(self, tmp_path, monkeypatch):
+        """Three files, the second not at hand."""
+        monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
+        parts = (Part("large", 100, 9, 3), Part("away", 1, 1, 1), Part("small", 100, 2, 3))
+        for part in parts[::2]:
+            (tmp_path / part.file).touch()
+        return parts
+
+    def system(self, name, **more):
+        return System(name, name, Recipe("altbi:ALTBI"), **more)
+
+    def test_small_files_come_first_and_those_not_at_hand_never(self, parts):
+        one = Dataset("one", "", "table", "", parts[:1])
+        two = Dataset("two", "", "image", "", parts[1:])
+        systems = [self.system("A"), self.system("B")]
+
+        planned = plan([one, two], systems, Question(seeds=(4, 2)))
+
+        assert planned == [
+            Job(file=file, system=system, seed=seed)
+            for file in ("small", "large")
+            for system in ("A", "B")
+            for seed in (4, 2)
+        ]
+
+    @pytest.mark.parametrize(
+        ("protocol", "seeded", "seeds"),
+        [
+            ("transductive", True, [0, 1, 2]),
+            ("transductive", False, [0]),
+            ("semi", False, [0, 1, 2]),
+            ("dte", False, [7, 8]),
+            ("semi-dte", False, [0, 1, 2, 3, 6]),
+        ],
+    )
+    def test_seeds_are_those_that_matter(self, parts, protocol, seeded, seeds):
+        system = self.system("A", seeded=seeded, dte_seeds=(7, 8))
+
+        assert [job.seed for job in Question(protocol).jobs(parts[0], system)] == seeds
+
+    def test_stated_seeds_count_once_each_and_first_alone_where_none_matters(self, parts):
+        question = Question("dte", seeds=(5, 3, 5))
+
+        assert [job.seed for job in question.jobs(parts[0], self.system("A"))] == [5, 3]
+        unseeded = Question(seeds=(5, 3)).jobs(parts[0], self.system("A", seeded=False))
+        assert [job.seed for job in unseeded] == [5]
+
+    def test_a_sample_is_stated_only_where_the_file_is_larger(self):
+        question, system = Question(rows=100), self.system("A", seeded=False)
+        parts = [Part("f", n_rows, 2, None, rows_in_paper=101) for n_rows in (99, 100, 101, None)]
+        parts += [Part("f", None, 2, None, rows_in_paper=most) for most in (100, None)]
+
+        rows = [question.jobs(part, system)[0].rows for part in parts]
+
+        assert rows == [None, None, 100, 100, None, 100]
+        assert Question().jobs(parts[2], system)[0].rows is None
+
+    def test_a_job_says_all_that_was_asked(self, parts):
+        question = Question("split", rows=50, seeds=(6,), smoke=True)
+
+        assert question.jobs(parts[0], self.system("A")) == [
+            Job(file="large", system="A", seed=6, protocol="split", rows=50, smoke=True)
+        ]
+
+    @pytest.mark.parametrize(
+        ("question", "said"),
+        [
+            (Question(rows=9), "rows=9"),
+            (Question(rows=-1), "rows=-1"),
+            (Question(rows=20.5), "rows=20.5"),
+            (Question(seeds=()), r"seeds=\(\)"),
+            (Question(seeds=(0, -1)), r"seeds=\(0, -1\)"),
+            (Question(seeds=(0.5,)), r"seeds=\(0.5,\)"),
+            (Question(seeds=(np.int64(1),)), "seeds="),
+            (Question(seeds=(2**32,)), "seeds="),
+            (Question("transduction"), "'transduction'"),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("seeded", [True, False])
+    def test_a_question_that_makes_no_sense_is_refused(self, parts, question, said, seeded):
+        with pytest.raises(ParameterError, match=said):
+            question.jobs(parts[0], self.system("A", seeded=seeded))
+
+    def test_every_system_at_hand_has_jobs_on_every_table_at_hand(self, adbench):
+        planned = plan(select(suite="smoke"), find_systems(), Question(seeds=(0,), smoke=True))
+
+        assert len(planned) == len(set(planned)) == 6 * len(find_systems())
+        assert {job.rows for job in planned} == {None}
+
+
+class TestRunAll:
+    @pytest.fixture
+    def asked(self, monkeypatch):
+        """Jobs are done here and at once; gives what was asked of the processes."""
+        asked = []
+
+        def at_once(jobs, **limits):
+            asked.append((list(jobs), limits))
+            return (result(job, error="no" if job.file == "bad" else None) for job in jobs)
+
+        monkeypatch.setattr(runner, "results", at_once)
+        return asked
+
+    def test_every_job_is_a_line_and_runs_once(self, tmp_path, asked):
+        planned, watched = jobs("A", "bad", "B"), []
+
+        def watch(runs, total):
+            watched.append(total)
+            return runs
+
+        first = run_all(tmp_path / "lines", planned[:2], Limits(2, 3, 4.0), watch)
+        second = run_all(tmp_path / "lines", planned, Limits(), watch)
+        third = run_all(tmp_path / "lines", planned, Limits(), watch, retry=True)
+
+        assert [left for left, _ in asked] == [planned[:2], planned[2:], planned[1:2]]
+        assert watched == [2, 1, 1]
+        assert asked[0][1] == {"processes": 2, "threads": 3, "seconds": 4.0}
+        assert read(tmp_path / "lines") == [*first, *second, *third]
+
+    def test_the_job_of_a_half_written_line_runs_again(self, tmp_path, asked):
+        planned = jobs("A", "B")
+        run_all(tmp_path / "lines", planned, Limits(), unwatched)
+        whole = (tmp_path / "lines").read_bytes()
+        (tmp_path / "lines").write_bytes(whole[:-9])
+
+        run_all(tmp_path / "lines", planned, Limits(), unwatched)
+
+        assert asked[1][0] == planned[1:]
+        assert (tmp_path / "lines").read_bytes() == whole
+
+    def test_a_run_is_in_the_file_before_the_next_begins(self, tmp_path, asked):
+        seen = []
+
+        def watch(runs, total):
+            for run in runs:
+                yield run
+                seen.append(len(read(tmp_path / "lines")))
+
+        run_all(tmp_path / "lines", jobs(*"ABC"), Limits(), watch)
+
+        assert seen == [1, 2, 3]
+
+    def test_a_job_runs_again_whose_system_is_built_otherwise_by_now(self, tmp_path, asked):
+        (planned,) = jobs("A")
+        append(tmp_path / "lines", replace(result(planned), parameters={"size": 99}))
+
+        run_all(tmp_path / "lines", [planned], Limits(), unwatched)
+
+        assert [left for left, _ in asked] == [[planned]]
+
+    @pytest.mark.parametrize("text", ["my,notes\nlast row", "one precious line"])
+    def test_a_file_of_something_else_is_left_as_it_is(self, tmp_path, asked, text):
+        (tmp_path / "lines").write_text(text)
+
+        with pytest.raises(TableError, match="not a run of the benchmark"):
+            run_all(tmp_path / "lines", jobs("A"), Limits(), unwatched)
+
+        assert asked == []
+        assert (tmp_path / "lines").read_text() == text
+
+    def test_an_unreadable_file_stops_all_before_the_first_job(self, tmp_path, asked):
+        (tmp_path / "lines").write_text("notes\n")
+
+        with pytest.raises(TableError, match="lines, line 1"):
+            run_all(tmp_path / "lines", jobs("A"), Limits(), unwatched)
+
+        assert asked == []
+        assert (tmp_path / "lines").read_text() == "notes\n"
+
+    def test_no_file_at_hand_is_said_and_leaves_no_trace(self, tmp_path, asked):
+        with pytest.raises(TableError, match="altbi-bench datasets"):
+            run_all(tmp_path / "lines", [], Limits(), unwatched)
+
+        assert not (tmp_path / "lines").exists()

@@ -1,0 +1,212 @@
+"""Figures in README and docs are those of the committed lines; docs/results.md is made of them."""
+
+import math
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from altbi_bench.catalogue.datasets import select
+from altbi_bench.catalogue.systems import find_systems
+from altbi_bench.cli import main
+from altbi_bench.results_page.findings import OURS
+from altbi_bench.results_page.page import embeddings_comparison, main_comparison
+from altbi_bench.results_page.summaries import Evidence
+from altbi_bench.runs.runner import Question
+from altbi_bench.statistics import mean_ranks
+from altbi_bench.tables.comparison import compare, difference, shared_means
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+# What the README calls some of the systems.
+KNOWN_AS = {
+    "`ALTBI()`": OURS,
+    "robust covariance (MCD)": "MCD",
+    "isolation forest": "IForest",
+    "`ALTBI.reference()`, after the authors' code": "ALTBI-I (reference)",
+    "distance to the 32nd neighbour": "kNN",
+}
+SCRIPTS = "python (?:bench/scripts|benchmarks)/.*--no-runs.*"
+NUMBERS = {3: "three", 4: "four", 5: "five", 10: "ten", 11: "eleven", 12: "twelve"}
+
+
+@pytest.fixture
+def evidence():
+    """All committed lines."""
+    return Evidence.of(ROOT / "bench" / "results", DOCS)
+
+
+def in_words(number):
+    return NUMBERS.get(number, f"{number}")
+
+
+def count(names):
+    """How many systems a sentence of the page of results names."""
+    if of_all := re.fullmatch(r"each of the (\d+) others", names):
+        return int(of_all[1])
+    return 0 if names == "none" else len(names.split(", "))
+
+
+def text_of(page):
+    """A page as one line, so that sentences are found wherever they break."""
+    return " ".join(page.read_text(encoding="utf-8").split())
+
+
+def rows(text):
+    """The rows of the tables in a text, as they stand."""
+    return [line for line in text.splitlines() if line.startswith("|")]
+
+
+def table(page, head):
+    """The cells of the first table of a page whose head begins so, by what stands first."""
+    below = page.read_text(encoding="utf-8").split(f"\n{head}", 1)[1].split("\n\n", 1)[0]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows(below)[1:]]
+    return {first: rest for first, *rest in cells}
+
+
+def blocks(command):
+    """Commands of the docs, indented, each with the rows of tables that stand below it."""
+    found = []
+    for page in sorted(DOCS.glob("*.md")):
+        _, *rest = re.split(rf"^    ({command})$", page.read_text(encoding="utf-8"), flags=re.M)
+        for line, below in zip(rest[::2], rest[1::2], strict=True):
+            own = rows(re.split(r"^(?:## |<!--|    \S)", below, maxsplit=1, flags=re.M)[0])
+            if own:
+                found.append(pytest.param(line, own, id=f"{page.stem}-{len(found)}"))
+    return found
+
+
+class TestTablesBelowACommandAreWhatItPrints:
+    @pytest.mark.parametrize(("command", "below"), blocks("altbi-bench tables --.*"))
+    def test_runs(self, command, below, capsys, monkeypatch):
+        monkeypatch.chdir(ROOT)
+
+        main([*shlex.split(command)[1:], "--markdown"])
+
+        # Precision at n, which comes last, is left out of the docs.
+        assert rows(capsys.readouterr().out)[: len(below)] == below
+
+    @pytest.mark.parametrize(("command", "below"), blocks(SCRIPTS))
+    def test_other_lines(self, command, below):
+        script = ROOT / shlex.split(command)[1]
+
+        done = subprocess.run(
+            [sys.executable, script, "--no-runs"], capture_output=True, text=True, cwd=ROOT
+        )
+
+        # Some docs show some of the rows.
+        said = rows(done.stdout)
+        assert [row for row in below if row not in said] == [], done.stderr
+
+    def test_they_are_found(self):
+        assert len(blocks("altbi-bench tables --.*")) >= 5
+        assert len(blocks(SCRIPTS)) >= 6
+
+
+class TestReadme:
+    README = ROOT / "README.md"
+
+    def test_its_table_is_of_the_lines(self, evidence):
+        auc, precision = (main_comparison(evidence, name) for name in ("auc", "average_precision"))
+        means = [shared_means(auc)[1], shared_means(precision)[1]]
+        ranks = mean_ranks(auc.scores)
+
+        assert table(self.README, "| system | AUC |") == {
+            told: [*(f"{by_name[name]:.3f}" for by_name in means), f"{ranks[name]:.1f}"]
+            for told, name in KNOWN_AS.items()
+        }
+
+    def test_its_sentences_are_of_the_page_of_results(self):
+        results, readme = text_of(DOCS / "results.md"), text_of(self.README)
+
+        def found(pattern):
+            return re.search(pattern, results).groups()
+
+        shared, systems = found(r"Over the (\d+) data sets that all (\d+) systems")
+        (alone,) = found(r"AUC, among .*? alone has the highest on (\d+ of \d+)")
+        (confirmed,) = found(r"only to confirm .*? is better than (.*?) and worse")
+        (precision,) = found(r"Average precision, by .*? is better than (.*?) and worse")
+
+        assert f"over the {shared} ADBench tables that have runs of all {systems} systems" in readme
+        assert f"On {alone} tables it alone has the highest AUC" in readme
+        assert f"that is shown against {count(confirmed)}, not against" in readme
+        assert f"it is shown against {in_words(count(precision))} only" in readme
+
+    def test_its_distance_from_the_paper_is_that_of_the_lines(self, evidence):
+        reference = "ALTBI-I (reference)"
+        found = compare(
+            evidence.runs,
+            "auc",
+            Question("transductive"),
+            find_systems([reference]),
+            select(suite="tables"),
+        )
+        gap = difference(found, reference)
+        pairs = [(line.ours[reference], line.paper[reference]) for line in found.lines]
+        gaps = [ours.mean - paper for ours, paper in pairs if ours and paper is not None]
+        far = sum(abs(each) > 0.03 for each in gaps)
+
+        assert len(gaps) == gap.n_tables
+        assert (
+            f"within {math.ceil(abs(gap.mean_signed) * 1000) / 1000:.3f} (single tables are "
+            f"{gap.mean_absolute:.3f} off on average, {in_words(far)} of {len(gaps)} by more than "
+            "0.03)"
+        ) in text_of(self.README)
+
+
+class TestAccuracy:
+    PAGE = DOCS / "accuracy.md"
+    FAR = 0.08
+
+    def test_where_it_fails_is_where_another_is_far_ahead(self, evidence):
+        scores = main_comparison(evidence).scores
+        ours = scores.pop(OURS)
+        best = {
+            name: max((cells[name], system) for system, cells in scores.items() if name in cells)
+            for name in ours
+        }
+        far = sorted(
+            (name for name in ours if best[name][0] - ours[name] > self.FAR),
+            key=lambda name: ours[name] - best[name][0],
+        )
+
+        told = table(self.PAGE, "| data set | `ALTBI()` | best other |")
+
+        assert f"higher by more than {self.FAR}" in text_of(self.PAGE)
+        assert told == {
+            name: [f"{ours[name]:.3f}", f"{best[name][1]} {best[name][0]:.3f}"] for name in far
+        }
+
+    def test_its_standing_among_all_is_that_of_the_lines(self, evidence):
+        auc, precision = (main_comparison(evidence, name) for name in ("auc", "average_precision"))
+        shared, means = shared_means(auc)
+        next_auc, second = sorted(((mean, name) for name, mean in means.items()))[-2]
+        ranks = sorted(mean_ranks(precision.scores).items(), key=lambda item: item[1])
+
+        assert means[OURS] > next_auc
+        assert (second, ranks[0][0]) == ("MCD", OURS)
+        assert (
+            f"On the {len(shared)} that all {len(means)} systems ran, three seeds: "
+            f"{means[OURS]:.3f}, {shared_means(precision)[1][OURS]:.3f}, mean rank "
+            f"{mean_ranks(auc.scores)[OURS]:.1f} ({ranks[0][1]:.1f} by average precision, next "
+            f"{ranks[1][1]:.1f}), which is {means[OURS] - next_auc:.3f} of AUC ahead of the next "
+            f"(robust covariance, {next_auc:.3f})"
+        ) in text_of(self.PAGE)
+
+    def test_its_standing_on_images_and_texts_is_that_of_the_lines(self, evidence):
+        found = [embeddings_comparison(evidence, name) for name in ("auc", "average_precision")]
+        auc, precision = (shared_means(each)[1] for each in found)
+        ranks = mean_ranks(found[0].scores)
+        told = {name: f"{auc[name]:.3f} / {precision[name]:.3f}" for name in auc}
+        first = (OURS, "ALTBI-I (reference)", "FeatureBagging")
+        text = text_of(self.PAGE)
+
+        assert (
+            f"the plain detector now has {told[first[0]]}, `ALTBI.reference()` {told[first[1]]}, "
+            f"FeatureBagging {told[first[2]]} (mean ranks among {len(auc)} systems "
+            f"{', '.join(f'{ranks[name]:.1f}' for name in first)}: no clear winner"
+        ) in text
+        assert f"ODIM {told['ODIM']}, the light flow {told['ALTBI-G (light)']}." in text

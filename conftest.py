@@ -1,0 +1,26 @@
+"""Set-up of all tests: those of the product, in tests/, and of the benchmark, in bench/tests/."""
+
+import os
+
+import pytest
+from hypothesis import settings
+
+# scikit-learn skips one of its checks without it; scipy reads it when it is first imported.
+os.environ["SCIPY_ARRAY_API"] = "1"
+
+# No test is timed: a busy machine is no failure.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+
+@pytest.fixture
+def adbench():
+    """Return the ADBench folder; skips only where nobody has promised one."""
+    from altbi_bench.catalogue.datasets import adbench_folder
+
+    folder = adbench_folder()
+    if folder is None:
+        pytest.skip("ALTBI_ADBENCH is not set and ../shared/adbench does not exist")
+    if not folder.is_dir():
+        pytest.fail(f"ALTBI_ADBENCH={os.environ['ALTBI_ADBENCH']} is not a folder")
+    return folder

@@ -1,1 +1,0 @@
-"""The benchmark: catalogues of data sets and systems, runs as lines, tables made of lines."""
