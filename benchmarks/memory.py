@@ -42,7 +42,7 @@ def score_file(path: Path) -> dict[str, int]:
     rows = np.memmap(path, dtype=np.float32, mode="r").reshape(-1, COLUMNS)
     detector = ALTBI.reference(random_state=0).fit(np.array(rows[:FITTED]))
     before = peak()
-    scores = detector.anomaly_score(rows)
+    scores = detector.outlier_score(rows)
     return {
         "rows": len(rows),
         "before": before,

@@ -72,10 +72,10 @@ class Product:
 
 def products(detector: ALTBI) -> list[Product]:
     """List the products that scoring a row asks for."""
-    if detector.memory_ is not None:
-        n_remembered, width = detector.memory_.rows.shape
-        whitening = [] if detector.memory_.whitening is None else [Product(1, width, width)]
-        return [*whitening, Product(1, n_remembered, width)]
+    if detector.scorer_ is not None:
+        n_reference, width = detector.scorer_.rows.shape
+        whitening = [] if detector.scorer_.whitening is None else [Product(1, width, width)]
+        return [*whitening, Product(1, n_reference, width)]
     found = []
     for name, weights in detector.snapshots_.items():
         if name.endswith(".weight"):
@@ -124,9 +124,9 @@ def timed(work: Callable[[], object]) -> float:
 
 def parts(detector: ALTBI, X: Rows) -> tuple[float, float]:
     """Seconds of encoding and of measuring, in the chunks of the detector."""
-    by_loss = detector.memory_ is None
+    by_loss = detector.scorer_ is None
     encode = detector.encoder_.transform if by_loss else detector.encoder_.standardize
-    scorer = detector.memory_ or detector.ensemble_
+    scorer = detector.scorer_ or detector.ensemble_
     encoding = measuring = 0.0
     for chunk in _chunks(X):
         start = time.perf_counter()
@@ -144,8 +144,8 @@ def _chunks(X: Rows) -> Iterator[Rows]:
 def enough_rows(detector: ALTBI, draw: np.random.Generator, seconds: float) -> Rows:
     """Draw as many rows as take about so many seconds to score."""
     few = draw.normal(size=(2048, detector.n_features_in_))
-    detector.anomaly_score(few)
-    count = round(len(few) * seconds / timed(lambda: detector.anomaly_score(few)))
+    detector.outlier_score(few)
+    count = round(len(few) * seconds / timed(lambda: detector.outlier_score(few)))
     return draw.normal(size=(max(count, 1), detector.n_features_in_))
 
 
@@ -156,7 +156,7 @@ def measure(scored_by: str, width: int, args: argparse.Namespace) -> list[str]:
     X, asked = enough_rows(detector, draw, args.seconds), products(detector)
     rounds = [
         (
-            timed(lambda: detector.anomaly_score(X)),
+            timed(lambda: detector.outlier_score(X)),
             plain_products(asked, len(X), args.threads),
             best_product(),
             *parts(detector, X),

@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.ensemble import IsolationForest
 
 from altbi import ALTBI
-from altbi.borrow import one_thread
-from altbi.errors import need
+from altbi.networks._torch_modes import single_thread
+from altbi.errors import import_extra
 from altbi_bench.catalogue.datasets import Rows, load, select
 from measuring import machine
 
@@ -41,7 +41,7 @@ class Contestant:
 
 def altbi(detector: ALTBI) -> Callable[[Rows], object]:
     """Fit and score by ALTBI."""
-    return lambda rows: detector.fit(rows).anomaly_score(rows)
+    return lambda rows: detector.fit(rows).outlier_score(rows)
 
 
 def forest(n_jobs: int) -> Callable[[Rows], object]:
@@ -51,10 +51,10 @@ def forest(n_jobs: int) -> Callable[[Rows], object]:
 
 def pyod_vae(epochs: int) -> Callable[[Rows], object]:
     """Fit and score by PyOD's VAE; a table too large for it gives a sample to fit on."""
-    model = need("pyod.models.vae", extra="pyod").VAE
+    model = import_extra("pyod.models.vae", extra="pyod").VAE
 
     # Its layers are too small for two threads, which on a busy machine wait for each other.
-    @one_thread()
+    @single_thread()
     def work(rows: Rows) -> object:
         vae = model(verbose=0, epoch_num=epochs)
         if len(rows) <= VAE_ROWS:

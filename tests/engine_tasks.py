@@ -9,9 +9,9 @@ from uuid import uuid4
 
 import numpy as np
 
-from altbi.engines import Engine
+from altbi.distributed import Engine
 from altbi.errors import TableError
-from altbi.files import Source
+from altbi.io import Source
 
 PATIENCE = 60
 
@@ -106,7 +106,7 @@ class TroubledEngine(Engine):
         self.after_first = after_first
 
     def run(self, function, items):
-        if function.__name__ != "_score_part":
+        if function.__name__ != "_score_partition":
             yield from self.engine.run(function, items)
             return
         calls = [
@@ -128,7 +128,7 @@ class HoldingEngine(Engine):
 
     def run(self, function, items):
         for number, result in enumerate(self.engine.run(function, items), start=1):
-            if function.__name__ == "_score_part" and number == self.results:
+            if function.__name__ == "_score_partition" and number == self.results:
                 Path(self.mark).touch()
                 time.sleep(600)
             yield result

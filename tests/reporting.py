@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from altbi.report import Clue, ColumnFact, Metrics, Step, Summary, TopRow
+from altbi.report import ReasonFact, ColumnFact, Metrics, Step, Summary, TopRow
 
 ROWS = 400
 THRESHOLD = 3.0
@@ -22,7 +22,7 @@ def example(*, rows=ROWS, top=40, columns=("age", "income", "city"), **changes):
         sample=rows,
         threshold=THRESHOLD,
         flagged=flagged(scores, THRESHOLD),
-        why_threshold="The scores fall steeply and level off here.",
+        describe_threshold="The scores fall steeply and level off here.",
         levels=tuple(sorted(set(above), reverse=True)),
         bins=bins(scores),
         columns=tuple(column(name, place) for place, name in enumerate(columns)),
@@ -68,7 +68,7 @@ def top_row(place, score, columns, **changes):
         ids=(f"person {place}",),
         score=score,
         label=place < 2,
-        clues=tuple(clue(name, place) for name in suspects),
+        reasons=tuple(clue(name, place) for name in suspects),
         cells=tuple(f"cell {place}.{number}" for number in range(len(columns))),
         nearest=tuple(
             tuple(f"normal {rank}.{number}" for number in range(len(columns))) for rank in RANKS
@@ -78,11 +78,11 @@ def top_row(place, score, columns, **changes):
 
 
 def clue(name, place, **changes):
-    made = Clue(
+    made = ReasonFact(
         column=name,
         value=f"{place}.5",
         expected="1.25",
-        deviations=12.0 / (place + 1),
+        z_scores=12.0 / (place + 1),
         nearest=tuple(f"{rank}.75" for rank in RANKS),
     )
     return replace(made, **changes)
@@ -91,7 +91,7 @@ def clue(name, place, **changes):
 def by_loss(summary):
     """The same facts of a model that scores by loss, and remembers no rows."""
     top = tuple(
-        replace(row, nearest=(), clues=tuple(replace(clue, nearest=()) for clue in row.clues))
+        replace(row, nearest=(), reasons=tuple(replace(clue, nearest=()) for clue in row.reasons))
         for row in summary.top
     )
     return replace(summary, score_by="loss", top=top)

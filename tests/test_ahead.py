@@ -1,12 +1,12 @@
-"""Reading and writing beside other work: in order, at the same time, and no error is lost."""
+"""TextFormat and writing beside other work: in order, at the same time, and no error is lost."""
 
 import threading
 
 import pyarrow as pa
 import pytest
 
-from altbi.files import ahead, behind
-from altbi.files.sink import Sink
+from altbi.io import prefetch, write_in_background
+from altbi.io._writers import TableWriter
 
 PATIENCE = 30
 
@@ -15,7 +15,7 @@ def tables(count):
     return [pa.table({"x": [number]}) for number in range(count)]
 
 
-class Kept(Sink):
+class Kept(TableWriter):
     def __init__(self, before=lambda table: None):
         self.before = before
         self.tables = []
@@ -36,7 +36,7 @@ def test_the_next_item_is_made_while_one_is_in_hand():
         made.set()
         yield "second"
 
-    found = ahead(items())
+    found = prefetch(items())
     assert next(found) == "first"
     assert made.wait(PATIENCE)
     assert list(found) == ["second"]
@@ -50,8 +50,8 @@ def test_what_goes_wrong_is_raised_after_the_items_before_it():
 
     seen = []
     with pytest.raises(OSError, match="the disk is gone"):
-        seen.extend(ahead(items()))
-    found = ahead(items())
+        seen.extend(prefetch(items()))
+    found = prefetch(items())
     assert [next(found), next(found)] == [1, 2]
     found.close()
 
@@ -66,7 +66,7 @@ def test_reading_ends_when_nobody_wants_more():
             closed.append(threading.current_thread())
 
     source = items()
-    for item in ahead(source):
+    for item in prefetch(source):
         if item == 3:
             break
     source.close()
@@ -81,7 +81,7 @@ def test_a_table_is_written_while_the_next_one_is_made():
         written.append(table)
 
     sink = Kept(slowly)
-    with behind(sink) as writer:
+    with write_in_background(sink) as writer:
         writer.write(tables(1)[0])
         assert not written  # this line runs while the table waits to be written
         may_go_on.set()
@@ -91,7 +91,7 @@ def test_a_table_is_written_while_the_next_one_is_made():
 def test_all_tables_are_written_in_order_when_the_block_ends():
     sink = Kept()
 
-    with behind(sink) as writer:
+    with write_in_background(sink) as writer:
         for table in tables(20):
             writer.write(table)
 
@@ -105,7 +105,7 @@ def test_a_table_that_cannot_be_written_is_an_error(at):
             raise OSError("no space left")
 
     def write_all(sink):
-        with behind(sink) as writer:
+        with write_in_background(sink) as writer:
             for table in tables(5):
                 writer.write(table)
 

@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from altbi.encode import Surprises
-from altbi.engines import Engine, Local
+from altbi.encoding import Drift
+from altbi.distributed import Engine, Local
 from altbi.errors import AltbiError, ParameterError, TableError
-from altbi.files import Expected, RowSample, key_bar, open_source
-from altbi.jobs import Choice, Job, Scan, apart
-from altbi.jobs.choice import Chosen
-from altbi.jobs.part_folder import PartFolder, Plan
-from altbi.jobs.tally import ScoreCounts, TopRows
+from altbi.io import ExpectedType, RowSampler, largest_sample_key, open_table
+from altbi.jobs import ColumnSelection, Job, Scan, apart
+from altbi.io._column_selection import SelectedColumns
+from altbi.distributed._partition_folder import PartitionFolder, Plan
+from altbi._score_statistics import ScoreCounts, TopRows
 from altbi.table import sample_rows
 from test_jobs import small
 
@@ -31,12 +31,12 @@ def test_types_settled_in_parts_are_those_of_one_pass(tmp_path_factory, parts, w
         (folder / f"{number}.csv").write_text("a,b\n" + "".join(lines))
 
     def told(engine):
-        job = Job(open_source(folder), small(max_rows=5), engine=engine)
+        job = Job(open_table(folder), small(max_rows=5), engine=engine)
         kind, written = [("date", "dates as month/day/year"), ("number", "")][wanted - 1]
-        expected = {"a": Expected(kind, written)} if wanted else None
-        chosen = Chosen(features=("a", "b"), ids=(), label=None, kept=())
+        expected = {"a": ExpectedType(kind, written)} if wanted else None
+        chosen = SelectedColumns(features=("a", "b"), ids=(), label=None, kept=())
         try:
-            found, _ = job._survey(chosen, Choice(), expected)
+            found, _ = job._survey(chosen, ColumnSelection(), expected)
         except AltbiError as error:
             return str(error)
         return (
@@ -51,9 +51,9 @@ def test_types_settled_in_parts_are_those_of_one_pass(tmp_path_factory, parts, w
 
 @given(st.integers(1, 400), st.integers(1, 120), st.integers(0, 5), st.integers(1, 90))
 def test_samples_of_parts_are_the_sample_of_the_whole(n_rows, limit, seed, size):
-    bar, found = key_bar(n_rows, limit, seed), []
+    bar, found = largest_sample_key(n_rows, limit, seed), []
     for first in range(0, n_rows, size):
-        sample = RowSample(limit, seed, first_row=first, bar=bar)
+        sample = RowSampler(limit, seed, first_row=first, bar=bar)
         sample.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))
         table, rows = sample.drawn()
         assert table["n"].to_pylist() == rows.tolist()
@@ -75,7 +75,7 @@ def test_what_is_found_in_parts_is_what_one_pass_finds(scores, limit, size):
             some = part[start : start + 4]
             found.add(batch.slice(start, 4), some, some > 1)
             found.compare(some, np.where(some > 2, np.nan, some > 0))
-            found.surprises += Surprises(rows=len(some))
+            found.drift += Drift(rows=len(some))
         return found
 
     whole, merged = added(0, scores, Scan(limit)), Scan(limit)
@@ -83,7 +83,7 @@ def test_what_is_found_in_parts_is_what_one_pass_finds(scores, limit, size):
         merged.follow(added(first, scores[first : first + size], Scan(limit, first)))
 
     assert (merged.rows, merged.flagged) == (whole.rows, whole.flagged)
-    assert merged.surprises == whole.surprises
+    assert merged.drift == whole.drift
     assert merged.counts.edges.tolist() == whole.counts.edges.tolist()
     assert merged.counts.counts.tolist() == whole.counts.counts.tolist()
     for ours, theirs in zip(merged.top.best(), whole.top.best(), strict=True):
@@ -125,11 +125,11 @@ BAD = {
 def test_what_is_wrong_is_told_as_by_one_process(tmp_path, name):
     for number, text in enumerate(BAD[name]):
         (tmp_path / f"{number}.csv").write_text(text)
-    choice = Choice(label="y" if "label" in name else None)
+    choice = ColumnSelection(label="y" if "label" in name else None)
 
     def told(engine):
         with pytest.raises(TableError) as caught:
-            Job(open_source(tmp_path), small(), choice, engine=engine).fit()
+            Job(open_table(tmp_path), small(), choice, engine=engine).fit()
         return str(caught.value)
 
     assert told(Local()) == told(None)
@@ -147,19 +147,19 @@ def test_a_file_that_grows_between_two_rounds_is_noticed(tmp_path):
                 file.write("3\n")
 
     with pytest.raises(TableError, match="changed while it was read"):
-        Job(open_source(tmp_path), small(), engine=Grown()).fit()
+        Job(open_table(tmp_path), small(), engine=Grown()).fit()
 
 
 def test_infinity_in_a_parquet_file_is_told_with_its_row_in_the_table(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "MOST_ROWS", 10)
+    monkeypatch.setattr(apart, "MAX_PARTITION_ROWS", 10)
     pq.write_table(pa.table({"a": [*range(35), np.inf]}), tmp_path / "a", row_group_size=10)
 
     with pytest.raises(TableError, match="infinity, first in row 35"):
-        Job(open_source(tmp_path / "a"), small(), engine=Local()).fit()
+        Job(open_table(tmp_path / "a"), small(), engine=Local()).fit()
 
 
 def test_dictionaries_that_differ_from_part_to_part_come_together(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "MOST_ROWS", 100)
+    monkeypatch.setattr(apart, "MAX_PARTITION_ROWS", 100)
     colours = pa.array([f"c{row % 7 + row // 100}" for row in range(400)]).dictionary_encode()
     table = pa.table({"a": np.random.default_rng(0).normal(size=400), "c": colours})
     (tmp_path / "in").mkdir()
@@ -169,11 +169,11 @@ def test_dictionaries_that_differ_from_part_to_part_come_together(tmp_path, monk
             "c": colours.slice(100 * number, 100).cast(pa.string()).dictionary_encode(),
         })  # fmt: skip
         pq.write_table(part, tmp_path / "in" / f"{number}.parquet")
-    plain = Job(open_source(tmp_path / "in"), small())
+    plain = Job(open_table(tmp_path / "in"), small())
     ready = plain.fit()
     best = plain.score(ready).top.best()
 
-    job = Job(open_source(tmp_path / "in"), small(), engine=Local())
+    job = Job(open_table(tmp_path / "in"), small(), engine=Local())
     found = job.score_into(job.fit(), tmp_path / "out")
 
     assert found.top.best()[0].to_pylist() == best[0].to_pylist()
@@ -183,19 +183,19 @@ def test_dictionaries_that_differ_from_part_to_part_come_together(tmp_path, monk
 def test_nothing_of_a_folder_is_trusted_without_its_fingerprint(tmp_path):
     X = pa.table({"a": np.random.default_rng(0).normal(size=50)})
     pq.write_table(X, tmp_path / "a")
-    job = Job(open_source(tmp_path / "a"), small(), engine=Local())
+    job = Job(open_table(tmp_path / "a"), small(), engine=Local())
     ready = job.fit()
     job.score_into(ready, tmp_path / "out")
     plan = Plan(columns=ready.columns, chosen=ready.chosen, top=200)
 
-    assert not PartFolder(tmp_path / "out", plan, "other").is_done(0)
+    assert not PartitionFolder(tmp_path / "out", plan, "other").is_done(0)
 
 
 class TestCsvFolder:
     def write(self, folder, **files):
         for name, text in files.items():
             (folder / f"{name}.csv").write_text(text)
-        return open_source(folder)
+        return open_table(folder)
 
     def cells(self, source):
         batches = list(source.batches(source.schema.names))
@@ -229,21 +229,21 @@ class TestCsvFolder:
         }  # fmt: skip
         (tmp_path / "c.csv").unlink()
         with pytest.raises(TableError, match="none of its 2 CSV files holds a row"):
-            open_source(tmp_path)
+            open_table(tmp_path)
 
     def test_parquet_beside_csv_has_to_be_chosen(self, tmp_path):
         pq.write_table(pa.table({"p": [1]}), tmp_path / "p.parquet")
         (tmp_path / "a.csv").write_text("a\n1\n")
 
         with pytest.raises(TableError, match="not one table"):
-            open_source(tmp_path)
-        assert open_source(tmp_path, format="csv").schema.names == ["a"]
-        assert open_source(tmp_path, format="parquet").schema.names == ["p"]
+            open_table(tmp_path)
+        assert open_table(tmp_path, format="csv").schema.names == ["a"]
+        assert open_table(tmp_path, format="parquet").schema.names == ["p"]
 
 
 def test_files_of_another_job_do_not_stay_beside_those_of_this_one(tmp_path):
     pq.write_table(pa.table({"x": np.arange(60) % 7}), tmp_path / "t.parquet")
-    job = Job(open_source(tmp_path / "t.parquet"), small())
+    job = Job(open_table(tmp_path / "t.parquet"), small())
 
     job.detect(tmp_path / "out", "parquet", page=False)
     job.detect(tmp_path / "out", "parquet", page=False)
@@ -256,7 +256,7 @@ def test_files_of_another_job_do_not_stay_beside_those_of_this_one(tmp_path):
 
 def test_scores_with_and_without_an_engine_do_not_mix_in_a_folder(tmp_path):
     pq.write_table(pa.table({"x": np.arange(60) % 7}), tmp_path / "t.parquet")
-    source = open_source(tmp_path / "t.parquet")
+    source = open_table(tmp_path / "t.parquet")
     plain, apart = Job(source, small()), Job(source, small(), engine=Local())
 
     plain.detect(tmp_path / "out", page=False)
@@ -273,7 +273,7 @@ def test_a_file_without_rows_changes_nothing(tmp_path, label):
     for name, rows in (("a", 60), ("b", 0), ("c", 70)):
         lines = [f"{row % 7},{row % 5},{row % 2}\n" for row in range(rows)]
         (tmp_path / "t" / f"{name}.csv").write_text("x,y,odd\n" + "".join(lines))
-    source, choice = open_source(tmp_path / "t"), Choice(label=label, exclude=("odd",))
+    source, choice = open_table(tmp_path / "t"), ColumnSelection(label=label, exclude=("odd",))
 
     one = Job(source, small(), choice).detect(tmp_path / "one", page=False)
     parts = Job(source, small(), choice, engine=Local()).detect(tmp_path / "parts", page=False)

@@ -192,7 +192,7 @@ PACKED = gzip.compress(csv(5000).encode())
 NOISE = random.Random(0).randbytes(2000)
 
 BROKEN = {
-    "empty": ("x.csv", "", ["no rows", "Expected"]),
+    "empty": ("x.csv", "", ["no rows", "ExpectedType"]),
     "header only": ("x.csv", "a,b\n", ["no rows", "only the line with the names"]),
     "one row": ("x.csv", "a,b\n1,2\n", ["1 sample", "minimum of 2", "more rows"]),
     "ragged": ("x.csv", "a,b\n1,2\n3,4,5\n6,7\n", ["line 3", "3 cells", "expected 2"]),

@@ -56,7 +56,7 @@ def test_multiply_adds_by_loss_are_those_that_torch_counts(X):
 
 
 def test_multiply_adds_by_distance_are_columns_times_remembered_rows(X):
-    detector = ALTBI(**share.DETECTORS["distance"], n_remembered=50).fit(X)
+    detector = ALTBI(**share.DETECTORS["distance"], n_reference=50).fit(X)
 
     assert [product.multiply_adds for product in share.products(detector)] == [50 * 12]
 

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import altbi.demo
+import altbi._demo
 from altbi import ALTBI, __version__
 from altbi.cli import main
-from altbi.cli.parser import build_parser
+from altbi.cli._parser import build_parser
 from altbi.errors import ModelFileError, TrainingError
-from altbi.storage import FORMAT_VERSION, read_model, write_model
+from altbi.model._container import FORMAT_VERSION, read_model, write_model
 
 NUMBER = {"kind": "number", "present": 9, "missing": 1, "low": -0.5, "high": 4.0, "fill": 0.5}
 SCALES = {"centre": 1.0, "scales": [1.5, 0.5]}
@@ -31,7 +31,7 @@ HEADER = {
     "parameters": {"rho": 0.92, "hidden": [8, 4]},
     "table": {"rows": 1000, "sample": 10, "remembered": 8, "columns": 2, "named": True},
     "offset": -0.25,
-    "encoder": {"max_levels": 32, "min_count": 2, "columns": [COLUMN, COLOUR]},
+    "encoder": {"max_categories": 32, "min_count": 2, "columns": [COLUMN, COLOUR]},
     "history": [{"step": 0, "batch_size": 10, "kept": 1.0, "loss": 3.5}],
     "privacy": None,
 }
@@ -147,11 +147,11 @@ def test_inspect_shows_the_header_as_text(capsys, model):
 
 
 def test_inspect_tells_how_texts_are_read(capsys, model):
-    writing = {
+    conventions = {
         "readings": {"size": "numbers with a decimal comma", "count": "numbers"},
         "missing": ["?\x1b"],
     }
-    path = model(table=HEADER["table"] | {"writing": writing})
+    path = model(table=HEADER["table"] | {"writing": conventions})
 
     assert main(["inspect", path]) == 0
 
@@ -173,7 +173,7 @@ def test_inspect_says_how_many_rows_of_the_table_a_file_holds(capsys, tmp_path, 
     assert words in line
 
     assert main(["inspect", str(tmp_path / "fitted.model"), "--json"]) == 0
-    held = 0 if score_by == "loss" else len(detector.memory_.rows)
+    held = 0 if score_by == "loss" else len(detector.scorer_.rows)
     assert json.loads(capsys.readouterr().out)["remembered"] == held
 
 
@@ -277,7 +277,7 @@ def test_a_message_cannot_speak_to_the_terminal(capsys, monkeypatch):
     def fail(*given):
         raise TrainingError("stopped\nat \x1b[2J")
 
-    monkeypatch.setattr(altbi.demo, "run", fail)
+    monkeypatch.setattr(altbi._demo, "run", fail)
 
     assert main(["demo"]) == 1
     assert capsys.readouterr().err == "altbi: stopped at \\x1b[2J\n"
@@ -287,7 +287,7 @@ def test_an_interrupt_is_one_line_and_exit_130(capsys, monkeypatch):
     def stop(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(altbi.demo, "run", stop)
+    monkeypatch.setattr(altbi._demo, "run", stop)
 
     assert main(["demo"]) == 130
     assert capsys.readouterr().err == "altbi: interrupted. Nothing half-written is left.\n"
@@ -297,7 +297,7 @@ def test_a_mistake_of_ours_is_not_hidden(monkeypatch):
     def fail(*given):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(altbi.demo, "run", fail)
+    monkeypatch.setattr(altbi._demo, "run", fail)
 
     with pytest.raises(ZeroDivisionError):
         main(["demo"])

@@ -23,11 +23,11 @@ import torch
 
 from altbi import ALTBI
 from altbi.cli import main
-from altbi.cli.meter import Meter, line_of
-from altbi.cli.words import told_reasons
+from altbi.cli._progress import ProgressLine, line_of
+from altbi.cli._output import format_reasons
 from altbi.detectors import load
-from altbi.files import open_sink
-from altbi.storage import read_model
+from altbi.io import open_writer
+from altbi.model._container import read_model
 
 ALTBI_COMMAND = str(Path(sys.executable).with_name("altbi"))
 
@@ -58,7 +58,7 @@ def place(tmp_path_factory, table):
 
 @pytest.fixture(scope="module")
 def scores(table, place):
-    return ALTBI.load(place / "sizes.altbi").anomaly_score(table.select(["size", "weight"]))
+    return ALTBI.load(place / "sizes.altbi").outlier_score(table.select(["size", "weight"]))
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ def test_a_missing_cell_is_named_beside_others():
     line = {"row": 1, "score": 2.0, "outlier": True, "column": "size", "value": ""}
     reasons = [line | {"expected": "1", "deviations": 3.0, "nearest_1": "1", "nearest_2": ""}]
 
-    head, cells = told_reasons(pa.Table.from_pylist(reasons)).splitlines()[2:]
+    head, cells = format_reasons(pa.Table.from_pylist(reasons)).splitlines()[2:]
 
     assert head.split()[-2:] == ["nearest", "2nd"]
     assert cells.split() == ["size", "missing", "1", "missing"]
@@ -454,10 +454,10 @@ def test_a_terminal_that_is_told_quiet_sees_nothing(inside):
 
 def test_the_meter_passes_items_on_and_forgets_nothing(monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr("altbi.cli.meter.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("altbi.cli._progress.time.monotonic", lambda: next(clock))
     screen = io.StringIO()
 
-    items = list(Meter(screen)("scoring", [[1, 2], [3]], 4, len))
+    items = list(ProgressLine(screen)("scoring", [[1, 2], [3]], 4, len))
 
     assert items == [[1, 2], [3]]
     assert line_of("scoring", 2, 4, 1.0) in screen.getvalue()
@@ -551,7 +551,7 @@ def test_threads_are_those_asked_for(inside):
 def test_json_lines_are_json_where_a_number_is_none(tmp_path):
     table = pa.table({"x": [1.5, math.nan, -math.inf], "many": [[1.0], [math.nan], None]})
 
-    with open_sink(tmp_path / "t.jsonl", "t.jsonl", "jsonl", table.schema) as sink:
+    with open_writer(tmp_path / "t.jsonl", "t.jsonl", "jsonl", table.schema) as sink:
         sink.write(table)
 
     lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
@@ -565,7 +565,7 @@ def test_json_lines_are_json_where_a_number_is_none(tmp_path):
 def test_categories_of_each_chunk_go_into_one_arrow_file(tmp_path):
     chunks = [pa.table({"k": pa.array(words).dictionary_encode()}) for words in ("ab", "ca")]
 
-    with open_sink(tmp_path / "t.arrow", "t.arrow", "arrow", chunks[0].schema) as sink:
+    with open_writer(tmp_path / "t.arrow", "t.arrow", "arrow", chunks[0].schema) as sink:
         for chunk in chunks:
             sink.write(chunk)
 
@@ -595,7 +595,7 @@ def test_json_lines_hold_dates_as_iso_and_any_letter(tmp_path):
     day = datetime(2024, 2, 29, 12, 30)
     table = pa.table({"day": pa.array([day, None]), "word": ["é", None]})
 
-    with open_sink(tmp_path / "t.jsonl", "t.jsonl", "jsonl", table.schema) as sink:
+    with open_writer(tmp_path / "t.jsonl", "t.jsonl", "jsonl", table.schema) as sink:
         sink.write(table)
 
     first, second = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()

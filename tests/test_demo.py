@@ -8,8 +8,8 @@ from sklearn.datasets import load_breast_cancer
 
 from altbi import ALTBI
 from altbi.cli import main
-from altbi.cli.words import told_demo
-from altbi.demo import biopsies, run
+from altbi.cli._output import format_demo
+from altbi._demo import biopsies, run
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_it_finds_what_the_plain_detector_finds_without_the_diagnoses(demo):
     table = biopsies(seed=0)
     rows = table.drop(["diagnosis"])
     detector = ALTBI().fit(rows)
-    scores = detector.anomaly_score(rows)
+    scores = detector.outlier_score(rows)
     order = np.argsort(-scores, kind="stable")
 
     assert [row.number for row in demo.summary.top] == order[:200].tolist()
@@ -76,8 +76,8 @@ def test_clues_quote_the_table(demo):
     table = biopsies(seed=0)
 
     for row in demo.summary.top[:10]:
-        assert row.clues
-        for clue in row.clues:
+        assert row.reasons
+        for clue in row.reasons:
             value = table[clue.column][row.number].as_py()
             assert float(clue.value) == pytest.approx(value, rel=1e-5)
 
@@ -100,13 +100,13 @@ def test_it_writes_table_scores_reasons_model_and_page(demo):
     assert {path.name for path in folder.iterdir()} == {Path(file).name for file in demo.files}
     scores = pyarrow.csv.read_csv(folder / "scores.csv")
     assert scores.column_names == ["row", "score", "outlier"]
-    again = ALTBI.load(folder / "model.altbi").anomaly_score(biopsies(0).drop(["diagnosis"]))
+    again = ALTBI.load(folder / "model.altbi").outlier_score(biopsies(0).drop(["diagnosis"]))
     assert scores["score"].to_pylist() == again.tolist()
     assert (folder / "report.html").read_text().startswith("<!doctype html>")
 
 
 def test_the_text_fits_a_terminal_and_tells_the_numbers(demo):
-    text = told_demo(demo)
+    text = format_demo(demo)
 
     assert max(map(len, text.splitlines())) <= 100 or any(len(file) > 90 for file in demo.files)
     assert text.endswith("\n")

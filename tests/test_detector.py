@@ -20,9 +20,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from altbi import ALTBI, ODIM
-from altbi.detectors.chunks import _chunk_rows
-from altbi.encode import TableEncoder
-from altbi.ensemble import over_blocks
+from altbi.model._chunks import _chunk_rows
+from altbi.encoding import TableEncoder
+from altbi.scorers._loss import map_blocks
 from altbi.errors import ParameterError, TableError
 from altbi.table import as_table
 
@@ -71,8 +71,8 @@ def test_presets_hold_the_documented_parameters(preset):
         "max_batch": None,
         "score_by": "loss",
         "keep": 0.8,
-        "n_remembered": 1000,
-        "n_lots": 5,
+        "n_reference": 1000,
+        "n_groups": 5,
         "whiten": "auto",
         "push": 1.0,
         "trust": 0.75,
@@ -127,20 +127,20 @@ def test_the_plain_detector_keeps_rows_and_no_network_and_the_others_the_reverse
     remembers = getattr(fitted, "score_by", "loss") == "distance"
 
     assert hasattr(fitted, "snapshots_") == hasattr(fitted, "ensemble_") == (not remembers)
-    assert (fitted.memory_ is not None) == remembers
+    assert (fitted.scorer_ is not None) == remembers
 
 
 def test_what_one_way_of_scoring_left_does_not_stay_for_the_other():
     detector = ALTBI(T1=2, T2=4).fit(X)
-    by_distance = detector.anomaly_score(X)
+    by_distance = detector.outlier_score(X)
 
-    by_loss = detector.set_params(score_by="loss").fit(X).anomaly_score(X)
+    by_loss = detector.set_params(score_by="loss").fit(X).outlier_score(X)
 
-    assert detector.memory_ is None
-    assert np.array_equal(by_loss, ALTBI(T1=2, T2=4, score_by="loss").fit(X).anomaly_score(X))
+    assert detector.scorer_ is None
+    assert np.array_equal(by_loss, ALTBI(T1=2, T2=4, score_by="loss").fit(X).outlier_score(X))
     again = detector.set_params(score_by="distance").fit(X)
-    assert np.array_equal(again.anomaly_score(X), by_distance)
-    assert not hasattr(again, "typical_")
+    assert np.array_equal(again.outlier_score(X), by_distance)
+    assert not hasattr(again, "typical_rows_")
 
 
 def test_the_model_decides_what_is_remembered():
@@ -150,7 +150,7 @@ def test_the_model_decides_what_is_remembered():
     odd = np.arange(960) >= 900
 
     def separation(detector):
-        scores = detector.fit(X).anomaly_score(X)
+        scores = detector.fit(X).outlier_score(X)
         return (scores[odd][:, None] > scores[~odd]).mean()
 
     assert separation(ALTBI()) > 0.97
@@ -158,24 +158,24 @@ def test_the_model_decides_what_is_remembered():
 
 
 def test_the_rows_to_remember_are_sought_in_a_bounded_part_of_the_sample(monkeypatch):
-    monkeypatch.setattr("altbi.detectors.altbi.POOL_ROWS", 50)
+    monkeypatch.setattr("altbi.detectors._altbi.POOL_ROWS", 50)
 
     detector = ALTBI(T1=2, T2=4, keep=0.5).fit(X)
 
-    assert len(detector.memory_.rows) == 25
+    assert len(detector.scorer_.rows) == 25
     rows = detector.encoder_.standardize(as_table(X))
     texts = {row.tobytes() for row in rows}
-    assert all(row.tobytes() in texts for row in detector.memory_.rows)
-    assert _separation(detector.anomaly_score(X)) > 0.85
+    assert all(row.tobytes() in texts for row in detector.scorer_.rows)
+    assert _separation(detector.outlier_score(X)) > 0.85
     # From all over the table, not its first rows.
-    remembered = {row.tobytes() for row in detector.memory_.rows}
+    remembered = {row.tobytes() for row in detector.scorer_.rows}
     places = [place for place, row in enumerate(rows) if row.tobytes() in remembered]
     assert 200 < np.median(places) < 400
 
 
 def test_labelled_rows_do_not_move_the_threshold_of_a_large_table(monkeypatch):
-    monkeypatch.setattr("altbi.detectors.altbi.POOL_ROWS", 300)
-    monkeypatch.setattr("altbi.detectors.altbi.JUDGED_ROWS", 300)
+    monkeypatch.setattr("altbi.detectors._altbi.POOL_ROWS", 300)
+    monkeypatch.setattr("altbi.detectors._altbi.JUDGED_ROWS", 300)
     labelled = np.arange(len(X)) < 200
 
     detector = ALTBI(T1=2, T2=4, contamination=0.1).fit(X, known_outlier=labelled)
@@ -200,22 +200,22 @@ def test_the_reference_flow_is_larger_and_the_paper_has_none():
 def test_another_default_device_of_torch_changes_nothing():
     small = {"T0": 1, "T1": 2, "T2": 4}
     for detector in (ALTBI(**small), ALTBI(backbone="glow", flow_steps=1, hidden=(4, 4), **small)):
-        plain = detector.fit(X).anomaly_score(X)
+        plain = detector.fit(X).outlier_score(X)
         with torch.device("meta"):
-            again = clone(detector).fit(X).anomaly_score(X)
+            again = clone(detector).fit(X).outlier_score(X)
         assert np.array_equal(again, plain)
 
 
 def test_outliers_score_higher_than_other_rows(fitted):
-    assert _separation(fitted.anomaly_score(X)) > 0.85
+    assert _separation(fitted.outlier_score(X)) > 0.85
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_scores_differ_between_rows_and_from_those_of_an_untrained_model(preset):
     # An untrained network tells outliers apart quite well: separation would prove nothing. But a
     # row's loss is its negative log-likelihood, and what is likely has to be learned.
-    trained = preset(average="plain").fit(X).anomaly_score(X)
-    untrained = preset(average="plain", learning_rate=1e-30).fit(X).anomaly_score(X)
+    trained = preset(average="plain").fit(X).outlier_score(X)
+    untrained = preset(average="plain", learning_rate=1e-30).fit(X).outlier_score(X)
 
     assert len(np.unique(trained)) == len(X)
     assert np.median(trained) < np.median(untrained) - 2
@@ -245,32 +245,32 @@ def test_snapshots_are_as_many_as_planned_and_differ(fitted):
 
     assert len(weights) == planned
     assert all((a != b).any() for a, b in pairwise(weights))
-    draws = fitted.snapshots_["scoring_noise" if flow else "scoring_draws"]
+    draws = fitted.snapshots_["scoring_noise" if flow else "scoring_noise"]
     assert len({draw.tobytes() for draw in draws}) == len(draws)
 
 
 def test_training_rows_score_the_same_in_a_fresh_call(fitted):
-    assert np.array_equal(fitted.anomaly_score(X), fitted.anomaly_score(X.copy()))
+    assert np.array_equal(fitted.outlier_score(X), fitted.outlier_score(X.copy()))
     assert (fitted.score_samples(X) < fitted.offset_).sum() == (fitted.predict(X) == -1).sum()
 
 
 @pytest.mark.parametrize("size", [1, 7, 256, 257])
 def test_chunks_do_not_change_scores(fitted, size):
-    chunks = [fitted.anomaly_score(X[i : i + size]) for i in range(0, 3 * size, size)]
+    chunks = [fitted.outlier_score(X[i : i + size]) for i in range(0, 3 * size, size)]
 
-    assert np.array_equal(np.concatenate(chunks), fitted.anomaly_score(X)[: 3 * size])
+    assert np.array_equal(np.concatenate(chunks), fitted.outlier_score(X)[: 3 * size])
 
 
 def test_order_and_repetition_do_not_change_scores(fitted):
     order = np.random.default_rng(0).integers(0, len(X), 900)
 
-    assert np.array_equal(fitted.anomaly_score(X[order]), fitted.anomaly_score(X)[order])
+    assert np.array_equal(fitted.outlier_score(X[order]), fitted.outlier_score(X)[order])
 
 
 def test_wild_neighbours_do_not_change_scores(fitted):
     wild = np.vstack([X, np.full((5, 4), 1e12), np.full((5, 4), np.nan)])
 
-    assert np.array_equal(fitted.anomaly_score(wild)[: len(X)], fitted.anomaly_score(X))
+    assert np.array_equal(fitted.outlier_score(wild)[: len(X)], fitted.outlier_score(X))
 
 
 def test_the_number_of_threads_changes_neither_fit_nor_scores(fitted):
@@ -279,14 +279,14 @@ def test_the_number_of_threads_changes_neither_fit_nor_scores(fitted):
     try:
         for threads in (1, 2, 4):
             torch.set_num_threads(threads)
-            found.append(clone(fitted).fit(X).anomaly_score(X))
+            found.append(clone(fitted).fit(X).outlier_score(X))
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
 
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
-    assert np.array_equal(found[0], fitted.anomaly_score(X))
+    assert np.array_equal(found[0], fitted.outlier_score(X))
 
 
 def test_another_process_gives_the_same_scores(fitted, tmp_path):
@@ -303,13 +303,13 @@ def test_another_process_gives_the_same_scores(fitted, tmp_path):
 
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
 
-    assert np.array_equal(np.load(tmp_path / "loaded.npy"), fitted.anomaly_score(X))
-    assert np.array_equal(np.load(tmp_path / "again.npy"), fitted.anomaly_score(X))
+    assert np.array_equal(np.load(tmp_path / "loaded.npy"), fitted.outlier_score(X))
+    assert np.array_equal(np.load(tmp_path / "again.npy"), fitted.outlier_score(X))
 
 
 def test_the_seed_decides():
     def scores(seed):
-        return ALTBI.paper(random_state=seed).fit(X).anomaly_score(X)
+        return ALTBI.paper(random_state=seed).fit(X).outlier_score(X)
 
     assert np.array_equal(scores(1), scores(1))
     assert not np.array_equal(scores(1), scores(2))
@@ -327,7 +327,7 @@ def test_the_global_random_state_is_neither_used_nor_changed():
         torch.manual_seed(seed)
         before = np.random.get_state()[1].copy(), torch.random.get_rng_state()  # noqa: NPY002
         detector = ALTBI.paper().fit(X)
-        found.append(detector.anomaly_score(X))
+        found.append(detector.outlier_score(X))
         ALTBI.paper(random_state=None).fit(X).explain(X[:3])
         assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
         assert torch.equal(torch.random.get_rng_state(), before[1])
@@ -336,7 +336,7 @@ def test_the_global_random_state_is_neither_used_nor_changed():
 
 
 def test_scoring_leaves_autograd_as_it_was(fitted):
-    fitted.anomaly_score(X)
+    fitted.outlier_score(X)
 
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
@@ -347,14 +347,14 @@ def test_scoring_leaves_autograd_as_it_was(fitted):
 def test_small_tables_work(preset, n_rows):
     detector = preset(T0=1, T1=4, T2=6).fit(X[:n_rows])
 
-    scores = detector.anomaly_score(X[:n_rows])
+    scores = detector.outlier_score(X[:n_rows])
 
     assert np.isfinite(scores).all()
     assert (detector.predict(X[:n_rows]) == -1).any()
 
 
 def test_one_row_can_be_scored_but_not_learned_from(fitted):
-    assert fitted.anomaly_score(X[:1]).shape == (1,)
+    assert fitted.outlier_score(X[:1]).shape == (1,)
     with pytest.raises(ValueError, match=r"1 sample.*minimum of 2"):
         ALTBI().fit(X[:1])
     with pytest.raises(TableError, match=r"1 sample.*minimum of 2"):
@@ -364,11 +364,11 @@ def test_one_row_can_be_scored_but_not_learned_from(fitted):
 def test_one_column_works():
     x = np.r_[np.random.default_rng(0).normal(size=300), 30.0][:, None]
 
-    assert ALTBI().fit(x).anomaly_score(x).argmax() == 300
+    assert ALTBI().fit(x).outlier_score(x).argmax() == 300
 
 
 def test_rows_that_are_all_alike_have_one_finite_score():
-    scores = ALTBI().fit(np.ones((50, 3))).anomaly_score(np.ones((4, 3)))
+    scores = ALTBI().fit(np.ones((50, 3))).outlier_score(np.ones((4, 3)))
 
     assert np.isfinite(scores).all()
     assert len(np.unique(scores)) == 1
@@ -379,15 +379,15 @@ def test_far_away_cells_have_finite_high_scores(fitted, far):
     odd = X[:1].copy()
     odd[0, 2] = far
 
-    score = fitted.anomaly_score(odd)[0]
+    score = fitted.outlier_score(odd)[0]
 
     assert np.isfinite(score)
-    assert score > fitted.anomaly_score(X).max()
+    assert score > fitted.outlier_score(X).max()
 
 
 def test_frames_and_arrays_give_the_same_scores():
     names = ["a", "b", "c", "d"]
-    array = ALTBI.paper().fit(X).anomaly_score(X)
+    array = ALTBI.paper().fit(X).outlier_score(X)
     frame = pd.DataFrame(X, columns=names)
 
     for table in (
@@ -396,7 +396,7 @@ def test_frames_and_arrays_give_the_same_scores():
         pa.table(dict(zip(names, X.T, strict=True))),
     ):
         detector = ALTBI.paper().fit(table)
-        assert np.array_equal(detector.anomaly_score(table), array)
+        assert np.array_equal(detector.outlier_score(table), array)
         assert detector.feature_names_in_.tolist() == names
 
 
@@ -405,17 +405,17 @@ def test_frames_and_arrays_can_be_mixed_with_scikit_learn_s_warning():
     named, unnamed = ALTBI.paper().fit(frame), ALTBI.paper().fit(X)
 
     with pytest.warns(UserWarning, match="does not have valid feature names"):
-        from_array = named.anomaly_score(X)
+        from_array = named.outlier_score(X)
     with pytest.warns(UserWarning, match="was fitted without feature names"):
-        from_frame = unnamed.anomaly_score(frame)
+        from_frame = unnamed.outlier_score(frame)
 
-    assert np.array_equal(from_array, named.anomaly_score(frame))
-    assert np.array_equal(from_frame, unnamed.anomaly_score(X))
+    assert np.array_equal(from_array, named.outlier_score(frame))
+    assert np.array_equal(from_frame, unnamed.outlier_score(X))
 
 
 def test_single_and_double_precision_agree():
-    single = ALTBI.paper().fit(X.astype(np.float32)).anomaly_score(X.astype(np.float32))
-    double = ALTBI.paper().fit(X).anomaly_score(X)
+    single = ALTBI.paper().fit(X.astype(np.float32)).outlier_score(X.astype(np.float32))
+    double = ALTBI.paper().fit(X).outlier_score(X)
 
     assert single.dtype == double.dtype == np.float64
     assert np.corrcoef(single, double)[0, 1] > 0.9999
@@ -425,7 +425,7 @@ def test_large_tables_are_learned_from_a_sample_that_knows_no_order():
     detector = ALTBI.paper(max_rows=300).fit(X)
 
     assert (detector.n_rows_in_, detector.n_sample_) == (600, 300)
-    assert detector.anomaly_score(X).shape == (600,)
+    assert detector.outlier_score(X).shape == (600,)
     assert not np.array_equal(detector.offset_, ALTBI.paper().fit(X[:300]).offset_)
 
 
@@ -481,11 +481,11 @@ def test_contamination_sets_the_share_of_outliers():
         {"score_by": "likelihood"},
         {"keep": 0},
         {"keep": 1.5},
-        {"n_lots": 0},
+        {"n_groups": 0},
         {"whiten": 1},
         {"whiten": "always"},
-        {"n_remembered": 5},
-        {"n_remembered": 0.5},
+        {"n_reference": 5},
+        {"n_reference": 0.5},
         {"max_batch": 100},
         {"rho": 2},
         {"n0": "128"},
@@ -502,7 +502,7 @@ def test_a_wrong_parameter_is_named_at_fit(wrong):
 
 
 def test_not_fitted_is_said():
-    for method in ("anomaly_score", "score_samples", "decision_function", "predict", "explain"):
+    for method in ("outlier_score", "score_samples", "decision_function", "predict", "explain"):
         with pytest.raises(NotFittedError):
             getattr(ALTBI(), method)(X)
     with pytest.raises(NotFittedError):
@@ -518,20 +518,20 @@ def test_text_in_a_numeric_array_is_located():
 
 
 def test_infinity_is_located_beyond_the_first_chunk(fitted, monkeypatch):
-    monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 100)
+    monkeypatch.setattr("altbi.model._chunks._CHUNK_ROWS", 100)
     infinite = X.copy()
     infinite[431, 3] = np.inf
 
     with pytest.raises(TableError, match=r"'x3' contains infinity, first in row 431"):
-        fitted.anomaly_score(infinite)
+        fitted.outlier_score(infinite)
 
 
 def test_fits_at_the_same_time_do_not_disturb_each_other():
-    alone = [ALTBI.paper(random_state=seed).fit(X).anomaly_score(X) for seed in range(4)]
+    alone = [ALTBI.paper(random_state=seed).fit(X).outlier_score(X) for seed in range(4)]
 
     with ThreadPoolExecutor(4) as pool:
         together = list(
-            pool.map(lambda s: ALTBI.paper(random_state=s).fit(X).anomaly_score(X), range(4))
+            pool.map(lambda s: ALTBI.paper(random_state=s).fit(X).outlier_score(X), range(4))
         )
 
     assert np.array_equal(together, alone)
@@ -545,20 +545,20 @@ def test_fits_at_the_same_time_do_not_disturb_each_other():
 def test_the_caller_s_torch_modes_change_nothing(fitted, mode):
     with mode():
         again = clone(fitted).fit(X)
-        scores = again.anomaly_score(X), fitted.anomaly_score(X[:5])
+        scores = again.outlier_score(X), fitted.outlier_score(X[:5])
 
-    assert np.array_equal(scores[0], fitted.anomaly_score(X))
-    assert np.array_equal(scores[1], fitted.anomaly_score(X)[:5])
+    assert np.array_equal(scores[0], fitted.outlier_score(X))
+    assert np.array_equal(scores[1], fitted.outlier_score(X)[:5])
 
 
 def test_another_default_type_of_torch_changes_nothing(fitted):
     torch.set_default_dtype(torch.float64)
     try:
-        again = clone(fitted).fit(X).anomaly_score(X)
+        again = clone(fitted).fit(X).outlier_score(X)
     finally:
         torch.set_default_dtype(torch.float32)
 
-    assert np.array_equal(again, fitted.anomaly_score(X))
+    assert np.array_equal(again, fitted.outlier_score(X))
 
 
 def test_a_snapshot_s_losses_are_scaled_to_the_training_sample_s_range():
@@ -566,12 +566,12 @@ def test_a_snapshot_s_losses_are_scaled_to_the_training_sample_s_range():
     ensemble = detector.ensemble_
     rows = detector.encoder_.transform(as_table(X))
 
-    losses = over_blocks(ensemble.stacked.losses, rows, ensemble.stacked.block_rows)
+    losses = map_blocks(ensemble.stacked.losses, rows, ensemble.stacked.block_rows)
 
     scaled = (losses - ensemble.low[:, None]) / ensemble.width[:, None]
     assert np.allclose(scaled.min(axis=1), 0)
     assert np.allclose(scaled.max(axis=1), 1)
-    assert np.allclose(scaled.mean(axis=0), detector.anomaly_score(X))
+    assert np.allclose(scaled.mean(axis=0), detector.outlier_score(X))
 
 
 def test_a_row_exactly_at_the_threshold_is_no_outlier(fitted):
@@ -583,8 +583,8 @@ def test_a_row_exactly_at_the_threshold_is_no_outlier(fitted):
 
 def test_large_tables_are_scored_in_chunks_of_bounded_size(fitted, monkeypatch):
     sizes = []
-    whole = fitted.anomaly_score(X)
-    monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 100)
+    whole = fitted.outlier_score(X)
+    monkeypatch.setattr("altbi.model._chunks._CHUNK_ROWS", 100)
     scaled = TableEncoder._scaled
 
     def counted(encoder, table, scale):
@@ -593,7 +593,7 @@ def test_large_tables_are_scored_in_chunks_of_bounded_size(fitted, monkeypatch):
 
     monkeypatch.setattr(TableEncoder, "_scaled", counted)
 
-    scores = fitted.anomaly_score(X)
+    scores = fitted.outlier_score(X)
 
     assert sizes == [100] * 6
     assert np.array_equal(scores, whole)
@@ -626,9 +626,9 @@ def test_columns_in_another_order_are_refused_whatever_their_names_are(names):
     )
     detector = ALTBI.paper(T1=1, T2=2).fit(frame)
 
-    assert detector.anomaly_score(frame).shape == (len(X),)
+    assert detector.outlier_score(frame).shape == (len(X),)
     with pytest.raises(TableError, match="order"):
-        detector.anomaly_score(frame[frame.columns[::-1]])
+        detector.outlier_score(frame[frame.columns[::-1]])
 
 
 @pytest.mark.parametrize("source", [as_table, lambda t: t.to_reader()])
@@ -637,9 +637,9 @@ def test_tables_of_our_own_and_readers_are_told_by_name(source):
     detector = ALTBI.paper(T1=1, T2=2).fit(source(arrow))
 
     assert detector.n_features_in_ == 4
-    assert detector.anomaly_score(source(arrow)).shape == (len(X),)
+    assert detector.outlier_score(source(arrow)).shape == (len(X),)
     with pytest.raises(TableError, match="order"):
-        detector.anomaly_score(source(arrow.select(["b", "a", "c", "d"])))
+        detector.outlier_score(source(arrow.select(["b", "a", "c", "d"])))
 
 
 @pytest.mark.parametrize(
@@ -662,7 +662,7 @@ def test_masked_cells_are_missing_not_their_hidden_values(fitted):
     missing = X.copy()
     missing[3, 1] = np.nan
 
-    assert np.array_equal(fitted.anomaly_score(hidden), fitted.anomaly_score(missing))
+    assert np.array_equal(fitted.outlier_score(hidden), fitted.outlier_score(missing))
 
 
 @pytest.mark.parametrize(("width", "whitens"), [(99, False), (100, True)])
@@ -670,10 +670,10 @@ def test_wide_tables_are_whitened_and_explained(width, whitens):
     rows = np.random.default_rng(0).normal(size=(60, width))
     detector = ALTBI(T0=1, T1=2, T2=3, n0=16).fit(rows)
 
-    assert (detector.memory_.whitening is not None) == whitens
+    assert (detector.scorer_.whitening is not None) == whitens
     explanation = detector.explain(rows[:5])
     np.testing.assert_allclose(explanation.parts.sum(axis=1), explanation.score, rtol=1e-6)
-    assert np.array_equal(explanation.score, detector.anomaly_score(rows)[:5])
+    assert np.array_equal(explanation.score, detector.outlier_score(rows)[:5])
 
 
 def test_a_network_that_only_chooses_stops_growing_with_the_columns():

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from altbi import ALTBI
-from altbi.borrow import chosen_device
+from altbi.networks._torch_modes import resolve_device
 from altbi.errors import ParameterError
 
 X = np.random.default_rng(0).normal(size=(60, 3))
@@ -13,12 +13,12 @@ BRIEF = {"T0": 1, "T1": 1, "T2": 2}
 
 
 def test_a_device_is_chosen_or_refused_by_name(monkeypatch):
-    assert chosen_device("auto") == chosen_device("cpu") == torch.device("cpu")
+    assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert chosen_device("auto") == torch.device("cuda")
+    assert resolve_device("auto") == torch.device("cuda")
     for name in ("nonsense", "cuda:77"):
         with pytest.raises(ParameterError, match=f"device='{name}', but torch cannot use it here"):
-            chosen_device(name)
+            resolve_device(name)
 
 
 def test_a_device_that_is_not_there_is_named_at_fit():
@@ -29,6 +29,6 @@ def test_a_device_that_is_not_there_is_named_at_fit():
 
 
 def test_auto_is_the_processor_where_there_is_nothing_else():
-    scores = [ALTBI(**BRIEF, device=d).fit(X).anomaly_score(X) for d in ("auto", "cpu")]
+    scores = [ALTBI(**BRIEF, device=d).fit(X).outlier_score(X) for d in ("auto", "cpu")]
 
     assert np.array_equal(*scores)

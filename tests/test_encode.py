@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from altbi.encode import LEVEL_WEIGHT, LIMIT, MISSING_WEIGHT, OTHER, Surprises, TableEncoder
-from altbi.encode import encoder as encoder_module
+from altbi.encoding import CATEGORY_WEIGHT, LIMIT, MISSING_WEIGHT, OTHER, Drift, TableEncoder
+from altbi.encoding import encoder as encoder_module
 from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError
 from altbi.table import as_table
 
@@ -83,11 +83,11 @@ def test_rows_of_the_sample_lie_in_the_unit_interval(sample):
 @UNTIMED
 @given(tables(), tables())
 def test_json_gives_the_same_encoder_to_the_bit(sample, other):
-    encoder = TableEncoder(max_levels=2).fit(sample)
+    encoder = TableEncoder(max_categories=2).fit(sample)
     again = restored(encoder)
     assert again.transform(sample).tobytes() == encoder.transform(sample).tobytes()
     assert again.columns == encoder.columns
-    assert again.notes() == encoder.notes()
+    assert again.notes() == encoder.describe_changes()
     if (other.names, other.kinds) == (sample.names, sample.kinds):
         assert again.transform(other).tobytes() == encoder.transform(other).tobytes()
 
@@ -105,11 +105,11 @@ def test_a_row_does_not_depend_on_its_company(sample, data):
 @UNTIMED
 @given(tables(missing=False))
 def test_expected_turns_the_sample_back(sample):
-    encoder = TableEncoder(max_levels=99, min_count=1).fit(sample)
-    cells = encoder.expected(encoder.transform(sample))
+    encoder = TableEncoder(max_categories=99, min_count=1).fit(sample)
+    cells = encoder.decode_expected(encoder.transform(sample))
     for number, (column, back) in enumerate(zip(encoder.columns, cells, strict=True)):
         if column.kind == "category":
-            assert back.to_pylist() == sample.levels(number).to_pylist()
+            assert back.to_pylist() == sample.categories(number).to_pylist()
             continue
         known = sample.numbers([number])[:, 0]
         back = back.cast(pa.int64()) if column.kind == "date" else back
@@ -140,9 +140,9 @@ def test_a_range_wider_than_float64_does_not_overflow():
     encoder = TableEncoder().fit(sample)
     units = encoder.transform(sample)
     np.testing.assert_array_equal(units[:, 0], [0, 1, 0.5, 0.5])
-    back = encoder.expected(units)[0].to_numpy()
+    back = encoder.decode_expected(units)[0].to_numpy()
     np.testing.assert_allclose(back[:3], [-1.7e308, 1.7e308, 0.0], atol=1e300)
-    assert np.isfinite(encoder.expected(units * 10)[0].to_numpy()).all()
+    assert np.isfinite(encoder.decode_expected(units * 10)[0].to_numpy()).all()
     np.testing.assert_array_equal(restored(encoder).transform(sample), units)
 
 
@@ -154,7 +154,7 @@ def test_constant_columns_are_kept():
     sample = table(a=[5.0, 5.0], b=[1.0, 2.0])
     encoder = TableEncoder().fit(sample)
     assert encoder.transform(table(a=[5.0, 7.0], b=[1.0, 1.0]))[:, 0].tolist() == [0, 2]
-    assert encoder.expected(np.full((1, 2), 0.3))[0].to_pylist() == [5.0]
+    assert encoder.decode_expected(np.full((1, 2), 0.3))[0].to_pylist() == [5.0]
     assert encoder.columns[0].constant
     assert encoder.columns[0].constant
     assert not encoder.columns[1].constant
@@ -176,13 +176,13 @@ def test_cells_missing_only_later_take_the_fill_unmarked():
 def test_every_kind_can_miss_cells():
     encoder = TableEncoder().fit(MIXED)
     units = encoder.transform(MIXED)
-    owners = encoder.unit_columns
+    owners = encoder.feature_columns
     assert owners.tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 3, 4, 5, 5]
-    mark, level = np.float32(MISSING_WEIGHT), np.float32(LEVEL_WEIGHT)
+    mark, category = np.float32(MISSING_WEIGHT), np.float32(CATEGORY_WEIGHT)
     np.testing.assert_array_equal(units[:, 0:2], [[0, 0], [0.5, mark], [1, 0], [0.5, 0]])
-    np.testing.assert_array_equal(units[:, 2:4], [[level, 0], [0, 0], [level, mark], [level, 0]])
+    np.testing.assert_array_equal(units[:, 2:4], [[category, 0], [0, 0], [category, mark], [category, 0]])
     np.testing.assert_array_equal(units[:, 4:6], [[0, 0], [1, 0], [0, mark], [0, mark]])
-    expected = [[level, 0, 0], [level, 0, 0], [0, 0, mark], [0, level, 0]]
+    expected = [[category, 0, 0], [category, 0, 0], [0, 0, mark], [0, category, 0]]
     np.testing.assert_array_equal(units[:, 6:9], expected)
     np.testing.assert_array_equal(units[:, 9:], [[0, 0, mark]] * 4)
 
@@ -202,16 +202,16 @@ def test_an_all_missing_category_accepts_anything():
 
 def test_levels_are_the_frequent_ones_and_ties_go_by_text():
     sample = table(c=["z", "b", "a", "b", "a", "c", "c", "c", "once"])
-    column = TableEncoder(max_levels=2).fit(sample).columns[0]
-    assert column.levels == ("c", "a")
+    column = TableEncoder(max_categories=2).fit(sample).columns[0]
+    assert column.categories == ("c", "a")
     assert column.rare == 3
-    assert TableEncoder().fit(sample).columns[0].levels == ("c", "a", "b")
-    assert TableEncoder(max_levels=0).fit_transform(sample).tolist() == [[LEVEL_WEIGHT]] * 9
+    assert TableEncoder().fit(sample).columns[0].categories == ("c", "a", "b")
+    assert TableEncoder(max_categories=0).fit_transform(sample).tolist() == [[CATEGORY_WEIGHT]] * 9
 
 
 def test_at_most_32_levels_by_default():
     texts = [f"{number:03}" for number in range(40)] * 2
-    assert TableEncoder().fit(table(c=texts)).columns[0].levels == tuple(sorted(texts)[:64:2])
+    assert TableEncoder().fit(table(c=texts)).columns[0].categories == tuple(sorted(texts)[:64:2])
 
 
 def test_rare_and_unseen_levels_are_others():
@@ -276,19 +276,19 @@ def test_blocks_of_rows_leave_no_seam(monkeypatch):
 
 def test_fold_adds_the_units_of_a_column():
     encoder = TableEncoder().fit(MIXED)
-    parts = np.random.default_rng(0).random((5, encoder.width))
-    folded = encoder.fold(parts)
+    parts = np.random.default_rng(0).random((5, encoder.n_features_encoded))
+    folded = encoder.sum_by_column(parts)
     assert folded.shape == (5, len(encoder.names))
     for number in range(len(encoder.names)):
-        own = parts[:, encoder.unit_columns == number].sum(axis=1)
+        own = parts[:, encoder.feature_columns == number].sum(axis=1)
         np.testing.assert_allclose(folded[:, number], own)
 
 
 def test_expected_speaks_the_columns_own_terms():
     encoder = TableEncoder().fit(MIXED)
-    units = np.zeros((2, encoder.width))
+    units = np.zeros((2, encoder.n_features_encoded))
     units[1] = [0.25, 0, 0.6, 0, 1, 0, 0.1, 0.2, 0.9, 0.5, 0.5, 0]
-    size, flag, day, colour, still, void = encoder.expected(units.astype(np.float32))
+    size, flag, day, colour, still, void = encoder.decode_expected(units.astype(np.float32))
     assert size.to_pylist() == [1.0, 1.5]
     assert flag.to_pylist() == [False, True]
     assert day.type == pa.timestamp("us")
@@ -300,7 +300,7 @@ def test_expected_speaks_the_columns_own_terms():
 
 def test_expected_dates_stay_in_the_calendar():
     encoder = TableEncoder().fit(MIXED)
-    far = encoder.expected(np.full((1, encoder.width), 1e9))[2]
+    far = encoder.decode_expected(np.full((1, encoder.n_features_encoded), 1e9))[2]
     assert far.to_pylist()[0].year == 9999
 
 
@@ -310,7 +310,7 @@ def test_notes_report_every_change():
         "Column 'flag' has 1 missing cells (25.00%); they take a neutral value and are marked.",
         "Column 'day' has 2 missing cells (50.00%); they take a neutral value and are marked.",
         "Column 'colour' has 1 missing cells (25.00%); they take a neutral value and are marked.",
-        "Column 'colour' has 1 rare levels; they count as '(other)'.",
+        "Column 'colour' has 1 rare categories; they count as '(other)'.",
         "Column 'still' holds a single value; it is kept as a constant.",
         "Column 'void' has no value in any of 4 rows; it is kept as constant.",
     ]
@@ -381,7 +381,7 @@ def test_another_kind_is_refused_unless_all_missing(fitted, later):
 
 def test_parameters_are_checked_at_fit():
     sample = table(a=[1, 2])
-    for wrong in ({"max_levels": -1}, {"min_count": 0}):
+    for wrong in ({"max_categories": -1}, {"min_count": 0}):
         message = refusal(lambda wrong=wrong: TableEncoder(**wrong).fit(sample), ParameterError)
         assert next(iter(wrong)) in message
 
@@ -439,30 +439,30 @@ def test_a_changed_field_gives_an_encoder_that_works_or_a_model_file_error(data,
         (0, {"kind": ["number"]}, "kind"),
         (0, {"name": 3}, "name"),
         (0, {"name": "flag"}, "two columns alike"),
-        (0, {"levels": ["x"]}, "unless it is a category"),
+        (0, {"categories": ["x"]}, "unless it is a category"),
         (0, {"extra": 1}, "no others"),
-        (3, {"levels": ["a", "a"]}, "each level once"),
-        (3, {"levels": ["\ud800"]}, "a text"),
-        (3, {"levels": "ab"}, "a list of texts"),
-        (3, {"levels": ["a", "b", "c"]}, "not more levels"),
+        (3, {"categories": ["a", "a"]}, "each category once"),
+        (3, {"categories": ["\ud800"]}, "a text"),
+        (3, {"categories": "ab"}, "a list of texts"),
+        (3, {"categories": ["a", "b", "c"]}, "not more categories"),
         (3, {"low": -1.0}, "no range"),
         (
             3,
             {
-                "levels": [str(i) for i in range(40)],
+                "categories": [str(i) for i in range(40)],
                 "distinct": 40,
                 "present": 99,
                 "scales": [0.3] * 42,
             },
-            "max_levels",
+            "max_categories",
         ),
         (0, {"centre": 1e9}, "a centre within the range"),
         (0, {"scales": [1.0, 1.0, 1.0]}, "a scale above 0 for each unit"),
         (0, {"scales": [0.0]}, "scale"),
         (0, {"scales": [-1.0, 0.5]}, "scale"),
         (0, {"scales": ["a"]}, "scales"),
-        (0, {"scales": [1.0, 1e-40]}, "level or gap"),
-        (3, {"scales": [1e-40, 1.0, 1.0]}, "level or gap"),
+        (0, {"scales": [1.0, 1e-40]}, "category or gap"),
+        (3, {"scales": [1e-40, 1.0, 1.0]}, "category or gap"),
         (0, {"scales": 3.0}, "a list of numbers"),
     ],
 )
@@ -490,9 +490,9 @@ def test_levels_that_crowd_where_they_were_rare_are_said(n_new, n_rare, said):
     """They were 0.5 % of the rows at fit, or, where nothing is said, 4.5 %."""
     learned = ["red"] * (200 - n_rare) + [f"rare {i}" for i in range(n_rare)]
     encoder = TableEncoder().fit(as_table(pa.table({"a": learned})))
-    found = Surprises()
+    found = Drift()
     for new in (n_new // 2, n_new - n_new // 2):
-        found += encoder.surprises(as_table(pa.table({"a": ["new"] * new + ["red"] * (50 - new)})))
+        found += encoder.drift(as_table(pa.table({"a": ["new"] * new + ["red"] * (50 - new)})))
 
     sentences = [
         f"Levels that were rare at the fit, or are new, stand in 'a' ({n_new} cells) of 100 rows; "
@@ -517,9 +517,9 @@ def test_a_column_that_left_its_range_is_said_and_a_few_cells_are_not():
     encoder = TableEncoder().fit(learned)
 
     def sentences(a):
-        found = Surprises()
+        found = Drift()
         for half in (slice(0, 50), slice(50, 100)):
-            found += encoder.surprises(as_table(pa.table({"a": a[half], "b": np.arange(50.0)})))
+            found += encoder.drift(as_table(pa.table({"a": a[half], "b": np.arange(50.0)})))
         return list(found.sentences())
 
     few, many = np.arange(100.0), np.arange(100.0)
@@ -527,7 +527,7 @@ def test_a_column_that_left_its_range_is_said_and_a_few_cells_are_not():
     many[:3], many[97:] = -1.0, 100.5
     assert sentences(few) == []
     odd = as_table(pa.table({"a": np.full(99, -1.0), "b": np.arange(99.0)}))
-    assert list(encoder.surprises(odd).sentences()) == []  # too few rows to speak of a change
+    assert list(encoder.drift(odd).sentences()) == []  # too few rows to speak of a change
     assert sentences(many) == [
         "Many cells lie outside the range that was learned: in 'a' (6 cells) of 100 rows. If the "
         "table has changed since the fit, fit again."
@@ -570,9 +570,9 @@ def test_levels_gaps_and_booleans_have_bounded_weights():
     encoder = TableEncoder().fit(sample)
     red, blue, gone = encoder.standardize(sample)[[0, 50, 99]]
 
-    # Exchanging one of two even levels is as far as two deviations of a number.
+    # Exchanging one of two even categories is as far as two deviations of a number.
     assert np.square(red[:4] - blue[:4]).sum() == pytest.approx(4, rel=0.01)
-    assert gone[:4].tolist() == [0, 0, 0, 0.5]  # a gap: half a deviation, and no level
+    assert gone[:4].tolist() == [0, 0, 0, 0.5]  # a gap: half a deviation, and no category
     assert abs(red[4] - gone[4]) == pytest.approx(6, rel=0.01)  # the rarest choice: six
     assert red[6] == 0
     assert np.isnan(gone[5])
@@ -589,7 +589,7 @@ def test_deviations_are_finite_and_held(sample):
     encoder = TableEncoder().fit(sample)
     rows = encoder.standardize(sample)
 
-    assert rows.shape == (len(sample), encoder.width)
+    assert rows.shape == (len(sample), encoder.n_features_encoded)
     assert np.nanmax(np.abs(rows)) < 4000
     gaps = np.isnan(rows)
     assert gaps.sum() == sum(
@@ -597,13 +597,13 @@ def test_deviations_are_finite_and_held(sample):
     )
     again = restored(encoder).standardize(sample)
     assert np.array_equal(again, rows, equal_nan=True)
-    cells = [array.to_pylist() for array in encoder.recover(np.nan_to_num(rows))]
+    cells = [array.to_pylist() for array in encoder.decode(np.nan_to_num(rows))]
     assert [c.count(None) for c in cells] == [column.missing for column in encoder.columns]
 
 
 def test_rows_in_deviations_turn_back_into_cells():
     encoder = TableEncoder().fit(MIXED)
-    size, flag, day, colour, still, void = encoder.recover(encoder.standardize(MIXED))
+    size, flag, day, colour, still, void = encoder.decode(encoder.standardize(MIXED))
 
     assert size.to_pylist() == [1, None, 3, 2]
     assert flag.to_pylist() == [True, False, None, True]
@@ -617,7 +617,7 @@ def test_numbers_come_back_without_the_noise_of_float32():
     values = [round(0.1 * k, 1) for k in range(100)] + [1e9]
     encoder = TableEncoder().fit(table(x=values))
 
-    (x,) = encoder.recover(encoder.standardize(table(x=values)))
+    (x,) = encoder.decode(encoder.standardize(table(x=values)))
 
     assert x.to_pylist()[:100] == values[:100]
     assert x[100].as_py() == pytest.approx(1e9, rel=1e-5)
@@ -628,11 +628,11 @@ def test_the_middle_of_some_rows_is_a_value_of_theirs_or_the_strongest_level():
     encoder = TableEncoder().fit(sample)
     rows = encoder.standardize(sample)
 
-    x, colour = encoder.recover(encoder.middle(np.stack([rows[[0, 1, 2]], rows[[3, 2, 1]]])))
+    x, colour = encoder.decode(encoder.group_medians(np.stack([rows[[0, 1, 2]], rows[[3, 2, 1]]])))
 
     assert x.to_pylist() == [2, 3]
     assert colour.to_pylist() == ["red", "blue"]
-    assert encoder.recover(encoder.middle(rows[None]))[0].to_pylist() == [2]
+    assert encoder.decode(encoder.group_medians(rows[None]))[0].to_pylist() == [2]
 
 
 @pytest.mark.parametrize("wild", [-3.4e38, -1e20, 1e20, 1e308, -1e308])
@@ -656,10 +656,10 @@ def test_what_stands_out_is_found_wherever_it_stands(n_columns, place):
     high[place, -1], low[place, 0], gap[place, -1] = 2, -1, np.nan
     first, last = encoder.names[0], encoder.names[-1]
 
-    assert encoder.surprises(as_table(rows)).outside == {}
-    assert encoder.surprises(as_table(high)).outside == {last: 1}
-    assert encoder.surprises(as_table(low)).outside == {first: 1}
-    assert encoder.surprises(as_table(gap)).missing == {last: 1}
+    assert encoder.drift(as_table(rows)).outside == {}
+    assert encoder.drift(as_table(high)).outside == {last: 1}
+    assert encoder.drift(as_table(low)).outside == {first: 1}
+    assert encoder.drift(as_table(gap)).missing == {last: 1}
 
 
 def test_what_stands_out_is_counted_for_its_own_column_whatever_stands_before_it():
@@ -667,13 +667,13 @@ def test_what_stands_out_is_counted_for_its_own_column_whatever_stands_before_it
     encoder = TableEncoder().fit(as_table(sample))
     rows = pa.table({"sort": ["a", "b", "a"], "size": [5.0, 6, 7], "rank": [500.0, None, 7]})
 
-    found = encoder.surprises(as_table(rows))
+    found = encoder.drift(as_table(rows))
 
     assert found.outside == {"rank": 1}
     assert found.missing == {"rank": 1}
     # A column of numbers may come as texts that are all missing: the others keep their places.
     texts = rows.set_column(1, "size", pa.nulls(3, pa.string()))
-    assert encoder.surprises(as_table(texts)).outside == {"rank": 1}
+    assert encoder.drift(as_table(texts)).outside == {"rank": 1}
 
 
 def test_a_column_without_values_stays_at_nothing_when_it_gets_some():
@@ -701,7 +701,7 @@ def test_rows_side_by_side_are_encoded_and_counted_as_one_by_one(width):
         assert np.array_equal(encode(as_table(rows)), alone, equal_nan=True)
         assert np.array_equal(encode(as_table(rows[:256])), alone[:256], equal_nan=True)
         assert np.array_equal(encode(as_table(np.asfortranarray(rows))), alone, equal_nan=True)
-    counted = Surprises()
+    counted = Drift()
     for part in parts:
-        counted += encoder.surprises(part)
-    assert encoder.surprises(as_table(rows)) == counted
+        counted += encoder.drift(part)
+    assert encoder.drift(as_table(rows)) == counted

@@ -16,11 +16,11 @@ import pytest
 
 from altbi import ALTBI
 from altbi.cli import main
-from altbi.engines import Dask, Local, Processes, dask, score_batches
-from altbi.engines.processes import _serve
+from altbi.distributed import Dask, Local, Processes, dask, score_batches
+from altbi.distributed._processes import _serve
 from altbi.errors import EngineError, MissingExtraError, ParameterError, TableError
-from altbi.files import UNFINISHED, open_source
-from altbi.jobs import Choice, Job, apart
+from altbi.io import UNFINISHED_MARKER, open_table
+from altbi.jobs import ColumnSelection, Job, apart
 from engine_tasks import (
     TroubledEngine,
     double,
@@ -33,7 +33,7 @@ from test_jobs import SMALL, Collected, mixed, small
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
 ROWS, PART = 12_000, 2_500
-CHOICE = Choice(ids=("invoice",), label="odd")
+CHOICE = ColumnSelection(ids=("invoice",), label="odd")
 LAYOUTS = ("parquet folder", "csv folder", "one parquet file")
 
 
@@ -104,22 +104,22 @@ def fitted(table):
 
 @pytest.fixture(scope="module")
 def scores(fitted, table):
-    return fitted.anomaly_score(table.drop_columns(["invoice", "odd"]))
+    return fitted.outlier_score(table.drop_columns(["invoice", "odd"]))
 
 
 @pytest.fixture(autouse=True)
 def _small_parts(monkeypatch):
-    monkeypatch.setattr(apart, "MOST_ROWS", PART)
+    monkeypatch.setattr(apart, "MAX_PARTITION_ROWS", PART)
 
 
 def written(folder):
-    source = open_source(folder)
+    source = open_table(folder)
     return pa.Table.from_batches(list(source.batches(source.schema.names)))
 
 
 def scored_by(engine, path, detector, folder):
     """Score a table with a fitted detector, and give what was written."""
-    job = Job(open_source(path), detector, CHOICE, engine=engine)
+    job = Job(open_table(path), detector, CHOICE, engine=engine)
     ready = job.prepare()
     found = job.score_into(ready, folder)
     return job, ready, found, written(folder)
@@ -133,10 +133,10 @@ def without_time(summary):
 def plain(request, tables):
     """What one process gives that reads the table from front to back."""
     path = tables[request.param]
-    job, collected = Job(open_source(path), small(max_rows=4000), CHOICE), Collected()
+    job, collected = Job(open_table(path), small(max_rows=4000), CHOICE), Collected()
     ready = job.fit()
     found = job.score(ready, collected)
-    return path, collected.table, job.summary(ready, found, job.top_findings(ready, found))
+    return path, collected.table, job.summary(ready, found, job.explain_top(ready, found))
 
 
 class TestSame:
@@ -144,15 +144,15 @@ class TestSame:
     def test_every_engine_gives_what_one_process_gives(self, plain, name, request, tmp_path):
         path, output, summary = plain
         engine = Local() if name == "local" else request.getfixturevalue(name)
-        job = Job(open_source(path), small(max_rows=4000), CHOICE, engine=engine)
+        job = Job(open_table(path), small(max_rows=4000), CHOICE, engine=engine)
 
         ready = job.fit()
         found = job.score_into(ready, tmp_path / "scores")
 
-        assert len(list((tmp_path / "scores").glob("part-*.parquet"))) == 5 == len(ready.parts)
+        assert len(list((tmp_path / "scores").glob("part-*.parquet"))) == 5 == len(ready.partitions)
         assert written(tmp_path / "scores").equals(output)
-        findings = job.top_findings(ready, found)
-        assert without_time(job.summary(ready, found, findings)) == without_time(summary)
+        explained = job.explain_top(ready, found)
+        assert without_time(job.summary(ready, found, explained)) == without_time(summary)
 
     def test_scores_are_those_of_the_detector(self, tables, fitted, scores, tmp_path):
         for layout in LAYOUTS:
@@ -161,10 +161,10 @@ class TestSame:
             assert output["row"].to_pylist() == list(range(ROWS))
 
     def test_no_row_group_is_split_and_no_part_is_too_large(self, tables):
-        parts = open_source(tables["one parquet file"]).parts(PART)
+        parts = open_table(tables["one parquet file"]).parts(PART)
 
         assert [part.n_rows for part in parts] == [2400] * 5
-        assert [part.n_rows for part in open_source(tables["one parquet file"]).parts(1)] == (
+        assert [part.n_rows for part in open_table(tables["one parquet file"]).parts(1)] == (
             [1200] * 10
         )
 
@@ -178,10 +178,10 @@ class TestSame:
             pyarrow.feather.write_feather(numbers, str(path))
         else:
             path.write_text("".join(json.dumps(row) + "\n" for row in numbers.to_pylist()))
-        plain, collected = Job(open_source(path), small()), Collected()
+        plain, collected = Job(open_table(path), small()), Collected()
         plain.score(plain.fit(), collected)
 
-        job = Job(open_source(path), small(), engine=processes)
+        job = Job(open_table(path), small(), engine=processes)
         job.score_into(job.fit(), tmp_path / "scores")
 
         assert written(tmp_path / "scores").equals(collected.table)
@@ -278,7 +278,7 @@ class TestFailure:
             "import sys\n"
             "from pathlib import Path\n"
             "from engine_tasks import HoldingEngine\n"
-            "from altbi.engines import Dask\n"
+            "from altbi.distributed import Dask\n"
             "from altbi.detectors import load\n"
             "from altbi.jobs import apart\n"
             "from test_engines import scored_by, PART\n"
@@ -295,9 +295,9 @@ class TestFailure:
             driver.kill()
         assert driver.returncode == -signal.SIGKILL
         with pytest.raises(TableError, match="not finished"):
-            open_source(folder)
+            open_table(folder)
         with pytest.raises(TableError, match="not finished"):
-            open_source(tmp_path)
+            open_table(tmp_path)
 
         done = {
             mark.stem: (folder / f"{mark.stem}.parquet").stat()
@@ -311,15 +311,15 @@ class TestFailure:
             assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
         assert output["row"].to_pylist() == list(range(ROWS))
         assert (output["score"].to_numpy() == scores).all()
-        assert not (folder / UNFINISHED).exists()
+        assert not (folder / UNFINISHED_MARKER).exists()
 
     def test_what_a_report_needs_is_read_back(self, tables, table, tmp_path):
         def facts(job, ready, found, *_):
-            return without_time(job.summary(ready, found, job.top_findings(ready, found)))
+            return without_time(job.summary(ready, found, job.explain_top(ready, found)))
 
         known = pa.compute.is_in(table["colour"], pa.array(["red", "green"]))
         detector = small().fit(table.filter(known).drop_columns(["invoice", "odd"]))
-        job = Job(open_source(tables["csv folder"]), detector, CHOICE)
+        job = Job(open_table(tables["csv folder"]), detector, CHOICE)
         ready = job.prepare()
         plain = facts(job, ready, job.score(ready))
         assert any("does not know stand in 'colour'" in note for note in plain.notes)
@@ -356,7 +356,7 @@ class TestFailure:
     def test_a_table_that_grows_meanwhile_is_noticed(self, tables, fitted, tmp_path):
         path = tmp_path / "csv"
         shutil.copytree(tables["csv folder"], path)
-        job = Job(open_source(path), fitted, CHOICE, engine=Local())
+        job = Job(open_table(path), fitted, CHOICE, engine=Local())
         ready = job.prepare()
         with (path / "part-1.csv").open("a") as file:
             file.write(",,,,,x,\n")
@@ -411,7 +411,7 @@ class TestCommands:
         return facts
 
     def test_detect_tells_the_same(self, capsys, monkeypatch, tables, tmp_path):
-        monkeypatch.setattr("altbi.cli.commands._detector", lambda _: ALTBI(**SMALL))
+        monkeypatch.setattr("altbi.cli._commands._detector", lambda _: ALTBI(**SMALL))
         path, options = tables["csv folder"], ["--id", "invoice", "--label", "odd", "--output"]
         plain = self.run(capsys, "detect", path, *options, tmp_path / "plain", "--no-report")
 
@@ -511,7 +511,7 @@ class TestBatches:
 
         (output,) = score_batches(tmp_path / "model.altbi", keep=["id"])([batch])
 
-        assert (output["score"].to_numpy() == detector.anomaly_score(X)).all()
+        assert (output["score"].to_numpy() == detector.outlier_score(X)).all()
 
     def test_other_columns_are_refused(self, model):
         with pytest.raises(TableError, match="Select the columns of the model"):
@@ -524,7 +524,7 @@ class TestBatches:
         monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)  # the one that has altbi
         from pyspark.sql import SparkSession
 
-        from altbi.engines.batches import SCHEMA
+        from altbi.distributed._batches import SCHEMA
 
         builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
         spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from altbi.borrow import one_thread
-from altbi.ensemble import Ensemble, in_threads, loss_ranges, over_blocks
-from altbi.models import IWAE, StackedIWAE
+from altbi.networks._torch_modes import single_thread
+from altbi.scorers._loss import LossScorer, map_in_threads, compute_loss_ranges, map_blocks
+from altbi.networks import IWAE, StackedIWAE
 
 
 def stacked_iwae(n_snapshots=3, n_features=5, bounded=True):
@@ -35,7 +35,7 @@ def test_over_blocks_keeps_no_result_of_a_block_beside_the_whole():
         return losses
 
     rows = rows_of(995)
-    found = over_blocks(look, rows, block_rows=10)
+    found = map_blocks(look, rows, block_rows=10)
 
     assert len(alive) == 100
     assert max(alive) <= torch.get_num_threads()
@@ -45,7 +45,7 @@ def test_over_blocks_keeps_no_result_of_a_block_beside_the_whole():
 def test_over_blocks_gives_each_row_what_belongs_to_it():
     rows = rows_of(103)
 
-    found = over_blocks(lambda columns: columns.sum(0, keepdim=True), rows, block_rows=10)
+    found = map_blocks(lambda columns: columns.sum(0, keepdim=True), rows, block_rows=10)
 
     assert found.shape == (1, 103)
     assert np.allclose(found[0], rows.sum(1))
@@ -58,7 +58,7 @@ def test_every_block_has_the_same_shape():
         shapes.append(tuple(columns.shape))
         return columns[:1]
 
-    over_blocks(look, rows_of(23), block_rows=10)
+    map_blocks(look, rows_of(23), block_rows=10)
 
     assert shapes == [(5, 10)] * 3
 
@@ -68,14 +68,14 @@ def test_a_task_computes_alone_to_its_end_whatever_it_borrows(threads):
     """A task that lends and returns threads on its way must not go on with several."""
 
     def task(_):
-        with one_thread():
+        with single_thread():
             pass
         return torch.get_num_threads()
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        assert list(in_threads(task, range(6))) == [1] * 6
+        assert list(map_in_threads(task, range(6))) == [1] * 6
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -91,14 +91,14 @@ def test_tasks_run_side_by_side_and_leave_the_caller_alone():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        found = in_threads(task, range(4))
+        found = map_in_threads(task, range(4))
         assert next(found)
         # Whoever takes results one by one, or leaves them to another thread, keeps the threads.
         assert (torch.get_num_threads(), torch.is_inference_mode_enabled()) == (2, False)
         closing = threading.Thread(target=found.close)
         closing.start()
         closing.join()
-        with one_thread():
+        with single_thread():
             pass
         assert torch.get_num_threads() == 2
     finally:
@@ -122,7 +122,7 @@ def test_a_task_that_ends_does_not_split_the_products_of_the_others():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        assert list(in_threads(task, range(2))) == [1, 1]
+        assert list(map_in_threads(task, range(2))) == [1, 1]
         assert products_take() == 2
     finally:
         torch.set_num_threads(before)
@@ -135,13 +135,13 @@ def test_tasks_within_a_task_keep_its_thread_and_modes(threads):
 
     def outer(_):
         with torch.inference_mode(mode=False), torch.enable_grad():  # as a model of a user may
-            found = list(in_threads(inner, range(3)))
+            found = list(map_in_threads(inner, range(3)))
         return [*found, inner(0)]
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        for found in in_threads(outer, range(2)):
+        for found in map_in_threads(outer, range(2)):
             assert found == [(1, True, found[0][2])] * 4
         assert (torch.get_num_threads(), torch.is_inference_mode_enabled()) == (threads, False)
     finally:
@@ -152,15 +152,15 @@ def test_tasks_within_a_task_keep_its_thread_and_modes(threads):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_loss_is_the_same_to_the_bit_in_any_company(bounded, threads):
     stacked, rows = stacked_iwae(bounded=bounded), rows_of(1000)
-    whole = over_blocks(stacked.losses, rows, stacked.block_rows)
+    whole = map_blocks(stacked.losses, rows, stacked.block_rows)
     order = np.random.default_rng(1).permutation(1000)
 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        shuffled = over_blocks(stacked.losses, rows[order], stacked.block_rows)
+        shuffled = map_blocks(stacked.losses, rows[order], stacked.block_rows)
         alone = np.concatenate(
-            [over_blocks(stacked.losses, rows[i : i + 1], stacked.block_rows) for i in range(40)], 1
+            [map_blocks(stacked.losses, rows[i : i + 1], stacked.block_rows) for i in range(40)], 1
         )
         assert torch.get_num_threads() == threads
     finally:
@@ -172,7 +172,7 @@ def test_a_loss_is_the_same_to_the_bit_in_any_company(bounded, threads):
 
 
 def test_the_score_is_the_mean_of_scaled_losses():
-    ensemble = Ensemble(stacked_iwae(2), low=np.array([1.0, -2.0]), width=np.array([2.0, 4.0]))
+    ensemble = LossScorer(stacked_iwae(2), low=np.array([1.0, -2.0]), width=np.array([2.0, 4.0]))
 
     scores = ensemble.combine(np.array([[1.0, 3.0], [0.0, 2.0]], dtype=np.float32))
 
@@ -180,7 +180,7 @@ def test_the_score_is_the_mean_of_scaled_losses():
 
 
 def test_ranges_are_those_of_each_snapshot():
-    low, width = loss_ranges(np.array([[1.0, 4.0, 2.0], [5.0, 5.0, 5.0]], dtype=np.float32))
+    low, width = compute_loss_ranges(np.array([[1.0, 4.0, 2.0], [5.0, 5.0, 5.0]], dtype=np.float32))
 
     assert low.tolist() == [1, 5]
     assert width.tolist() == [3, 1]
@@ -188,17 +188,17 @@ def test_ranges_are_those_of_each_snapshot():
 
 def test_parts_add_up_to_the_score():
     low, width = np.array([1.0, -2.0, 0.0]), np.array([2.0, 4.0, 0.5])
-    ensemble, rows = Ensemble(stacked_iwae(), low, width), rows_of(300)
+    ensemble, rows = LossScorer(stacked_iwae(), low, width), rows_of(300)
 
-    parts = ensemble.parts(rows)
+    contributions = ensemble.contributions(rows)
 
-    assert np.array_equal(parts.score, ensemble.score(rows))
-    assert np.allclose(parts.cells.sum(1) + parts.rest, parts.score, atol=1e-5)
-    assert parts.cells.shape == rows.shape
+    assert np.array_equal(contributions.score, ensemble.score(rows))
+    assert np.allclose(contributions.cells.sum(1) + contributions.rest, contributions.score, atol=1e-5)
+    assert contributions.cells.shape == rows.shape
 
 
 def test_expectations_are_those_of_the_known_rows_and_distances_those_of_the_others():
-    ensemble = Ensemble(stacked_iwae(), np.zeros(3), np.ones(3))
+    ensemble = LossScorer(stacked_iwae(), np.zeros(3), np.ones(3))
     known, rows = rows_of(300), rows_of(300, seed=1)
 
     expected, distance = ensemble.expect(known, rows)

@@ -20,9 +20,9 @@ def explained(request):
 def test_parts_and_remainder_add_up_to_the_score(explained):
     detector, X, explanation = explained
 
-    total = explanation.parts.sum(axis=1) + explanation.remainder
+    total = explanation.contributions.sum(axis=1) + explanation.remainder
 
-    assert np.array_equal(explanation.score, detector.anomaly_score(X))
+    assert np.array_equal(explanation.score, detector.outlier_score(X))
     assert np.allclose(total, explanation.score, rtol=1e-5, atol=1e-5)
 
 
@@ -35,7 +35,7 @@ def test_an_explanation_does_not_depend_on_company(explained):
 
     alone = detector.explain(X[7:8])
 
-    assert np.array_equal(alone.parts[0], explanation.parts[7])
+    assert np.array_equal(alone.contributions[0], explanation.contributions[7])
     assert alone.remainder[0] == explanation.remainder[7]
 
 
@@ -66,7 +66,7 @@ def test_a_corrupted_cell_s_column_ranks_first(preset, name):
     """One cell of a normal row is moved far outside its column's range."""
     X = TABLES[name]().data
     detector = preset().fit(X)
-    normal = X[detector.anomaly_score(X) <= np.median(detector.anomaly_score(X))]
+    normal = X[detector.outlier_score(X) <= np.median(detector.outlier_score(X))]
     rng = np.random.default_rng(0)
     rows = normal[rng.integers(0, len(normal), 300)]
     columns = rng.integers(0, X.shape[1], 300)
@@ -77,7 +77,7 @@ def test_a_corrupted_cell_s_column_ranks_first(preset, name):
     explanation = detector.explain(rows)
 
     named = [explanation.reasons(row, top=1)[0].column for row in range(300)]
-    assert (explanation.parts.argmax(axis=1) == columns).mean() >= 0.9
+    assert (explanation.contributions.argmax(axis=1) == columns).mean() >= 0.9
     assert (
         np.mean([name == f"x{column}" for name, column in zip(named, columns, strict=True)]) >= 0.9
     )
@@ -111,15 +111,15 @@ def test_a_flow_is_explained_too():
 
     explanation = detector.explain(rows)
 
-    total = explanation.parts.sum(axis=1) + explanation.remainder
-    np.testing.assert_allclose(total, detector.anomaly_score(rows), atol=1e-5)
+    total = explanation.contributions.sum(axis=1) + explanation.remainder
+    np.testing.assert_allclose(total, detector.outlier_score(rows), atol=1e-5)
     assert explanation.remainder_share() < 0.1
     named = [explanation.reasons(row, top=1)[0].column for row in range(64)]
-    assert (explanation.parts.argmax(axis=1) == columns).mean() >= 0.75
+    assert (explanation.contributions.argmax(axis=1) == columns).mean() >= 0.75
     assert np.mean([name == f"x{c}" for name, c in zip(named, columns, strict=True)]) >= 0.75
     alone = detector.explain(rows[7:8])
-    assert np.array_equal(alone.parts[0], explanation.parts[7])
-    assert np.array_equal(alone.deviations[0], explanation.deviations[7])
+    assert np.array_equal(alone.contributions[0], explanation.contributions[7])
+    assert np.array_equal(alone.z_scores[0], explanation.z_scores[7])
 
 
 def test_a_flow_names_the_cells_that_do_not_belong_together():
@@ -141,13 +141,13 @@ def test_a_flow_names_the_cells_that_do_not_belong_together():
     detector = ALTBI(backbone="glow", score_by="loss", hidden=(32, 32)).fit(table)
     explanation = detector.explain(odd)
 
-    assert (explanation.parts[:, :2].min(1) > explanation.parts[:, 2:].max(1)).all()
+    assert (explanation.contributions[:, :2].min(1) > explanation.contributions[:, 2:].max(1)).all()
     first = [explanation.reasons(row)[0] for row in range(len(odd))]
     named = [reason for reason in first if reason.column in ("size", "weight")]
     assert len(named) >= 27
     # A cell that does not count is not called odd, neither there nor in the rows learned from.
-    assert (explanation.deviations[:, 3] < 3).all()
-    assert (detector.explain(table[:100]).deviations.mean(0) < 1.5).all()
+    assert (explanation.z_scores[:, 3] < 3).all()
+    assert (detector.explain(table[:100]).z_scores.mean(0) < 1.5).all()
     # Expected is something nearer to what stands in the other of the two.
     assert all(reason.expected / reason.value < 1 for reason in named)
 
@@ -165,9 +165,9 @@ def test_in_a_wide_table_a_flow_looks_closely_at_the_columns_that_count():
 
     named = [explanation.reasons(row)[0].column for row in range(3)]
     assert named == ["x35", "x7", "x20"]
-    assert ((explanation.deviations > 0).sum(1) <= 32).all()
+    assert ((explanation.z_scores > 0).sum(1) <= 32).all()
     alone = detector.explain(odd[1:2])
-    assert np.array_equal(alone.deviations[0], explanation.deviations[1])
+    assert np.array_equal(alone.z_scores[0], explanation.z_scores[1])
 
 
 def mixed_table(n_rows=400, seed=0):
@@ -192,7 +192,7 @@ def test_the_units_of_a_category_are_folded_into_its_column():
     explanation = detector.explain(odd)
 
     assert explanation.columns == ("size", "weight", "colour", "day", "paid")
-    assert explanation.parts.shape == (1, 5)
+    assert explanation.contributions.shape == (1, 5)
     assert explanation.reasons(0)[0].column == "colour"
     assert explanation.reasons(0)[0].expected in {"red", "blue"}
     day = explanation.expected[3][0].as_py()
@@ -205,14 +205,14 @@ def test_reasons_come_furthest_first_and_know_their_rows(explained):
 
     reasons = explanation.reasons(5, top=4)
 
-    deviations = [reason.deviations for reason in reasons]
-    assert deviations == sorted(explanation.deviations[5])[::-1][: len(reasons)]
+    z_scores = [reason.z_scores for reason in reasons]
+    assert z_scores == sorted(explanation.z_scores[5])[::-1][: len(reasons)]
     assert 1 <= len(reasons) <= 4
     for reason in reasons:
         column = explanation.columns.index(reason.column)
         assert reason.value == X[5, column]
-        assert reason.part == explanation.parts[5, column]
-        assert reason.deviations >= 1 or len(reasons) == 1
+        assert reason.contribution == explanation.contributions[5, column]
+        assert reason.z_scores >= 1 or len(reasons) == 1
     with pytest.raises(ParameterError, match="row=569, but the explanation has 569 rows"):
         explanation.reasons(569)
 
@@ -275,10 +275,10 @@ def test_the_remainder_s_share_is_that_of_the_deviations():
     explanation = Explanation(
         columns=("a", "b"),
         score=np.array([3.0, 7.0]),
-        parts=np.array([[1.0, 1.0], [3.0, 2.0]]),
+        contributions=np.array([[1.0, 1.0], [3.0, 2.0]]),
         remainder=np.array([1.0, 2.0]),
         values=(),
-        deviations=np.zeros((2, 2)),
+        z_scores=np.zeros((2, 2)),
         expected=(),
     )
 
@@ -296,16 +296,16 @@ def test_the_arrow_table_s_rows_add_up(explained):
 
 def test_distances_are_taken_apart_without_a_remainder(explained):
     detector, _, explanation = explained
-    if detector.memory_ is None:
+    if detector.scorer_ is None:
         with pytest.raises(ParameterError, match="scored by loss"):
             explanation.nearest(0)
         return
 
-    # Scores are measured in single precision, parts are not: four digits are sure, mostly six.
-    apart = np.abs(explanation.parts.sum(axis=1) / explanation.score - 1)
+    # Scores are measured in single precision, contributions are not: four digits are sure, mostly six.
+    apart = np.abs(explanation.contributions.sum(axis=1) / explanation.score - 1)
     assert apart.max() < 1e-4
     assert np.quantile(apart, 0.9) < 1e-6
-    assert (explanation.parts >= 0).all()
+    assert (explanation.contributions >= 0).all()
     assert not explanation.remainder.any()
 
 

@@ -23,15 +23,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from altbi.errors import ParameterError, TableError
-from altbi.files.csv import CsvSource
-from altbi.files.dialect import Dialect, sniff
-from altbi.files.ipc import ArrowSource
-from altbi.files.jsonl import JsonLinesSource
-from altbi.files.lines import LINE_BYTES
-from altbi.files.npz import NumpySource
-from altbi.files.open import open_source
-from altbi.files.parquet import ParquetSource
-from altbi.files.source import BATCH_BYTES, BATCH_ROWS
+from altbi.io._csv import CsvSource
+from altbi.io._csv_dialect import Dialect, detect_dialect
+from altbi.io._arrow import ArrowSource
+from altbi.io._json_lines import JsonLinesSource
+from altbi.io._line_blocks import LINE_BYTES
+from altbi.io._npz import NumpySource
+from altbi.io._open import open_table
+from altbi.io._parquet import ParquetSource
+from altbi.io._source import BATCH_BYTES, BATCH_ROWS
 
 UNTIMED = settings(deadline=None, max_examples=50)  # a busy machine is no failure
 MOMENT = dt.datetime(2020, 1, 2)
@@ -119,7 +119,7 @@ def source_of(tmp_path):
     def open_bytes(data, **options):
         path = tmp_path / "some.file"
         path.write_bytes(data)
-        return open_source(path, **options)
+        return open_table(path, **options)
 
     return open_bytes
 
@@ -152,7 +152,7 @@ def read(source, columns=None):
 def peak_growth(path):
     """Read a file in a process of its own; give the MiB that it took, and the refusal."""
     code = (
-        "import resource, sys; from altbi.files.open import open_source\n"
+        "import resource, sys; from altbi.io._open import open_source\n"
         "start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "try: source = open_source(sys.argv[1]); list(source.batches(source.schema.names))\n"
         "except ValueError as error: message = str(error)\n"
@@ -200,7 +200,7 @@ def test_what_was_written_is_read_twice(source_of, format, pack):
 def test_parquet(tmp_path, codec):
     pq.write_table(TABLE, tmp_path / "a.csv", compression=codec, row_group_size=2)
 
-    source = open_source(tmp_path / "a.csv")
+    source = open_table(tmp_path / "a.csv")
 
     assert isinstance(source, ParquetSource)
     assert (source.format, source.loose, source.n_rows) == ("parquet", False, 3)
@@ -211,7 +211,7 @@ def test_parquet(tmp_path, codec):
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
 def test_compressed_arrow_files(tmp_path, codec):
     pa.feather.write_feather(TABLE, tmp_path / "a.feather", compression=codec)
-    source = open_source(tmp_path / "a.feather")
+    source = open_table(tmp_path / "a.feather")
     assert (source.format, source.n_rows) == ("arrow", 3)
     assert read(source).equals(TABLE)
 
@@ -347,9 +347,9 @@ def test_packed_parquet_is_refused(refusal_of):
 
 def test_the_operating_system_speaks_for_itself(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"missing\.csv"):
-        open_source(tmp_path / "missing.csv")
+        open_table(tmp_path / "missing.csv")
     with pytest.raises(IsADirectoryError):
-        open_source(tmp_path, format="arrow")
+        open_table(tmp_path, format="arrow")
 
 
 def test_pipes_are_refused():
@@ -357,7 +357,7 @@ def test_pipes_are_refused():
     os.close(write_end)
     try:
         with pytest.raises(TableError, match="cannot be read twice"):
-            open_source(f"/dev/fd/{read_end}")
+            open_table(f"/dev/fd/{read_end}")
     finally:
         os.close(read_end)
 
@@ -366,7 +366,7 @@ def test_control_characters_of_a_name_are_shown_and_not_sent(tmp_path):
     path = tmp_path / "a\x1b[2J.csv"
     path.write_bytes(b"")
     with pytest.raises(TableError, match=r"a\\x1b\[2J\.csv: it holds no rows"):
-        open_source(path)
+        open_table(path)
 
 
 @pytest.mark.parametrize(
@@ -418,7 +418,7 @@ def test_delimiters_are_told(source_of, delimiter):
     ],
 )
 def test_the_most_consistent_delimiter_is_taken(head, delimiter):
-    assert sniff(head).delimiter == delimiter
+    assert detect_dialect(head).delimiter == delimiter
 
 
 def test_one_column_is_a_table(source_of):
@@ -468,7 +468,7 @@ def test_quoted_cells_of_any_letters_come_back(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("csv") / "a.csv"
     table = pa.table({"a": [a for a, _ in rows], "b": [b for _, b in rows]})
     path.write_bytes(csv_bytes(table))
-    assert read(open_source(path)).equals(table)
+    assert read(open_table(path)).equals(table)
 
 
 @UNTIMED
@@ -643,7 +643,7 @@ def test_a_huge_line_does_not_fill_memory(tmp_path):
 def test_opening_imports_nothing_heavy(tmp_path):
     (tmp_path / "a.csv").write_bytes(b"a\n1\n")
     code = (
-        "import sys; from altbi.files.open import open_source\n"
+        "import sys; from altbi.io._open import open_source\n"
         "list(open_source(sys.argv[1]).batches(['a']))\n"
         "print({'torch', 'pandas', 'polars', 'sklearn'} & set(sys.modules))\n"
     )
@@ -761,7 +761,7 @@ def test_parquet_keeps_its_types(tmp_path):
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
-    source = open_source(tmp_path / "a.parquet")
+    source = open_table(tmp_path / "a.parquet")
     assert read(source).equals(table)
     assert read(source, ["a"]).equals(table.select(["a"]))
 
@@ -769,7 +769,7 @@ def test_parquet_keeps_its_types(tmp_path):
 def test_an_empty_parquet_file_is_refused(tmp_path):
     pq.write_table(TABLE.slice(0, 0), tmp_path / "a.parquet")
     with pytest.raises(TableError, match="holds no rows"):
-        open_source(tmp_path / "a.parquet")
+        open_table(tmp_path / "a.parquet")
 
 
 def test_columns_of_the_same_name_are_refused(refusal_of):
@@ -785,7 +785,7 @@ def test_damaged_pages_are_refused(tmp_path):
     data[200:4000] = bytes(3800)
     path.write_bytes(data)
     with pytest.raises(TableError, match="Parquet file cannot be read"):
-        read(open_source(path))
+        read(open_table(path))
 
 
 def test_a_file_of_a_folder_that_is_cut_is_named(tmp_path):
@@ -795,7 +795,7 @@ def test_a_file_of_a_folder_that_is_cut_is_named(tmp_path):
     (tmp_path / "b.parquet").write_bytes(data[: len(data) // 2])
 
     with pytest.raises(TableError, match=r"b\.parquet: .*damaged or incomplete"):
-        open_source(tmp_path)
+        open_table(tmp_path)
 
 
 def test_texts_that_are_no_utf8_are_refused(tmp_path, refusal_of):
@@ -803,7 +803,7 @@ def test_texts_that_are_no_utf8_are_refused(tmp_path, refusal_of):
     table = pa.table({"a": bad})
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(TableError, match="UTF8"):
-        read(open_source(tmp_path / "a.parquet"))
+        read(open_table(tmp_path / "a.parquet"))
     assert "UTF8" in refusal_of(ipc_bytes(table))
 
 
@@ -816,7 +816,7 @@ def test_a_folder_of_parquet_files_is_one_table(tmp_path):
     (tmp_path / "_SUCCESS").write_bytes(b"")
     (tmp_path / ".hidden.parquet").write_bytes(b"junk")
 
-    source = open_source(tmp_path)
+    source = open_table(tmp_path)
 
     assert source.n_rows == 3
     assert {name: read(source)[name].to_pylist() for name in ("a", "c", "year")} == {
@@ -833,21 +833,21 @@ def test_a_folder_may_be_named_from_where_one_stands(tmp_path, monkeypatch):
     pq.write_table(pa.table({"a": [7]}), tmp_path / "data" / "b=1" / "a.parquet")
     monkeypatch.chdir(tmp_path / "data")
     for path in (".", "../data/", "../data/../data"):
-        source = open_source(path)
+        source = open_table(path)
         assert (source.name, cells(source)) == (path, {"a": [7], "b": [1]})
 
 
 def test_folders_that_are_no_table_are_refused(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a\n1\n")
     with pytest.raises(TableError, match=r"no file that ends with \.parquet or \.csv"):
-        open_source(tmp_path)
+        open_table(tmp_path)
     pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"a": ["x"]}), tmp_path / "b.parquet")
     with pytest.raises(TableError, match="not one table"):
-        open_source(tmp_path)
+        open_table(tmp_path)
     (tmp_path / "b.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(TableError, match=r"b\.parquet: .*damaged or incomplete"):
-        open_source(tmp_path)
+        open_table(tmp_path)
 
 
 # Arrays
@@ -979,7 +979,7 @@ def test_lists_in_json_lines_are_text_and_noted(tmp_path):
         '{"a": 1, "b": {"c": ["x", "y"]}}\n{"a": 2}\n{"a": 3, "b": {"c": []}}\n'
     )
 
-    source = open_source(tmp_path / "t")
+    source = open_table(tmp_path / "t")
     (batch,) = source.batches(["a", "b.c"])
 
     assert batch.to_pydict() == {"a": [1, 2, 3], "b.c": ['["x", "y"]', None, "[]"]}

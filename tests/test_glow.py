@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from altbi.borrow import one_thread
-from altbi.models import Glow
-from altbi.models.convolutions import network, patches
-from altbi.models.flow_steps import (
+from altbi.networks._torch_modes import single_thread
+from altbi.networks import Glow
+from altbi.torch._convolutions import network, patches
+from altbi.torch._flow_steps import (
     ActNorm,
     Coupling,
     Mix,
@@ -19,9 +19,9 @@ from altbi.models.flow_steps import (
     TopPrior,
     ZeroConvolution,
 )
-from altbi.models.glow import level_count, square_side
-from altbi.schedule import Schedule
-from altbi.train import Adam, train
+from altbi.torch._glow import level_count, square_side
+from altbi.networks._schedule import Schedule
+from altbi.networks._training import Adam, train
 
 
 def glow(n_features=10, steps=3, hidden=(8, 6), *, seed=0, disturbed=True):
@@ -177,7 +177,7 @@ def plain_gathered(convolution, image):
 
 @pytest.mark.parametrize("n_features", [10, 37])
 def test_losses_and_gradients_are_those_of_torch_s_convolutions(n_features, monkeypatch):
-    monkeypatch.setattr("altbi.models.convolutions._PLACES_AT_ONCE", 32)  # several parts
+    monkeypatch.setattr("altbi.torch._convolutions._PLACES_AT_ONCE", 32)  # several parts
     model = glow(n_features)
     there = squares(model, n_rows=9).requires_grad_()
     leaves = [there, *model.parameters()]
@@ -232,7 +232,7 @@ def test_a_gathered_convolution_is_torch_s():
 
 
 def test_gradients_of_the_network_agree_with_finite_differences(monkeypatch):
-    monkeypatch.setattr("altbi.models.convolutions._PLACES_AT_ONCE", 20)  # several parts
+    monkeypatch.setattr("altbi.torch._convolutions._PLACES_AT_ONCE", 20)  # several parts
     generator = torch.Generator().manual_seed(0)
     shapes = [(2, 3, 3, 5), (6, 18), (6, 1), (5, 6), (5, 1), (36, 5)]
     z, first, first_bias, second, second_bias, last = (
@@ -254,7 +254,7 @@ def test_a_row_s_loss_is_the_same_to_the_bit_wherever_it_stands(n_features, hidd
     rows = torch.rand(512, n_features)
     order = torch.randperm(512)
 
-    with one_thread(), torch.no_grad():
+    with single_thread(), torch.no_grad():
         losses, shuffled = model(rows), model(rows[order])
 
     assert torch.equal(shuffled, losses[order])
@@ -376,7 +376,7 @@ def test_it_learns_the_likelihood_of_a_known_gaussian():
 
     model.train()(rows[:1000])  # settles, learns nothing else
     before = float(held_out(model, rows[1000:]).mean())
-    with one_thread():
+    with single_thread():
         for _ in train(model, rows[:1000], plan, learning_rate=1e-2, generator=generator):
             pass
         after = held_out(model, rows[1000:])

@@ -13,11 +13,11 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
-from altbi.engines import Local
+from altbi.distributed import Local
 from altbi.errors import ParameterError, TableError
-from altbi.files import open_source
-from altbi.jobs import Choice, Job
-from altbi.jobs.findings import expected_text
+from altbi.io import open_table
+from altbi.jobs import ColumnSelection, Job
+from altbi.explain._explained_rows import expected_text
 from altbi.report import cell_text, holds_text
 
 SMALL = {"n0": 32, "T0": 1, "T1": 2, "T2": 4, "hidden": (8,), "latent": 2}
@@ -122,7 +122,7 @@ class Collected:
 
 
 def scored(path, detector, *, fitted=False, **choice):
-    job = Job(open_source(path), detector, Choice(**choice))
+    job = Job(open_table(path), detector, ColumnSelection(**choice))
     output = Collected()
     ready = job.prepare() if fitted else job.fit()
     found = job.score(ready, output)
@@ -132,7 +132,7 @@ def scored(path, detector, *, fitted=False, **choice):
 def in_memory(table, detector):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return detector.fit(table).anomaly_score(table)
+        return detector.fit(table).outlier_score(table)
 
 
 @pytest.mark.parametrize(("n_rows", "max_rows"), [(400, 1000), (140_000, 20_000)])
@@ -177,7 +177,7 @@ def test_a_model_scores_another_file_as_it_scores_a_table(tmp_path):
 
     output, _, ready = scored(tmp_path / "other.csv", detector, fitted=True)
 
-    assert output["score"].to_pylist() == detector.anomaly_score(other.drop(["invoice"])).tolist()
+    assert output["score"].to_pylist() == detector.outlier_score(other.drop(["invoice"])).tolist()
     assert any("'invoice'" in note and "not used" in note for note in ready.notes)
 
 
@@ -197,13 +197,13 @@ def test_a_row_of_a_file_has_the_same_score_in_a_file_of_its_own(tmp_path, engin
     whole, alone = tmp_path / "whole.csv", tmp_path / "alone.csv"
     whole.write_text("\n".join(["day;amount;kind", *lines]))
     alone.write_text("\n".join(["day;amount;kind", lines[7]]))
-    Job(open_source(whole), small(), Choice(missing=("?",)), engine=engine).detect(
+    Job(open_table(whole), small(), ColumnSelection(missing=("?",)), engine=engine).detect(
         tmp_path / "out", page=False
     )
     detector = ALTBI.load(tmp_path / "out/model.altbi")
 
     def scores(path):
-        job = Job(open_source(path), detector, top=len(lines))
+        job = Job(open_table(path), detector, top=len(lines))
         found = job.score(job.prepare())
         _, values, rows = found.top.best()
         return values[np.argsort(rows)]
@@ -222,7 +222,7 @@ def test_a_model_of_an_array_takes_columns_by_their_place(tmp_path):
 
     output, _, _ = scored(tmp_path / "t.csv", detector, fitted=True, ids=("id",))
 
-    assert output["score"].to_pylist() == detector.anomaly_score(X).tolist()
+    assert output["score"].to_pylist() == detector.outlier_score(X).tolist()
     with pytest.raises(TableError, match=r"3 columns, but the model was fitted on an array of 2"):
         scored(tmp_path / "t.csv", detector, fitted=True)
 
@@ -231,7 +231,7 @@ def test_the_label_is_compared_and_never_learned(tmp_path):
     table = mixed(400).drop(["invoice"])
     label = np.random.default_rng(1).random(400) < 0.2
     write_csv(table.append_column("bad", pa.array(label.astype(int))), tmp_path / "with.csv")
-    job = Job(open_source(tmp_path / "with.csv"), small(), Choice(label="bad"))
+    job = Job(open_table(tmp_path / "with.csv"), small(), ColumnSelection(label="bad"))
 
     summary = job.detect(tmp_path / "out", page=False)
 
@@ -302,7 +302,7 @@ def test_texts_named_missing_are_missing_in_every_format(tmp_path):
     for name in ("t.csv", "t.parquet", "t.arrow"):
         detector = small()
         output, _, _ = scored(tmp_path / name, detector, missing=("?",))
-        read[name] = (output["score"].to_pylist(), tuple(detector.encoder_.notes()))
+        read[name] = (output["score"].to_pylist(), tuple(detector.encoder_.describe_changes()))
 
     assert read["t.csv"] == read["t.parquet"] == read["t.arrow"]
     assert all("has 13 missing cells" in note for note in read["t.csv"][1])
@@ -319,10 +319,10 @@ def test_labels_of_another_kind_need_a_word(tmp_path):
 def test_columns_are_chosen_by_name_with_commas_or_without(tmp_path):
     table = pa.table({name: np.random.default_rng(0).normal(size=50) for name in ("a", "b", "c,d")})
     write_csv(table, tmp_path / "t.csv")
-    source = open_source(tmp_path / "t.csv")
+    source = open_table(tmp_path / "t.csv")
 
     def features(**choice):
-        return Job(source, small(), Choice(**choice)).fit().chosen.features
+        return Job(source, small(), ColumnSelection(**choice)).fit().chosen.features
 
     assert features() == ("a", "b", "c,d")
     assert features(columns=("a,b",)) == ("a", "b")
@@ -351,7 +351,7 @@ def test_a_model_s_columns_cannot_be_left_out(tmp_path):
 
 def test_labels_that_are_all_alike_are_noted(tmp_path):
     write_csv(pa.table({"x": np.arange(40.0), "bad": [0] * 40}), tmp_path / "t.csv")
-    job = Job(open_source(tmp_path / "t.csv"), small(), Choice(label="bad"))
+    job = Job(open_table(tmp_path / "t.csv"), small(), ColumnSelection(label="bad"))
 
     summary = job.detect(tmp_path / "out", page=False)
 
@@ -390,7 +390,7 @@ def detected(tmp_path_factory):
     folder = tmp_path_factory.mktemp("detected")
     table = mixed(3000)
     write_csv(table, folder / "t.csv")
-    job = Job(open_source(folder / "t.csv"), small(), Choice(ids=("invoice",)), top=50)
+    job = Job(open_table(folder / "t.csv"), small(), ColumnSelection(ids=("invoice",)), top=50)
     return table, job.detect(str(folder / "out")), folder / "out"
 
 
@@ -439,12 +439,12 @@ def test_the_files_agree_with_the_summary(detected):
     order = np.argsort(-scores["score"].to_numpy(), kind="stable")[:50]
     assert [row.number for row in summary.top] == order.tolist()
     assert list(dict.fromkeys(line["row"] for line in reasons)) == order.tolist()
-    again = ALTBI.load(folder / "model.altbi").anomaly_score(table.drop(["invoice"]))
+    again = ALTBI.load(folder / "model.altbi").outlier_score(table.drop(["invoice"]))
     assert again.tolist() == scores["score"].to_pylist()
     for row in summary.top:
         assert row.ids == (f"{row.number:07}",)
         named = [line["column"] for line in reasons if line["row"] == row.number]
-        assert [clue.column for clue in row.clues] == named
+        assert [clue.column for clue in row.reasons] == named
 
 
 def test_the_summary_tells_columns_and_training(detected):
@@ -454,7 +454,7 @@ def test_the_summary_tells_columns_and_training(detected):
     assert sum(column.share for column in summary.columns) == pytest.approx(1)
     shares = [column.share for column in summary.columns]
     assert shares == sorted(shares, reverse=True)
-    assert sum(c.named for c in summary.columns) == sum(len(row.clues) for row in summary.top)
+    assert sum(c.named for c in summary.columns) == sum(len(row.reasons) for row in summary.top)
     assert [step.step for step in summary.history] == list(range(5))
     assert summary.versions["torch"]
 
@@ -462,7 +462,7 @@ def test_the_summary_tells_columns_and_training(detected):
 def remembered(folder):
     """The rows that a model remembers, as texts by column."""
     model = ALTBI.load(folder / "model.altbi")
-    columns = zip(model.encoder_.names, model.encoder_.recover(model.memory_.rows), strict=True)
+    columns = zip(model.encoder_.names, model.encoder_.decode(model.scorer_.rows), strict=True)
     return {name: [cell_text(cell) for cell in cells.to_pylist()] for name, cells in columns}
 
 
@@ -479,28 +479,28 @@ def test_top_rows_stand_beside_the_nearest_remembered_rows(detected):
             tuple(map(cell_text, cells.values())) for cells in nearest.to_pylist()
         )
         assert set(row.nearest) <= rows
-        for clue in row.clues:
+        for clue in row.reasons:
             place = summary.shown_columns.index(clue.column)
             assert clue.nearest == tuple(cells[place] for cells in row.nearest)
 
 
 def test_a_model_that_scores_by_loss_has_no_nearest_rows(tmp_path):
     write_csv(mixed(200), tmp_path / "t.csv")
-    job = Job(open_source(tmp_path / "t.csv"), small(score_by="loss"), Choice(ids=("invoice",)))
+    job = Job(open_table(tmp_path / "t.csv"), small(score_by="loss"), ColumnSelection(ids=("invoice",)))
 
     summary = job.detect(tmp_path / "out", page=False)
 
     assert summary.score_by == "loss"
     assert not any(row.nearest for row in summary.top)
-    assert not any(clue.nearest for row in summary.top for clue in row.clues)
+    assert not any(clue.nearest for row in summary.top for clue in row.reasons)
     names = pyarrow.csv.read_csv(tmp_path / "out" / "reasons.csv").column_names
     assert names[-3:] == ["expected", "deviations", "part"]
 
 
 def test_few_neighbours_are_all_that_is_shown(tmp_path):
     write_csv(mixed(200), tmp_path / "t.csv")
-    detector = small(n_lots=1, n_remembered=3)
-    job = Job(open_source(tmp_path / "t.csv"), detector, Choice(ids=("invoice",)))
+    detector = small(n_groups=1, n_reference=3)
+    job = Job(open_table(tmp_path / "t.csv"), detector, ColumnSelection(ids=("invoice",)))
 
     summary = job.detect(tmp_path / "out", page=False)
 
@@ -514,11 +514,11 @@ def test_columns_of_days_are_compared_with_days(tmp_path):
     days = np.datetime64("1900-01-01", "D") + rng.integers(0, 45_000, 300)
     days[7] = np.datetime64("2400-05-06")
     write_csv(pa.table({"day": days, "size": rng.normal(size=300)}), tmp_path / "t.csv")
-    job = Job(open_source(tmp_path / "t.csv"), small())
+    job = Job(open_table(tmp_path / "t.csv"), small())
 
     summary = job.detect(tmp_path / "out", page=False)
 
-    (clue,) = [clue for clue in summary.top[0].clues if clue.column == "day"]
+    (clue,) = [clue for clue in summary.top[0].reasons if clue.column == "day"]
     assert clue.value == "2400-05-06"
     assert {clue.expected, *clue.nearest} <= set(map(str, days))
     line = pyarrow.csv.read_csv(tmp_path / "out" / "reasons.csv").to_pylist()[0]
@@ -539,28 +539,28 @@ def test_what_is_expected_is_told_like_the_value():
 
 def test_rows_are_explained_by_number_in_the_order_asked_for(detected):
     _, _, folder = detected
-    job = Job(open_source(folder.parent / "t.csv"), ALTBI.load(folder / "model.altbi"))
+    job = Job(open_table(folder.parent / "t.csv"), ALTBI.load(folder / "model.altbi"))
     ready = job.prepare()
 
-    reasons = job.reasons(ready, job.findings_at(ready, [2999, 3, 3])).to_pylist()
+    reasons = job.reasons(ready, job.explain_at(ready, [2999, 3, 3])).to_pylist()
 
     assert list(dict.fromkeys(line["row"] for line in reasons)) == [2999, 3]
     with pytest.raises(TableError, match=r"row 3000 was asked for, but the last of its 3000 rows"):
-        job.findings_at(ready, [3000])
+        job.explain_at(ready, [3000])
 
 
 def test_what_is_worth_knowing_is_noted(tmp_path):
     rows = ["n,one,gap,copy", *(f"{i},5,{'' if i % 7 else i},{i % 3}" for i in range(100))]
     (tmp_path / "t.csv").write_text("\n".join(rows))
-    notes = " ".join(Job(open_source(tmp_path / "t.csv"), small()).fit().notes)
+    notes = " ".join(Job(open_table(tmp_path / "t.csv"), small()).fit().notes)
 
     assert "'one' holds a single value" in notes
     assert "'gap' has 85 missing cells" in notes
     assert "'n' rises by the same step" in notes
     assert "copies" not in notes
 
-    exclude = Choice(exclude=("n", "gap"))
-    notes = " ".join(Job(open_source(tmp_path / "t.csv"), small(), exclude).fit().notes)
+    exclude = ColumnSelection(exclude=("n", "gap"))
+    notes = " ".join(Job(open_table(tmp_path / "t.csv"), small(), exclude).fit().notes)
     assert "97 of 100 rows of the training sample (97.00%) look the same" in notes
 
 
@@ -568,21 +568,21 @@ def test_a_random_seed_is_refused(tmp_path):
     write_csv(pa.table({"x": [1.0, 2.0, 3.0]}), tmp_path / "t.csv")
 
     with pytest.raises(ParameterError, match="whole number"):
-        Job(open_source(tmp_path / "t.csv"), small(random_state=None)).fit()
+        Job(open_table(tmp_path / "t.csv"), small(random_state=None)).fit()
 
 
 def test_notes_of_the_file_the_types_and_the_surprises_are_all_told(tmp_path):
     rows = [f"{i % 5}.5;{'red' if i % 2 else 'blue'}" for i in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["size;", *rows]))
-    job = Job(open_source(tmp_path / "t.csv"), small())
+    job = Job(open_table(tmp_path / "t.csv"), small())
     assert any("unnamed_2" in note for note in job.fit().notes)
 
     rows = [f"{i % 5},5;green" for i in range(60)]
     (tmp_path / "new.csv").write_text("\n".join(["size;unnamed_2", *rows]))
-    job = Job(open_source(tmp_path / "new.csv"), job.detector)
+    job = Job(open_table(tmp_path / "new.csv"), job.detector)
     ready = job.prepare()
     found = job.score(ready)
-    notes = " ".join(job.summary(ready, found, job.top_findings(ready, found)).notes)
+    notes = " ".join(job.summary(ready, found, job.explain_top(ready, found)).notes)
     assert "'size' is read as numbers with a decimal comma" in notes
     assert "'unnamed_2' (60 cells); they count as '(other)'" in notes
 
@@ -593,11 +593,11 @@ def test_an_empty_text_is_a_text_where_the_format_has_gaps(tmp_path, format_):
     table = pa.table({"a": np.random.default_rng(0).normal(size=200), "b": cells, "key": cells})
     path = tmp_path / f"t.{format_}"
     {"csv": write_csv, "parquet": pyarrow.parquet.write_table}[format_](table, path)
-    job = Job(open_source(path), small(), Choice(ids=("key",)), top=200)
+    job = Job(open_table(path), small(), ColumnSelection(ids=("key",)), top=200)
     ready = job.fit()
     found = job.score(ready)
-    findings = job.top_findings(ready, found)
-    summary = job.summary(ready, found, findings)
+    explained = job.explain_top(ready, found)
+    summary = job.summary(ready, found, explained)
 
     empty = "''" if format_ == "parquet" else ""
     place = summary.shown_columns.index("b")
@@ -606,7 +606,7 @@ def test_an_empty_text_is_a_text_where_the_format_has_gaps(tmp_path, format_):
     assert shown[1] == (empty, ("",))
     (fact,) = (column for column in summary.columns if column.name == "b")
     assert fact.holds == ("'', x" if format_ == "parquet" else "x")
-    told = [line for line in job.reasons(ready, findings).to_pylist() if line["column"] == "b"]
+    told = [line for line in job.reasons(ready, explained).to_pylist() if line["column"] == "b"]
     assert {line["value"] for line in told if line["row"] % 20} <= {empty}
     assert {line["id_key"] for line in told} <= {"", "x"}
     assert any(line["expected"] == empty for line in told if line["row"] % 20 == 0)
@@ -615,16 +615,16 @@ def test_an_empty_text_is_a_text_where_the_format_has_gaps(tmp_path, format_):
 def test_arrays_beside_the_table_are_no_unknown_columns(tmp_path):
     X = np.random.default_rng(0).normal(size=(50, 2))
     np.savez(tmp_path / "t.npz", X=X, y=np.zeros(50))
-    detector = Job(open_source(tmp_path / "t.npz"), small())
+    detector = Job(open_table(tmp_path / "t.npz"), small())
     assert detector.fit().chosen.features == ("x0", "x1")
 
-    notes = Job(open_source(tmp_path / "t.npz"), detector.detector).prepare().notes
+    notes = Job(open_table(tmp_path / "t.npz"), detector.detector).prepare().notes
     assert not [note for note in notes if "does not know" in note]
 
 
 def test_bad_labels_are_found_before_the_fit(tmp_path):
     write_csv(pa.table({"x": [1.0, 2.0], "bad": ["fraud", "fine"]}), tmp_path / "t.csv")
-    job = Job(open_source(tmp_path / "t.csv"), small(), Choice(label="bad"))
+    job = Job(open_table(tmp_path / "t.csv"), small(), ColumnSelection(label="bad"))
 
     with pytest.raises(TableError, match="--label bad=VALUE"):
         job.fit()
@@ -635,12 +635,12 @@ def test_errors_are_told_with_the_table_s_name_once(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("x\n1\ninf\n")
     with pytest.raises(TableError) as refusal:
-        Job(open_source(path), small()).fit()
+        Job(open_table(path), small()).fit()
     assert str(refusal.value).startswith(f"{path}: Column 'x' contains infinity")
 
     path.write_text("x,y\n1,2\n3\n")
     with pytest.raises(TableError) as refusal:
-        Job(open_source(path), small()).fit()
+        Job(open_table(path), small()).fit()
     assert str(refusal.value).count(str(path)) == 1
 
 
@@ -652,7 +652,7 @@ def test_infinity_is_told_with_its_row_in_the_file(tmp_path):
     detector = small().fit(pa.table({"x": np.arange(50.0)}))
 
     with pytest.raises(TableError, match="'x' contains infinity, first in row 69999"):
-        Job(open_source(tmp_path / "t.parquet"), detector).prepare()
+        Job(open_table(tmp_path / "t.parquet"), detector).prepare()
 
 
 def test_what_a_fit_would_warn_of_is_noted_instead(tmp_path):
@@ -662,7 +662,7 @@ def test_what_a_fit_would_warn_of_is_noted_instead(tmp_path):
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        notes = Job(open_source(tmp_path / "t"), small()).fit().notes
+        notes = Job(open_table(tmp_path / "t"), small()).fit().notes
     assert any("'t' holds 60 different texts" in note for note in notes)
 
 
@@ -679,18 +679,18 @@ def test_labels_may_be_dictionaries_padded_or_named_with_equal_signs(tmp_path):
 def test_a_row_of_the_next_chunk_is_found(tmp_path):
     numbers = np.arange(66_000.0)
     pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "t.parquet")
-    job = Job(open_source(tmp_path / "t.parquet"), small().fit(pa.table({"x": numbers[:100]})))
+    job = Job(open_table(tmp_path / "t.parquet"), small().fit(pa.table({"x": numbers[:100]})))
 
-    findings = job.findings_at(job.prepare(), [65_536, 65_535])
+    explained = job.explain_at(job.prepare(), [65_536, 65_535])
 
-    assert findings.cells["x"].to_pylist() == [65_536, 65_535]
+    assert explained.cells["x"].to_pylist() == [65_536, 65_535]
 
 
 def test_unknown_labels_stay_unknown_and_missing_cells_are_counted(tmp_path):
     bad = [None if i % 2 else i % 4 == 0 for i in range(40)]
     size = [None if i % 4 == 1 else float(i) for i in range(40)]
     write_csv(pa.table({"size": size, "bad": bad}), tmp_path / "t.csv")
-    job = Job(open_source(tmp_path / "t.csv"), small(), Choice(label="bad"), top=40)
+    job = Job(open_table(tmp_path / "t.csv"), small(), ColumnSelection(label="bad"), top=40)
 
     summary = job.detect(tmp_path / "out", page=False)
 
@@ -736,11 +736,11 @@ def test_no_name_of_the_output_clashes(tmp_path, name):
 
 def test_a_counter_is_noticed_in_a_sample_and_a_few_rows_are_no_counter(tmp_path):
     write_csv(pa.table({"n": np.arange(500) * 3, "x": np.arange(500) % 7}), tmp_path / "t.csv")
-    notes = Job(open_source(tmp_path / "t.csv"), small(max_rows=60)).fit().notes
+    notes = Job(open_table(tmp_path / "t.csv"), small(max_rows=60)).fit().notes
     assert [note for note in notes if "rises by the same step" in note and "'n'" in note]
 
     write_csv(pa.table({"n": [1, 2, 3], "x": [5, 1, 4]}), tmp_path / "few.csv")
-    notes = Job(open_source(tmp_path / "few.csv"), small()).fit().notes
+    notes = Job(open_table(tmp_path / "few.csv"), small()).fit().notes
     assert not [note for note in notes if "rises by the same step" in note]
 
 
@@ -752,11 +752,11 @@ def test_a_far_score_has_a_wide_bin_of_its_own_and_reasons_keep_all_digits(tmp_p
     table = pa.table({name: rng.normal(size=1000) for name in names} | {"x": x})
     write_csv(table, tmp_path / "t.csv")
     detector = small().fit(table.set_column(35, "x", [rng.normal(size=1000)]))
-    job = Job(open_source(tmp_path / "t.csv"), detector)
+    job = Job(open_table(tmp_path / "t.csv"), detector)
     ready = job.prepare()
     found = job.score(ready)
-    findings = job.top_findings(ready, found)
-    summary = job.summary(ready, found, findings)
+    explained = job.explain_top(ready, found)
+    summary = job.summary(ready, found, explained)
 
     *others, last = summary.bins
     widths = [end - start for start, end, _ in others]
@@ -764,4 +764,4 @@ def test_a_far_score_has_a_wide_bin_of_its_own_and_reasons_keep_all_digits(tmp_p
     assert last[1] - last[0] > 10 * widths[0]
     assert len(summary.shown_columns) == 30
     assert summary.top[0].number == 3
-    assert "123456.789012" in job.reasons(ready, findings)["value"].to_pylist()
+    assert "123456.789012" in job.reasons(ready, explained)["value"].to_pylist()

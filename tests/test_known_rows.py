@@ -29,19 +29,19 @@ def separation(scores, rows=slice(None)):
 
 
 def test_no_marks_are_no_change():
-    plain = ALTBI(**FAST).fit(X).anomaly_score(X)
+    plain = ALTBI(**FAST).fit(X).outlier_score(X)
 
-    assert np.array_equal(ALTBI(**FAST).fit(X, known_inlier=marked()).anomaly_score(X), plain)
-    assert np.array_equal(ALTBI(**FAST).fit(X, known_outlier=marked()).anomaly_score(X), plain)
+    assert np.array_equal(ALTBI(**FAST).fit(X, known_inlier=marked()).outlier_score(X), plain)
+    assert np.array_equal(ALTBI(**FAST).fit(X, known_outlier=marked()).outlier_score(X), plain)
 
 
 def test_all_known_to_be_normal_is_training_without_truncation():
     everyone = np.ones(len(X), dtype=bool)
 
-    known = ALTBI(**FAST).fit(X, known_inlier=everyone).anomaly_score(X)
+    known = ALTBI(**FAST).fit(X, known_inlier=everyone).outlier_score(X)
 
-    assert np.array_equal(known, ALTBI(rho=1, **FAST).fit(X).anomaly_score(X))
-    assert not np.array_equal(known, ALTBI(**FAST).fit(X).anomaly_score(X))
+    assert np.array_equal(known, ALTBI(rho=1, **FAST).fit(X).outlier_score(X))
+    assert not np.array_equal(known, ALTBI(**FAST).fit(X).outlier_score(X))
 
 
 def test_known_inliers_become_likelier():
@@ -49,7 +49,7 @@ def test_known_inliers_become_likelier():
     plain = ALTBI(rho=0.7, average="plain", **LOSS).fit(X)
     known = ALTBI(rho=0.7, average="plain", **LOSS).fit(X, known_inlier=some)
 
-    fell = plain.anomaly_score(X) - known.anomaly_score(X)
+    fell = plain.outlier_score(X) - known.outlier_score(X)
 
     assert fell[IS_ODD].mean() > fell[~IS_ODD].mean() + 0.2
 
@@ -58,11 +58,11 @@ def test_a_few_labels_find_the_others_of_their_kind_even_if_some_are_wrong():
     labelled = marked(*range(300, 308), 4, 7)
     rest = ~labelled
 
-    plain = separation(ALTBI(**LOSS).fit(X).anomaly_score(X), rest)
+    plain = separation(ALTBI(**LOSS).fit(X).outlier_score(X), rest)
     dropped = separation(
-        ALTBI(push=0, **LOSS).fit(X, known_outlier=labelled).anomaly_score(X), rest
+        ALTBI(outlier_weight=0, **LOSS).fit(X, known_outlier=labelled).outlier_score(X), rest
     )
-    pushed = separation(ALTBI().fit(X, known_outlier=labelled).anomaly_score(X), rest)
+    pushed = separation(ALTBI().fit(X, known_outlier=labelled).outlier_score(X), rest)
 
     assert pushed > 0.95
     assert pushed > max(plain, dropped) + 0.1
@@ -71,13 +71,13 @@ def test_a_few_labels_find_the_others_of_their_kind_even_if_some_are_wrong():
 def test_without_push_labelled_rows_are_left_out_of_training_only():
     labelled = marked(*range(300, 360))
 
-    detector = ALTBI(push=0, **FAST).fit(X, known_outlier=labelled)
+    detector = ALTBI(outlier_weight=0, **FAST).fit(X, known_outlier=labelled)
 
     assert detector.n_sample_ == len(X)
-    assert detector.anomaly_score(X).shape == (len(X),)
-    trust = ALTBI(push=0, trust=0.1, **FAST).fit(X, known_outlier=labelled)
-    assert np.array_equal(trust.anomaly_score(X), detector.anomaly_score(X))
-    assert not np.array_equal(detector.anomaly_score(X), ALTBI(**FAST).fit(X).anomaly_score(X))
+    assert detector.outlier_score(X).shape == (len(X),)
+    label_trust = ALTBI(outlier_weight=0, label_trust=0.1, **FAST).fit(X, known_outlier=labelled)
+    assert np.array_equal(label_trust.outlier_score(X), detector.outlier_score(X))
+    assert not np.array_equal(detector.outlier_score(X), ALTBI(**FAST).fit(X).outlier_score(X))
 
 
 def test_marks_follow_their_rows_into_the_sample():
@@ -98,11 +98,11 @@ def test_marks_follow_their_rows_into_the_sample():
 def test_marks_belong_to_rows_by_index_or_by_place():
     frame = pd.DataFrame(X).rename(columns=str)
     mask = marked(3, 301)
-    plain = ALTBI(**FAST).fit(frame, known_outlier=mask).anomaly_score(frame)
+    plain = ALTBI(**FAST).fit(frame, known_outlier=mask).outlier_score(frame)
 
     series = pd.Series(mask)
     assert np.array_equal(
-        ALTBI(**FAST).fit(frame, known_outlier=series).anomaly_score(frame), plain
+        ALTBI(**FAST).fit(frame, known_outlier=series).outlier_score(frame), plain
     )
     with pytest.raises(ParameterError, match="another index"):
         ALTBI(**FAST).fit(frame, known_outlier=series[::-1])
@@ -133,7 +133,7 @@ def test_the_seed_decides_with_labels_too():
 
     def scores(seed):
         torch.manual_seed(seed + 7)
-        return ALTBI(random_state=seed, **FAST).fit(X, known_outlier=labelled).anomaly_score(X)
+        return ALTBI(random_state=seed, **FAST).fit(X, known_outlier=labelled).outlier_score(X)
 
     assert np.array_equal(scores(1), scores(1))
     assert not np.array_equal(scores(1), scores(2))
@@ -143,7 +143,7 @@ def test_the_seed_decides_with_labels_too():
 def test_novelty_scores_new_rows_by_a_table_of_normal_ones(backbone):
     detector = ALTBI.novelty(backbone=backbone, flow_steps=2, hidden=(8, 8)).fit(NORMAL[:200])
 
-    scores = detector.anomaly_score(np.vstack([NORMAL[200:], CLUSTER * 2]))
+    scores = detector.outlier_score(np.vstack([NORMAL[200:], CLUSTER * 2]))
     assert (scores[100:][:, None] > scores[:100]).mean() > 0.95
 
 

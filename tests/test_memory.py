@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from altbi.memory import Memory, _distinct, remember, whitening_of
+from altbi.scorers._distance import DistanceScorer, _distinct, fit_distance_scorer, compute_whitening
 
 RNG = np.random.default_rng(0)
 UNCERTAIN = np.zeros(200, dtype=bool)
@@ -29,8 +29,8 @@ def by_hand(memory, row):
     equal = np.flatnonzero((memory.rows == row).all(axis=1))
     squares[equal[:1]] = np.inf
     numbers = np.arange(len(squares))
-    lots = [numbers[lot :: memory.counted] for lot in range(memory.counted)]
-    nearest = [lot[squares[lot].argmin()] for lot in lots]
+    groups = [numbers[lot :: memory.counted] for lot in range(memory.counted)]
+    nearest = [lot[squares[lot].argmin()] for lot in groups]
     return squares[nearest].mean(), nearest
 
 
@@ -42,33 +42,33 @@ def is_near(memory, row):
     return squares_of(memory, row).min() < 0.0099 * (1 + (size**2).sum())
 
 
-@pytest.mark.parametrize("n_lots", [1, 3])
-@pytest.mark.parametrize(("n_remembered", "width"), [(2, 1), (11, 3), (300, 7), (1000, 40)])
-def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_remembered, width, n_lots):
-    memory = Memory(rows_of((n_remembered, width)), n_lots)
+@pytest.mark.parametrize("n_groups", [1, 3])
+@pytest.mark.parametrize(("n_reference", "width"), [(2, 1), (11, 3), (300, 7), (1000, 40)])
+def test_scores_and_neighbours_are_those_of_plain_arithmetic(n_reference, width, n_groups):
+    memory = DistanceScorer(rows_of((n_reference, width)), n_groups)
     rows = np.vstack([rows_of((70, width)), memory.rows[:70], np.full((1, width), 20)])
     rows = rows.astype(np.float32)
 
-    scores, parts = memory.score(rows), memory.parts(rows)
+    scores, contributions = memory.score(rows), memory.contributions(rows)
 
     for place, row in enumerate(rows):
         score, numbers = by_hand(memory, row)
         assert scores[place] == pytest.approx(score, rel=1e-9 if is_near(memory, row) else 1e-5)
         apart = memory.rows[numbers].astype(np.float64) - row
-        np.testing.assert_allclose(parts[place], (apart**2).mean(axis=0))
+        np.testing.assert_allclose(contributions[place], (apart**2).mean(axis=0))
 
 
 @pytest.mark.parametrize("n_equal", [1, 2])
-@pytest.mark.parametrize("n_lots", [2, 3])
-def test_of_rows_that_hardly_differ_one_equal_one_is_left_out(n_lots, n_equal):
+@pytest.mark.parametrize("n_groups", [2, 3])
+def test_of_rows_that_hardly_differ_one_equal_one_is_left_out(n_groups, n_equal):
     row = np.full(4, 1000, dtype=np.float32)
-    alike = np.nextafter(row, np.float32(2000))
-    memory = Memory(np.vstack([alike, *[row] * n_equal, rows_of((8, 4))]), n_lots)
+    most_similar = np.nextafter(row, np.float32(2000))
+    memory = DistanceScorer(np.vstack([most_similar, *[row] * n_equal, rows_of((8, 4))]), n_groups)
 
     score = memory.score(row[None])[0]
 
     assert score == pytest.approx(by_hand(memory, row)[0], rel=1e-9)
-    assert score != pytest.approx(by_hand(memory, alike)[0], rel=1e-9)
+    assert score != pytest.approx(by_hand(memory, most_similar)[0], rel=1e-9)
 
 
 @pytest.mark.parametrize("whitens", [False, True])
@@ -79,13 +79,13 @@ def test_a_small_distance_far_out_is_not_lost_in_rounding(distance, whitens):
     remembered = 20 + 0.5 * rows_of((500, 30), generator)
     rows = remembered[:400] + distance / 30 * rows_of((400, 30), generator)
     whitening = rows_of((30, 30), generator) if whitens else None
-    memory = Memory(remembered, n_lots=5, whitening=whitening)
+    memory = DistanceScorer(remembered, n_groups=5, whitening=whitening)
 
-    scores, parts = memory.score(rows), memory.parts(rows)
+    scores, contributions = memory.score(rows), memory.contributions(rows)
 
     exact = np.array([by_hand(memory, row)[0] for row in rows])
     np.testing.assert_allclose(scores, exact, rtol=1e-4)
-    np.testing.assert_allclose(parts.sum(axis=1), scores, rtol=1e-4)
+    np.testing.assert_allclose(contributions.sum(axis=1), scores, rtol=1e-4)
     near = np.array([is_near(memory, row) for row in rows])
     assert near.all() == (distance <= 10)
     np.testing.assert_allclose(scores[near], exact[near], rtol=1e-7 if whitens else 1e-9)
@@ -96,7 +96,7 @@ def test_four_digits_are_sure_where_a_few_remembered_rows_lie_far_out():
     generator = np.random.default_rng(0)
     remembered = rows_of((400, 100), generator)
     remembered[:8] = 20 + 2 * rows_of((8, 100), generator)
-    memory = Memory(remembered, n_lots=1)
+    memory = DistanceScorer(remembered, n_groups=1)
     rows = 20 + 2 * rows_of((300, 100), generator)
 
     exact = np.array([by_hand(memory, row)[0] for row in rows])
@@ -107,7 +107,7 @@ def test_four_digits_are_sure_where_a_few_remembered_rows_lie_far_out():
 def test_rows_beyond_single_precision_are_measured_all_the_same():
     remembered = rows_of((20, 3))
     remembered[1::2] *= np.float32(1e20)  # one of the two lots
-    memory = Memory(remembered, n_lots=2)
+    memory = DistanceScorer(remembered, n_groups=2)
     rows = rows_of((50, 3)) * 3
 
     exact = [by_hand(memory, row)[0] for row in rows]
@@ -123,7 +123,7 @@ def test_single_precision_is_tried_where_most_remembered_rows_are_apart(share, m
     rows = np.vstack([apart, pairs + 0.01 * rows_of(pairs.shape, generator)])
     # The first two are apart, whatever comes among the rows that are looked at.
     order = [0, 1, *(2 + generator.permutation(len(rows) - 2))]
-    memory, used = Memory(rows[order], n_lots=3), []
+    memory, used = DistanceScorer(rows[order], n_groups=3), []
     watch_lows(memory, used, monkeypatch)
 
     memory.score(rows_of((10, 4), generator))
@@ -132,20 +132,20 @@ def test_single_precision_is_tried_where_most_remembered_rows_are_apart(share, m
 
 
 def watch_lows(memory, used, monkeypatch):
-    lows = type(memory._lots).lows
+    group_minima = type(memory._groups).group_minima
 
-    def watched(lots, some, precision):
+    def watched(groups, some, precision):
         used.append((precision, len(some)))
-        return lows(lots, some, precision)
+        return group_minima(groups, some, precision)
 
-    monkeypatch.setattr(type(memory._lots), "lows", watched)
+    monkeypatch.setattr(type(memory._groups), "lows", watched)
 
 
 @pytest.mark.parametrize("spread", [1, 0.01])
 def test_which_precision_a_row_is_measured_in_is_up_to_the_row_and_the_memory(spread, monkeypatch):
     """Rows near to and far from remembered ones, and with gaps: in any company the same."""
     generator = np.random.default_rng(2)
-    memory = Memory(3 + spread * rows_of((300, 8), generator), n_lots=3)
+    memory = DistanceScorer(3 + spread * rows_of((300, 8), generator), n_groups=3)
     rows = 3 + spread * rows_of((900, 8), generator)
     rows[::3] = memory.rows + 1e-4
     rows[1::6, 2] = np.nan
@@ -168,47 +168,47 @@ def test_which_precision_a_row_is_measured_in_is_up_to_the_row_and_the_memory(sp
 
 
 def test_rows_that_are_alike_are_the_nearest_of_all_with_weights():
-    memory = Memory(rows_of((40, 3)), n_lots=3)
+    memory = DistanceScorer(rows_of((40, 3)), n_groups=3)
     rows = np.vstack([rows_of((5, 3)), memory.rows[:5]])
     weights = RNG.random(rows.shape).astype(np.float32)
 
-    found = memory.alike(rows, weights, 7)
+    found = memory.most_similar(rows, weights, 7)
 
     for place, row in enumerate(rows):
         squares = (weights[place] * (memory.rows.astype(np.float64) - row) ** 2).sum(axis=1)
         squares[(memory.rows == row).all(axis=1)] = np.inf
         assert found[place].tolist() == squares.argsort()[:7].tolist()
-    assert memory.alike(rows, weights, 100).shape == (10, 39)
+    assert memory.most_similar(rows, weights, 100).shape == (10, 39)
 
 
 def test_every_lot_has_two_rows():
-    counts = [Memory(rows_of((n, 2)), n_lots=3).counted for n in (2, 3, 4, 5, 6, 100)]
+    counts = [DistanceScorer(rows_of((n, 2)), n_groups=3).counted for n in (2, 3, 4, 5, 6, 100)]
 
     assert counts == [1, 1, 2, 2, 3, 3]
 
 
 def test_of_a_remembered_row_one_equal_is_left_out_and_no_more():
     twins = np.array([[0, 0], [0, 0], [3, 0]], dtype=np.float32)
-    memory = Memory(twins, n_lots=1)
+    memory = DistanceScorer(twins, n_groups=1)
 
     assert memory.score(twins).tolist() == [0, 0, 9]
     # A row beside a remembered one is not that row, however near it is.
     beside = np.array([[3, 1e-5], [3, 1e-7], [-0.0, 0.0]], dtype=np.float32)
     assert memory.score(beside)[0] == pytest.approx(1e-10, rel=0.01)
     assert memory.score(beside)[1:].tolist() == [0, 0]
-    assert memory.alike(twins, np.ones_like(twins), 1).tolist() == [[1], [1], [0]]
+    assert memory.most_similar(twins, np.ones_like(twins), 1).tolist() == [[1], [1], [0]]
 
 
 def test_minus_zero_is_zero():
-    memory = Memory(np.array([[-0.0, 1], [5, 5]], dtype=np.float32), n_lots=1)
+    memory = DistanceScorer(np.array([[-0.0, 1], [5, 5]], dtype=np.float32), n_groups=1)
 
     assert memory.score(np.array([[0.0, 1]], dtype=np.float32)).tolist() == [41]
 
 
 @pytest.mark.parametrize("width", [1, 3, 10, 33, 129])
-@pytest.mark.parametrize("n_remembered", [30, 999])
-def test_a_score_does_not_depend_on_company_place_or_threads(width, n_remembered):
-    memory = Memory(rows_of((n_remembered, width)) * 5, n_lots=3)
+@pytest.mark.parametrize("n_reference", [30, 999])
+def test_a_score_does_not_depend_on_company_place_or_threads(width, n_reference):
+    memory = DistanceScorer(rows_of((n_reference, width)) * 5, n_groups=3)
     rows = rows_of((1200, width)) * 5
     scores = memory.score(rows)
     order = RNG.permutation(len(rows))
@@ -216,7 +216,7 @@ def test_a_score_does_not_depend_on_company_place_or_threads(width, n_remembered
     assert np.array_equal(memory.score(rows[order]), scores[order])
     assert np.array_equal(memory.score(rows[700:703]), scores[700:703])
     assert memory.score(rows[511:512])[0] == scores[511]
-    assert np.array_equal(memory.parts(rows[5:6])[0], memory.parts(rows)[5])
+    assert np.array_equal(memory.contributions(rows[5:6])[0], memory.contributions(rows)[5])
     before = torch.get_num_threads()
     torch.set_num_threads(3 - min(before, 2))
     try:
@@ -231,7 +231,7 @@ def test_products_that_are_not_exact_do_not_depend_on_company_either(kind):
     generator = np.random.default_rng(0)
     mixing = None if kind == "gaps" else rows_of((6, 6), generator)
     centre, spread = (5, 0.1) if kind == "whitened and near" else (0, 1)
-    memory = Memory(centre + spread * rows_of((300, 6), generator), 3, mixing)
+    memory = DistanceScorer(centre + spread * rows_of((300, 6), generator), 3, mixing)
     rows = centre + spread * rows_of((1024, 6), generator)
     if kind == "gaps":
         rows[np.arange(1024), np.arange(1024) % 6] = np.nan
@@ -242,30 +242,30 @@ def test_products_that_are_not_exact_do_not_depend_on_company_either(kind):
     alone = [memory.score(rows[n : n + 1])[0] for n in range(1024)]
     assert np.array_equal(alone, scores)
     if kind != "whitened":
-        assert np.array_equal(memory.parts(rows[order]), memory.parts(rows)[order])
+        assert np.array_equal(memory.contributions(rows[order]), memory.contributions(rows)[order])
 
 
 def test_distances_for_explanations_are_measured_on_one_thread(monkeypatch):
-    memory, rows, seen = Memory(rows_of((30, 4)), 3), rows_of((5, 4)), []
-    weighed = type(memory._lots)._weighed
+    memory, rows, seen = DistanceScorer(rows_of((30, 4)), 3), rows_of((5, 4)), []
+    weighed = type(memory._groups)._weighed
 
     def watched(*arguments):
         seen.append(torch.get_num_threads())
         return weighed(*arguments)
 
-    monkeypatch.setattr(type(memory._lots), "_weighed", watched)
+    monkeypatch.setattr(type(memory._groups), "_weighed", watched)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        memory.parts(rows)
-        memory.alike(rows, np.ones_like(rows), 2)
+        memory.contributions(rows)
+        memory.most_similar(rows, np.ones_like(rows), 2)
         assert (seen, torch.get_num_threads()) == ([1, 1], 2)
     finally:
         torch.set_num_threads(before)
 
 
 def test_no_rows_have_no_scores():
-    assert Memory(rows_of((30, 4)), 3).score(rows_of((0, 4))).shape == (0,)
+    assert DistanceScorer(rows_of((30, 4)), 3).score(rows_of((0, 4))).shape == (0,)
 
 
 def test_equal_rows_are_measured_once():
@@ -292,9 +292,9 @@ def test_rows_that_are_taken_for_equal_by_accident_are_not(monkeypatch):
     assert np.array_equal(distinct[places], rows)
 
 
-def choose(rows, oddness, certain=UNCERTAIN, **changes):
-    settings = {"keep": 0.5, "n_remembered": 1000, "n_lots": 3, "seed": 0} | changes
-    return remember(rows, oddness, certain=certain, **settings)
+def select_columns(rows, losses, certain=UNCERTAIN, **changes):
+    settings = {"keep": 0.5, "n_reference": 1000, "n_groups": 3, "seed": 0} | changes
+    return fit_distance_scorer(rows, losses, certain=certain, **settings)
 
 
 def are_in(rows, memory):
@@ -305,47 +305,47 @@ def are_in(rows, memory):
 def test_the_least_odd_rows_are_remembered_and_then_those_near_them():
     rows = rows_of((200, 2))
     rows[:20] *= 100  # far from all others
-    oddness = np.zeros(200)
-    oddness[:20] = np.linspace(-1, 1, 20)  # half of them look harmless at first
+    losses = np.zeros(200)
+    losses[:20] = np.linspace(-1, 1, 20)  # half of them look harmless at first
 
-    memory = choose(rows, oddness, keep=0.8)
+    memory = select_columns(rows, losses, keep=0.8)
 
     assert len(memory.rows) == 160
     assert not are_in(rows, memory)[:20].any()
-    assert memory.n_lots == 3
+    assert memory.n_groups == 3
 
 
 def test_what_is_given_decides_the_first_round():
     """A dense cluster is near to itself: only its oddness tells that it is not normal."""
     rows = rows_of((200, 2))
     rows[:60] = rows[:60] * 0.1 + 8
-    oddness = np.where(np.arange(200) < 60, 1.0, 0.0)
+    losses = np.where(np.arange(200) < 60, 1.0, 0.0)
 
-    memory = choose(rows, oddness, keep=0.6)
+    memory = select_columns(rows, losses, keep=0.6)
 
     assert not are_in(rows, memory)[:60].any()
-    assert are_in(rows[:60], choose(rows, -oddness, keep=0.6)).any()
+    assert are_in(rows[:60], select_columns(rows, -losses, keep=0.6)).any()
 
 
 def test_among_equally_odd_rows_the_order_of_the_table_does_not_decide():
     """The first rows of a table sorted by its labels must not be all that is remembered."""
     rows = rows_of((200, 1))
 
-    found = np.flatnonzero(are_in(rows, choose(rows, np.zeros(200), n_remembered=50)))
+    found = np.flatnonzero(are_in(rows, select_columns(rows, np.zeros(200), n_reference=50)))
 
     assert 60 < np.median(found) < 140
 
 
 def test_the_memory_is_bounded_seeded_and_large_enough():
-    rows, oddness = rows_of((200, 2)), RNG.random(200)
+    rows, losses = rows_of((200, 2)), RNG.random(200)
 
-    small = choose(rows, oddness, n_remembered=20)
+    small = select_columns(rows, losses, n_reference=20)
     assert len(small.rows) == 20
-    assert np.array_equal(choose(rows, oddness, n_remembered=20).rows, small.rows)
-    assert not np.array_equal(choose(rows, oddness, n_remembered=20, seed=1).rows, small.rows)
+    assert np.array_equal(select_columns(rows, losses, n_reference=20).rows, small.rows)
+    assert not np.array_equal(select_columns(rows, losses, n_reference=20, seed=1).rows, small.rows)
     # A share of nearly nothing still leaves two rows for every lot.
-    assert len(choose(rows, oddness, keep=0.001).rows) == 6
-    two = choose(rows[:2], oddness[:2], UNCERTAIN[:2])
+    assert len(select_columns(rows, losses, keep=0.001).rows) == 6
+    two = select_columns(rows[:2], losses[:2], UNCERTAIN[:2])
     assert len(two.rows) == 2
 
 
@@ -354,28 +354,28 @@ def test_rows_known_to_be_normal_are_always_kept():
     certain = np.arange(200) < 150
     rows[:150] += 50
 
-    memory = choose(rows, np.where(certain, 9.0, 0.0), certain)
+    memory = select_columns(rows, np.where(certain, 9.0, 0.0), certain)
 
     assert are_in(rows, memory)[:150].all()
     assert len(memory.rows) == 150
 
 
 def test_gaps_are_passed_over_and_the_rest_counts_for_them():
-    memory = Memory(rows_of((51, 4)), n_lots=3)
+    memory = DistanceScorer(rows_of((51, 4)), n_groups=3)
     rows = rows_of((70, 4))
     rows[5:40, 1] = np.nan
     rows[7, 3] = np.nan
 
-    scores, parts = memory.score(rows), memory.parts(rows)
+    scores, contributions = memory.score(rows), memory.contributions(rows)
 
     for place in (0, 5, 7):
         seen = ~np.isnan(rows[place])
         squares = ((memory.rows[:, seen].astype(np.float64) - rows[place, seen]) ** 2).sum(axis=1)
-        lots = squares.reshape(-1, 3)
-        expected = lots.min(axis=0).mean() * 4 / seen.sum()
+        groups = squares.reshape(-1, 3)
+        expected = groups.min(axis=0).mean() * 4 / seen.sum()
         assert scores[place] == pytest.approx(expected, rel=1e-6)
-        assert parts[place].sum() == pytest.approx(expected, rel=1e-6)
-        assert not parts[place, ~seen].any()
+        assert contributions[place].sum() == pytest.approx(expected, rel=1e-6)
+        assert not contributions[place, ~seen].any()
     # Rows with gaps do not change those without.
     assert np.array_equal(memory.score(rows[~np.isnan(rows).any(axis=1)])[:5], scores[:5])
     assert np.array_equal(memory.score(rows[5:6]), scores[5:6])
@@ -386,7 +386,7 @@ def test_gaps_are_remembered_as_the_middle():
     rows = rows_of((20, 2))
     rows[:, 0] = np.nan
 
-    memory = choose(rows, np.zeros(20), UNCERTAIN[:20])
+    memory = select_columns(rows, np.zeros(20), UNCERTAIN[:20])
 
     assert not memory.rows[:, 0].any()
 
@@ -395,7 +395,7 @@ def test_rows_with_enough_equals_score_nothing_at_all():
     """Not even what is left of rounding, in which a threshold would find groups."""
     rows = np.repeat(rows_of((4, 12)) * 7, 30, axis=0)
 
-    assert not Memory(rows, n_lots=3).score(rows).any()
+    assert not DistanceScorer(rows, n_groups=3).score(rows).any()
 
 
 def test_known_rows_are_drawn_first():
@@ -403,14 +403,14 @@ def test_known_rows_are_drawn_first():
     certain = np.arange(200) >= 190
     rows[190:] += 50
 
-    memory = choose(rows, np.zeros(200), certain, n_remembered=20)
+    memory = select_columns(rows, np.zeros(200), certain, n_reference=20)
 
     assert are_in(rows, memory)[190:].all()
     assert len(memory.rows) == 20
 
 
 def test_a_remembered_row_that_has_lost_a_cell_is_not_its_own_neighbour():
-    memory = Memory(rows_of((30, 3)), n_lots=2)
+    memory = DistanceScorer(rows_of((30, 3)), n_groups=2)
     row = memory.rows[4:5].copy()
     row[0, 1] = np.nan
 
@@ -421,10 +421,10 @@ def test_a_remembered_row_that_has_lost_a_cell_is_not_its_own_neighbour():
     assert memory.score(row)[0] == pytest.approx(expected, rel=1e-6)
 
 
-def whitened_memory(n_remembered=40, width=6, n_lots=3):
+def whitened_memory(n_reference=40, width=6, n_groups=3):
     """Remember rows; whitened by a matrix that no test below would pass without."""
     mixing = np.random.default_rng(9).normal(size=(width, width)).astype(np.float32)
-    return Memory(rows_of((n_remembered, width)), n_lots, mixing)
+    return DistanceScorer(rows_of((n_reference, width)), n_groups, mixing)
 
 
 def whitened_squares(memory, rows):
@@ -444,7 +444,7 @@ def test_distances_are_measured_after_whitening():
 
 
 def test_whitened_a_row_is_not_its_own_neighbour_nor_when_it_has_lost_a_cell():
-    memory = whitened_memory(n_lots=2)
+    memory = whitened_memory(n_groups=2)
     rows = memory.rows[[4, 4]].copy()
     rows[1, 2] = np.nan
 
@@ -470,16 +470,16 @@ def test_whitened_parts_add_up():
     memory, rows = whitened_memory(), rows_of((30, 6))
     rows[3, 2] = np.nan
 
-    np.testing.assert_allclose(memory.parts(rows).sum(axis=1), memory.score(rows), rtol=1e-6)
+    np.testing.assert_allclose(memory.contributions(rows).sum(axis=1), memory.score(rows), rtol=1e-6)
 
 
 def test_rows_that_are_alike_are_found_column_by_column_whatever_the_whitening():
     memory, rows = whitened_memory(), rows_of((20, 6))
     weights = np.ones_like(rows)
 
-    plain = Memory(memory.rows, memory.n_lots).alike(rows, weights, 4)
+    plain = DistanceScorer(memory.rows, memory.n_groups).most_similar(rows, weights, 4)
 
-    assert np.array_equal(memory.alike(rows, weights, 4), plain)
+    assert np.array_equal(memory.most_similar(rows, weights, 4), plain)
 
 
 def test_whitening_makes_what_varies_together_independent():
@@ -491,7 +491,7 @@ def test_whitening_makes_what_varies_together_independent():
     rows[1] = 9.9  # further along than any other, in all columns alike
 
     plain, whitened = (
-        choose(rows, np.zeros(200), keep=0.9, whiten=whiten) for whiten in (False, True)
+        select_columns(rows, np.zeros(200), keep=0.9, whiten=whiten) for whiten in (False, True)
     )
 
     assert plain.score(rows).argmax() == 1
@@ -504,7 +504,7 @@ def test_whitening_makes_what_varies_together_independent():
 
 
 def test_rows_that_do_not_vary_can_be_whitened():
-    memory = choose(np.ones((200, 3), dtype=np.float32), np.zeros(200), whiten=True)
+    memory = select_columns(np.ones((200, 3), dtype=np.float32), np.zeros(200), whiten=True)
 
     assert np.isfinite(memory.whitening).all()
     assert memory.score(np.array([[1, 1, 2]], dtype=np.float32))[0] > 0
@@ -519,7 +519,7 @@ def test_a_whitened_memory_survives_pickling():
 def test_fewer_rows_than_units_can_be_whitened():
     rows = rows_of((40, 90))
 
-    spread = np.abs(rows @ whitening_of(rows)).max()
+    spread = np.abs(rows @ compute_whitening(rows)).max()
 
     assert spread < 20
 
@@ -527,19 +527,19 @@ def test_fewer_rows_than_units_can_be_whitened():
 def test_whitening_is_about_deviations_from_the_mean():
     rows = rows_of((200, 3))
 
-    np.testing.assert_allclose(whitening_of(rows), whitening_of(rows + 50), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(compute_whitening(rows), compute_whitening(rows + 50), rtol=1e-3, atol=1e-4)
 
 
 def test_rows_that_are_not_kept_and_gaps_leave_the_whitening_alone():
     rows = rows_of((200, 3))
-    oddness = np.zeros(200)
-    oddness[:50] = 1
+    losses = np.zeros(200)
+    losses[:50] = 1
     wild, gappy = rows.copy(), rows.copy()
     wild[:50] *= 1000
     gappy[60, 1] = np.nan
 
     plain, others, gaps = (
-        choose(some, oddness, keep=0.75, whiten=True).whitening for some in (rows, wild, gappy)
+        select_columns(some, losses, keep=0.75, whiten=True).whitening for some in (rows, wild, gappy)
     )
 
     assert np.array_equal(plain, others)

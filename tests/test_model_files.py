@@ -18,12 +18,12 @@ from safetensors.numpy import save, save_file
 from altbi import ALTBI, ODIM
 from altbi.detectors import load
 from altbi.errors import ModelFileError, ParameterError
-from altbi.storage import _digest, read_header, read_model, write_model
-from altbi.table import Writing, as_table
-from altbi.whole import whole_files
+from altbi.model._container import _digest, read_header, read_model, write_model
+from altbi.table import TextConventions, as_table
+from altbi.io._atomic import atomic_files
 
 FAST = {"T1": 5, "T2": 8, "score_by": "loss"}
-REMEMBERING = FAST | {"score_by": "distance", "n_remembered": 50}
+REMEMBERING = FAST | {"score_by": "distance", "n_reference": 50}
 
 
 def frame(n_rows=120):
@@ -69,7 +69,7 @@ def test_a_loaded_detector_is_the_saved_one(build, tmp_path):
     assert type(loaded) is type(saved)
 
     assert loaded.get_params() == saved.get_params()
-    assert np.array_equal(loaded.anomaly_score(TABLE), saved.anomaly_score(TABLE))
+    assert np.array_equal(loaded.outlier_score(TABLE), saved.outlier_score(TABLE))
     assert np.array_equal(loaded.predict(TABLE), saved.predict(TABLE))
     ours, theirs = loaded.explain(TABLE[:9]), saved.explain(TABLE[:9])
     assert np.array_equal(ours.parts, theirs.parts)
@@ -77,7 +77,7 @@ def test_a_loaded_detector_is_the_saved_one(build, tmp_path):
     for fact in ("offset_", "n_features_in_", "n_rows_in_", "n_sample_", "history_"):
         assert getattr(loaded, fact) == getattr(saved, fact)
     assert loaded.feature_names_in_.tolist() == list(TABLE.columns)
-    assert loaded.encoder_.notes() == saved.encoder_.notes()
+    assert loaded.encoder_.describe_changes() == saved.encoder_.describe_changes()
 
 
 def test_a_detector_without_names_comes_back_without_names(tmp_path):
@@ -88,7 +88,7 @@ def test_a_detector_without_names_comes_back_without_names(tmp_path):
 
     assert not hasattr(loaded, "feature_names_in_")
     assert loaded.hidden == (6, 4)
-    assert loaded.anomaly_score(rows).shape == (50,)
+    assert loaded.outlier_score(rows).shape == (50,)
 
 
 def test_saving_again_gives_the_same_file(path, tmp_path):
@@ -118,7 +118,7 @@ def test_a_generator_as_seed_can_be_saved(tmp_path):
     loaded = ALTBI.load(tmp_path / "model")
 
     assert loaded.random_state is None
-    assert np.array_equal(loaded.anomaly_score(TABLE), detector.anomaly_score(TABLE))
+    assert np.array_equal(loaded.outlier_score(TABLE), detector.outlier_score(TABLE))
 
 
 def test_the_header_says_what_the_file_is(path):
@@ -141,15 +141,15 @@ def test_the_header_says_what_the_file_is(path):
 def test_a_file_that_does_not_say_how_cells_were_written_is_read(path):
     edited(path, table=TABLE_FACTS)
 
-    assert ALTBI.load(path).writing_ == Writing()
+    assert ALTBI.load(path).conventions_ == TextConventions()
 
 
 def test_how_cells_were_written_comes_back(tmp_path):
     table = as_table(TABLE)
-    table.writing = Writing({"a column": "numbers with a decimal comma"}, ("?", "-"))
+    table.conventions = TextConventions({"a column": "numbers with a decimal comma"}, ("?", "-"))
     ALTBI(**FAST).fit(table).save(tmp_path / "model")
 
-    assert ALTBI.load(tmp_path / "model").writing_ == table.writing
+    assert ALTBI.load(tmp_path / "model").conventions_ == table.conventions
 
 
 def test_a_missing_file_is_the_operating_system_s_error(tmp_path):
@@ -418,7 +418,7 @@ def test_folders_made_for_nothing_are_taken_away(tmp_path):
     (tmp_path / "old").mkdir()
 
     def fail():
-        with whole_files(tmp_path / "old" / "new" / "er") as draft:
+        with atomic_files(tmp_path / "old" / "new" / "er") as draft:
             draft("a.txt").write_text("half")
             raise ZeroDivisionError
 
@@ -435,7 +435,7 @@ def test_a_file_that_cannot_be_written_is_told_by_its_own_name(tmp_path, monkeyp
 
     monkeypatch.setattr(step, refuse)
 
-    with pytest.raises(PermissionError) as told, whole_files(tmp_path) as draft:
+    with pytest.raises(PermissionError) as told, atomic_files(tmp_path) as draft:
         draft("name").write_text("all")
 
     assert told.value.filename == str(tmp_path / "name")
@@ -445,7 +445,7 @@ def test_a_file_that_cannot_be_written_is_told_by_its_own_name(tmp_path, monkeyp
 def test_all_files_appear_together_or_not_at_all(tmp_path):
     (tmp_path / "a").write_text("old")
 
-    with whole_files(tmp_path) as draft:
+    with atomic_files(tmp_path) as draft:
         draft("a").write_text("new a")
         draft("b").write_text("new b")
         assert (tmp_path / "a").read_text() == "old"
@@ -532,7 +532,7 @@ def test_a_file_of_the_plain_detector_holds_rows_and_no_network(remembering):
     tensors, header = read_model(remembering)
 
     assert tensors.keys() == {"memory"}
-    assert tensors["memory"].shape == (50, ALTBI.load(remembering).encoder_.width)
+    assert tensors["memory"].shape == (50, ALTBI.load(remembering).encoder_.n_features_encoded)
     assert header["table"]["remembered"] == 50
 
 
@@ -577,7 +577,7 @@ def test_a_memory_beside_snapshots_is_refused(path, remembering):
 
 
 def test_other_neighbours_than_at_fit_are_not_saved(tmp_path):
-    detector = ALTBI(**REMEMBERING).fit(TABLE).set_params(n_lots=2)
+    detector = ALTBI(**REMEMBERING).fit(TABLE).set_params(n_groups=2)
 
     with pytest.raises(ParameterError, match="changed after fit"):
         detector.save(tmp_path / "model")
@@ -592,10 +592,10 @@ def test_a_whitening_is_stored_and_scores_are_the_same(tmp_path):
     loaded = ALTBI.load(tmp_path / "model.altbi")
 
     assert tensors["whitening"].shape == (5, 5)
-    assert np.array_equal(loaded.anomaly_score(rows), detector.anomaly_score(rows))
+    assert np.array_equal(loaded.outlier_score(rows), detector.outlier_score(rows))
     assert not np.array_equal(
-        ALTBI(**REMEMBERING, whiten=False).fit(rows).anomaly_score(rows),
-        detector.anomaly_score(rows),
+        ALTBI(**REMEMBERING, whiten=False).fit(rows).outlier_score(rows),
+        detector.outlier_score(rows),
     )
     del tensors["whitening"]
     write_model(tmp_path / "model.altbi", tensors, header)

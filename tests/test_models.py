@@ -7,8 +7,8 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 from torch.func import functional_call
 
-from altbi.models import IWAE, StackedIWAE, allocate, iwae, reference_sizes, stacked_iwae
-from altbi.models.iwae import gaussian_terms, importance_weighted
+from altbi.networks import IWAE, StackedIWAE, allocate, iwae, default_sizes, stacked_iwae
+from altbi.networks._iwae import gaussian_terms, importance_weighted
 
 HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
 
@@ -46,7 +46,7 @@ def test_with_one_draw_the_loss_is_the_negative_elbo(bounded):
     x = torch.rand(7, 3)
 
     m, v = model.encode(x)
-    z = m + (v / 2).exp() * model.scoring_draws[0]
+    z = m + (v / 2).exp() * model.scoring_noise[0]
     mean, log_variance = (t[:, 0] for t in model.decode(z[:, None]))
     likelihood = Normal(mean, (log_variance / 2).exp()).log_prob(x).sum(-1)
     posterior = Normal(m, (v / 2).exp()).log_prob(z).sum(-1)
@@ -115,7 +115,7 @@ def test_a_started_model_is_as_torch_would_have_made_it_but_for_its_own_generato
     kinds = {name: state.dtype for name, state in ours.state_dict().items()}
     assert kinds == {name: state.dtype for name, state in usual.state_dict().items()}
 
-    ours.scoring_draws.zero_()
+    ours.scoring_noise.zero_()
     ours.start(torch.Generator().manual_seed(8))
     losses = ours(torch.ones(4, 3))
     ours.redraw()
@@ -228,7 +228,7 @@ def test_the_distance_from_the_expectation_is_half_a_square_of_deviations():
     expected, distance = stacked.expect(known, cells)
 
     z_mean, z_log_variance = model.eval().encode(known.T)
-    z = z_mean + (z_log_variance / 2).exp() * model.scoring_draws
+    z = z_mean + (z_log_variance / 2).exp() * model.scoring_noise
     mean, log_variance = (t[:, 0].T for t in model.decode(z[:, None]))
     assert torch.allclose(expected[0], mean, atol=1e-5)
     assert torch.allclose(distance[0], (cells - mean) ** 2 / log_variance.exp() / 2, rtol=1e-3)
@@ -253,7 +253,7 @@ def test_the_distance_from_the_expectation_is_half_a_square_of_deviations():
     ],
 )
 def test_reference_sizes_follow_the_number_of_features(n_features, sizes):
-    assert reference_sizes(n_features) == sizes
+    assert default_sizes(n_features) == sizes
 
 
 def wide(n_features=80, draws=20):
@@ -386,7 +386,7 @@ def test_what_is_no_number_reaches_the_weights():
 def test_snapshots_evaluated_in_lots_have_the_losses_of_all_at_once(monkeypatch):
     models = [small(draws=3, bounded=True) for _ in range(5)]
     for shift, model in enumerate(models):
-        for state in (model.scoring_draws, *model.parameters()):
+        for state in (model.scoring_noise, *model.parameters()):
             state.data += 0.1 * shift
     states = [model.state_dict() for model in models]
     stacked = {name: torch.stack([state[name] for state in states]) for name in states[0]}
@@ -396,7 +396,7 @@ def test_snapshots_evaluated_in_lots_have_the_losses_of_all_at_once(monkeypatch)
     in_lots = StackedIWAE(models[0], stacked)
     columns = torch.rand(3, 64)
 
-    assert in_lots.lots == [slice(0, 2), slice(2, 4), slice(4, 6)]
-    assert len(whole.lots) == 1
+    assert in_lots.groups == [slice(0, 2), slice(2, 4), slice(4, 6)]
+    assert len(whole.groups) == 1
     assert torch.allclose(in_lots.losses(columns), whole.losses(columns), rtol=1e-5)
     assert len(set(in_lots.losses(columns)[:, 0].tolist())) == 5

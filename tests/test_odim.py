@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from altbi import ALTBI, ODIM
-from altbi.borrow import one_thread
+from altbi.networks._torch_modes import single_thread
 from altbi.errors import ModelFileError, ParameterError
-from altbi.models import IWAE
-from altbi.peak import bimodality, search_peak
-from altbi.train import batches
+from altbi.networks import IWAE
+from altbi.networks._peak_search import bimodality, search_peak
+from altbi.networks._training import batches
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)) * 0.1
@@ -139,7 +139,7 @@ def test_the_models_are_those_of_their_best_check():
     model.start(generator)
     rows = torch.from_numpy(detector.encoder_.transform(detector._checked(X)))
     last_best = max(check.update for check in detector.checks_[0] if check.is_best)
-    with one_thread():
+    with single_thread():
         for check in detector._search(model, rows, generator):
             if check.update == last_best:
                 break
@@ -159,7 +159,7 @@ def test_the_score_is_the_mean_loss_of_the_models():
         with torch.no_grad():
             total += model.eval()(rows).numpy() / 3
 
-    np.testing.assert_allclose(detector.anomaly_score(X), total, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(detector.outlier_score(X), total, rtol=1e-4, atol=1e-4)
     assert set(np.argsort(total)[-10:]) <= set(range(12))
 
 
@@ -174,7 +174,7 @@ def test_the_authors_rule_is_an_option():
 def test_small_tables_work(n_rows):
     detector = ODIM(n_models=2, draws=3, patience=4).fit(X[:n_rows])
 
-    assert np.isfinite(detector.anomaly_score(X[:n_rows])).all()
+    assert np.isfinite(detector.outlier_score(X[:n_rows])).all()
     assert (detector.predict(X[:n_rows]) == -1).any()
 
 
@@ -204,7 +204,7 @@ def test_files_know_their_detector(tmp_path):
 
     loaded = ODIM.load(path)
 
-    assert np.array_equal(loaded.anomaly_score(X), saved.anomaly_score(X))
+    assert np.array_equal(loaded.outlier_score(X), saved.outlier_score(X))
     assert loaded.get_params() == saved.get_params()
     with pytest.raises(ModelFileError, match="holds the detector 'ODIM', but expected 'ALTBI'"):
         ALTBI.load(path)
@@ -259,7 +259,7 @@ def test_the_global_random_state_is_neither_used_nor_changed():
         np.random.seed(seed)  # noqa: NPY002 - the caller's own, old habit
         torch.manual_seed(seed)
         before = np.random.get_state()[1].copy(), torch.random.get_rng_state()  # noqa: NPY002
-        found.append(ODIM(n_models=2, draws=3, patience=20).fit(X).anomaly_score(X))
+        found.append(ODIM(n_models=2, draws=3, patience=20).fit(X).outlier_score(X))
         assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
         assert torch.equal(torch.random.get_rng_state(), before[1])
 

@@ -16,12 +16,12 @@ from sklearn.base import clone
 from torch import nn
 
 from altbi import ALTBI
-from altbi.borrow import Draws
-from altbi.encode import TableEncoder
+from altbi.networks._torch_modes import PrivateRandomState
+from altbi.encoding import TableEncoder
 from altbi.errors import ModelFileError, ParameterError
-from altbi.models import label_of
-from altbi.models.snapshots import N_LANDMARKS, Landmarks, Snapshots
-from altbi.storage import read_model, write_model
+from altbi.networks import backbone_label
+from altbi.networks._snapshots import N_LANDMARKS, Landmarks, Snapshots
+from altbi.model._container import read_model, write_model
 from altbi.table import as_table
 
 BRIEF = {"T0": 1, "T1": 2, "T2": 4, "updates": 1, "score_by": "loss"}
@@ -169,7 +169,7 @@ def test_a_score_is_the_loss(gaussian):
     rows = scaled(NUMBERS)
     losses = gaussian_terms(rows, rows.mean(0), rows.var(0, correction=0).log()).sum(1)
 
-    assert np.allclose(gaussian.anomaly_score(NUMBERS), losses, atol=0.01)
+    assert np.allclose(gaussian.outlier_score(NUMBERS), losses, atol=0.01)
 
 
 def test_parts_are_what_the_cells_add_to_the_neutral_row(gaussian):
@@ -182,7 +182,7 @@ def test_parts_are_what_the_cells_add_to_the_neutral_row(gaussian):
 
     explanation = gaussian.explain(NUMBERS)
 
-    baseline = gaussian.typical_.baseline
+    baseline = gaussian.typical_rows_.baseline
     assert np.allclose(explanation.parts + baseline, terms - neutral, atol=1e-4)
     assert np.allclose(explanation.remainder - baseline.sum(), neutral.sum(), atol=1e-4)
 
@@ -263,7 +263,7 @@ def test_a_model_without_slopes_has_reasons_but_no_parts():
     detector = ALTBI(backbone=Histogram, learning_rate=0.3, **BRIEF).fit(rows)
     explanation = detector.explain(rows[-1:])
 
-    assert detector.anomaly_score(rows).argmax() == 100
+    assert detector.outlier_score(rows).argmax() == 100
     assert (explanation.parts == 0).all()
     assert explanation.remainder == explanation.score
     assert explanation.reasons(0)[0].column == "x0"
@@ -284,7 +284,7 @@ def test_a_model_may_need_slopes_for_its_losses():
 
     detector = ALTBI(backbone=Steep, **BRIEF).fit(NUMBERS)
 
-    assert np.isfinite(detector.anomaly_score(NUMBERS)).all()
+    assert np.isfinite(detector.outlier_score(NUMBERS)).all()
     assert len(detector.explain(NUMBERS[:2]).reasons(0)) >= 1
 
 
@@ -346,22 +346,22 @@ def test_a_model_may_change_its_gradients_and_freeze_parameters_on_the_way():
 
 
 def test_scores_do_not_depend_on_order_company_or_chunks(fitted, monkeypatch):
-    scores = fitted.anomaly_score(TABLE)
+    scores = fitted.outlier_score(TABLE)
 
-    assert np.array_equal(fitted.anomaly_score(TABLE[::-1])[::-1], scores)
-    assert np.array_equal(fitted.anomaly_score(TABLE[7:8]), scores[7:8])
-    assert np.array_equal(fitted.anomaly_score(TABLE[100:190]), scores[100:190])
-    monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 77)
-    assert np.array_equal(fitted.anomaly_score(TABLE), scores)
+    assert np.array_equal(fitted.outlier_score(TABLE[::-1])[::-1], scores)
+    assert np.array_equal(fitted.outlier_score(TABLE[7:8]), scores[7:8])
+    assert np.array_equal(fitted.outlier_score(TABLE[100:190]), scores[100:190])
+    monkeypatch.setattr("altbi.model._chunks._CHUNK_ROWS", 77)
+    assert np.array_equal(fitted.outlier_score(TABLE), scores)
 
 
 def test_scores_do_not_depend_on_threads(fitted):
-    scores, threads = fitted.anomaly_score(TABLE), torch.get_num_threads()
+    scores, threads = fitted.outlier_score(TABLE), torch.get_num_threads()
 
     try:
         for number in (1, 3):
             torch.set_num_threads(number)
-            assert np.array_equal(fitted.anomaly_score(TABLE), scores)
+            assert np.array_equal(fitted.outlier_score(TABLE), scores)
     finally:
         torch.set_num_threads(threads)
 
@@ -370,7 +370,7 @@ def test_explanations_add_up_and_do_not_depend_on_company(fitted):
     explanation, alone = fitted.explain(TABLE[:40]), fitted.explain(TABLE[7:8])
 
     total = explanation.parts.sum(1) + explanation.remainder
-    assert np.array_equal(explanation.score, fitted.anomaly_score(TABLE[:40]))
+    assert np.array_equal(explanation.score, fitted.outlier_score(TABLE[:40]))
     assert np.allclose(total, explanation.score, rtol=1e-5, atol=1e-5)
     assert np.array_equal(alone.parts[0], explanation.parts[7])
     assert np.array_equal(alone.deviations[0], explanation.deviations[7])
@@ -382,7 +382,7 @@ def test_a_loaded_detector_is_the_saved_one(fitted, tmp_path):
 
     loaded = ALTBI.load(tmp_path / "model", backbone=fitted.backbone)
 
-    assert np.array_equal(loaded.anomaly_score(TABLE), fitted.anomaly_score(TABLE))
+    assert np.array_equal(loaded.outlier_score(TABLE), fitted.outlier_score(TABLE))
     assert np.array_equal(loaded.predict(TABLE), fitted.predict(TABLE))
     ours, theirs = loaded.explain(TABLE[:9]), fitted.explain(TABLE[:9])
     assert np.array_equal(ours.parts, theirs.parts)
@@ -392,15 +392,15 @@ def test_a_loaded_detector_is_the_saved_one(fitted, tmp_path):
 
 
 def test_the_seed_alone_decides(fitted):
-    scores = fitted.anomaly_score(TABLE)
+    scores = fitted.outlier_score(TABLE)
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(99)
         again = clone(fitted).fit(TABLE)
     other = clone(fitted).set_params(random_state=1).fit(TABLE)
 
-    assert np.array_equal(again.anomaly_score(TABLE), scores)
-    assert not np.array_equal(other.anomaly_score(TABLE), scores)
+    assert np.array_equal(again.outlier_score(TABLE), scores)
+    assert not np.array_equal(other.outlier_score(TABLE), scores)
 
 
 def test_fits_at_the_same_time_do_not_disturb_each_other():
@@ -411,11 +411,11 @@ def test_fits_at_the_same_time_do_not_disturb_each_other():
         return ALTBI(backbone=Normed, **{**BRIEF, "T2": 20}, random_state=seed).fit(TABLE)
 
     with ThreadPoolExecutor(2) as pool:
-        together = [detector.anomaly_score(TABLE) for detector in pool.map(fit, range(2))]
+        together = [detector.outlier_score(TABLE) for detector in pool.map(fit, range(2))]
 
     for seed, scores in enumerate(together):
         start = threading.Barrier(1)
-        assert np.array_equal(fit(seed).anomaly_score(TABLE), scores)
+        assert np.array_equal(fit(seed).outlier_score(TABLE), scores)
 
 
 def test_the_callers_random_state_stays_as_it_is(fitted, tmp_path):
@@ -427,7 +427,7 @@ def test_the_callers_random_state_stays_as_it_is(fitted, tmp_path):
     for _ in clone(fitted).fitting(TABLE):
         assert untouched()
     assert untouched()
-    fitted.anomaly_score(TABLE)
+    fitted.outlier_score(TABLE)
     assert untouched()
     fitted.explain(TABLE[:3])
     assert untouched()
@@ -451,13 +451,13 @@ def test_the_callers_random_state_stays_as_it_is_when_a_model_fails():
 
 def test_a_lent_state_can_be_lent_on():
     """A backbone may fit another model while it is made."""
-    alone, within = Draws(seed=1), Draws(seed=1)
+    alone, within = PrivateRandomState(seed=1), PrivateRandomState(seed=1)
 
-    with alone.lent():
+    with alone.active():
         drawn = torch.rand(4)
-    with within.lent():
+    with within.active():
         first = torch.rand(2)
-        with Draws(seed=2).lent():
+        with PrivateRandomState(seed=2).active():
             torch.rand(5)
         second = torch.rand(2)
 
@@ -467,7 +467,7 @@ def test_a_lent_state_can_be_lent_on():
 def test_a_clone_has_the_same_backbone(fitted):
     copy = clone(fitted)
 
-    assert label_of(copy.backbone) == label_of(fitted.backbone)
+    assert backbone_label(copy.backbone) == backbone_label(fitted.backbone)
     assert not hasattr(copy, "offset_")
     if not isinstance(fitted.backbone, nn.Module | partial):
         assert copy.backbone is fitted.backbone
@@ -507,7 +507,7 @@ def test_a_class_is_not_labelled_by_an_attribute():
         def func(self):
             pass
 
-    assert label_of(Odd()) == label_of(Odd) == "Odd"
+    assert backbone_label(Odd()) == backbone_label(Odd) == "Odd"
 
 
 @pytest.fixture
@@ -613,7 +613,7 @@ class Forgetful(Gaussian):
 
 
 class Drawing(Gaussian):
-    """Draws once, and keeps it where no file looks."""
+    """PrivateRandomState once, and keeps it where no file looks."""
 
     def __init__(self, n_features):
         super().__init__(n_features)
@@ -678,7 +678,7 @@ class Unlearned(nn.Module):
         ("vae", "backbone='vae', but expected 'iwae', 'glow', or a class"),
         (None, "backbone=None"),
     ],
-    ids=lambda value: label_of(value) if callable(value) else None,
+    ids=lambda value: backbone_label(value) if callable(value) else None,
 )
 def test_a_model_that_cannot_serve_is_refused(backbone, sentence):
     with pytest.raises(ParameterError, match=f"(?s){sentence}"):

@@ -9,8 +9,8 @@ from opacus.accountants import PRVAccountant, RDPAccountant
 from scipy.stats import norm
 
 from altbi.errors import ModelFileError, ParameterError
-from altbi.privacy.accounting import Release, accounted, calibrated, epsilon_of, gaussian_noise
-from altbi.privacy.ledger import Ledger
+from altbi.model._privacy_accounting import Release, compute_epsilons, calibrate_noise, epsilon_of, gaussian_noise
+from altbi.model._privacy_ledger import Ledger
 
 DELTA = 1e-5
 # A batch that grows: the rate changes from step to step.
@@ -35,7 +35,7 @@ def test_all_rows_have_the_divergence_of_a_gaussian():
 
 def test_random_variables_meet_the_exact_gaussian():
     noise, times = 1.7, 3
-    epsilon = accounted([Release("all", noise, times=times)], DELTA)[1]
+    epsilon = compute_epsilons([Release("all", noise, times=times)], DELTA)[1]
     mu = math.sqrt(times) / noise
     assert gaussian_delta(epsilon, mu) <= DELTA
     assert gaussian_delta(epsilon - 0.05, mu) > DELTA
@@ -50,7 +50,7 @@ def test_a_third_party_agrees_on_rates_that_change(releases):
         ).self_compose(release.times)
         composed = loss if composed is None else composed.compose(loss)
     theirs = composed.get_epsilon_for_delta(DELTA)
-    renyi, random_variables = accounted(releases, DELTA)
+    renyi, random_variables = compute_epsilons(releases, DELTA)
     assert random_variables == pytest.approx(theirs, abs=0.03)
     assert theirs < renyi < 1.25 * theirs
 
@@ -61,13 +61,13 @@ def test_plans_are_made_with_opacus_bound():
     theirs = accountant.get_epsilon(delta=DELTA)
     # Chords between whole orders lie above the curve, but not far.
     assert theirs <= epsilon_of(WITH_ALL_ROWS, DELTA) <= 1.01 * theirs
-    assert accounted(WITH_ALL_ROWS, DELTA)[0] == pytest.approx(theirs, rel=0.01)
+    assert compute_epsilons(WITH_ALL_ROWS, DELTA)[0] == pytest.approx(theirs, rel=0.01)
 
 
 def test_random_variables_are_composed_as_opacus_does():
     accountant = PRVAccountant()
     accountant.history = [(each.noise, each.rate, each.times) for each in GROWING]
-    assert accounted(GROWING, DELTA)[1] == pytest.approx(accountant.get_epsilon(DELTA), abs=0.02)
+    assert compute_epsilons(GROWING, DELTA)[1] == pytest.approx(accountant.get_epsilon(DELTA), abs=0.02)
 
 
 def test_more_releases_and_less_noise_cost_more():
@@ -82,7 +82,7 @@ def test_noise_is_found_for_the_whole_plan(epsilon):
     def plan(noise):
         return [Release("g", noise, rate, 10) for rate in (0.05, 0.2, 1.0)]
 
-    noise = calibrated(plan, epsilon, DELTA)
+    noise = calibrate_noise(plan, epsilon, DELTA)
     assert epsilon_of(plan(noise), DELTA) <= epsilon < epsilon_of(plan(0.99 * noise), DELTA)
 
 
@@ -95,7 +95,7 @@ def test_a_share_of_the_budget_is_about_that_share():
 
 def test_a_budget_that_nothing_keeps_is_refused():
     with pytest.raises(ParameterError, match="no amount of noise"):
-        calibrated(lambda noise: [Release("first", 1.0), Release("g", noise)], 0.01, DELTA)
+        calibrate_noise(lambda noise: [Release("first", 1.0), Release("g", noise)], 0.01, DELTA)
 
 
 def ledger(**changes):
@@ -104,14 +104,14 @@ def ledger(**changes):
 
 
 def test_a_ledger_comes_back_from_json():
-    written = ledger(levels_delta=1e-6)
+    written = ledger(categories_delta=1e-6)
     read = Ledger.from_json(written.to_json())
     assert read == written
     assert (read.epsilon_rdp, read.epsilon_prv) == (written.epsilon_rdp, written.epsilon_prv)
 
 
 def test_the_part_of_delta_for_names_is_not_spent_twice():
-    assert ledger(levels_delta=9e-6).epsilon_prv > ledger().epsilon_prv
+    assert ledger(categories_delta=9e-6).epsilon_prv > ledger().epsilon_prv
 
 
 def test_a_ledger_without_guarantee_says_so_first():
@@ -126,7 +126,7 @@ def test_a_ledger_without_guarantee_says_so_first():
         {"epsilon_rdp": 0.5},
         {"epsilon_rdp": None},
         {"delta": 2.0},
-        {"levels_delta": 1.0},
+        {"categories_delta": 1.0},
         {"guarantee": 1},
         {"releases": [{"what": "x", "noise": 100.0, "rate": 1.0, "times": 1}]},
         {"releases": [{"what": "x", "noise": -1.0, "rate": 1.0, "times": 1}]},

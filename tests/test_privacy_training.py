@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from altbi.models import sized_iwae
+from altbi.networks import build_iwae
 from altbi.privacy import training
-from altbi.privacy.training import NoisyPlan, noisy_sum, per_row_gradients, private_train
-from altbi.privacy.truncation import Previous, Tracked, Trimmed
-from altbi.schedule import Schedule
+from altbi.torch._private_training import NoisyPlan, noisy_sum, per_row_gradients, private_train
+from altbi.torch._truncation import Previous, Tracked, Trimmed
+from altbi.networks._schedule import Schedule
 from attack import attacked, still
 
 N_UNITS = 4
@@ -21,7 +21,7 @@ SCHEDULE = Schedule(n0=16, T0=1, T1=2, T2=4)
 
 
 def model_of(draws=2, seed=0):
-    model = sized_iwae(N_UNITS, (8, 6), 3, draws, bounded=True, normed=False)
+    model = build_iwae(N_UNITS, (8, 6), 3, draws, bounded=True, normed=False)
     model.start(torch.Generator().manual_seed(seed))
     return model
 
@@ -45,7 +45,7 @@ def plan_of(schedule=SCHEDULE, n_rows=64, noise=1.0, count_share=0.02, **changes
 @pytest.mark.parametrize("draws", [1, 2, 5])
 def test_gradients_of_rows_are_those_of_autograd(draws):
     model, rows = model_of(draws), rows_of(7)
-    noise = torch.randn(7, *model.scoring_draws.shape, generator=torch.Generator().manual_seed(2))
+    noise = torch.randn(7, *model.scoring_noise.shape, generator=torch.Generator().manual_seed(2))
     with per_row_gradients(model, torch.Generator()) as gradients:
         model._noise = lambda _: noise
         found = gradients.of_rows(rows)
@@ -215,7 +215,7 @@ def test_counts_get_the_noise_of_the_ledger():
 
 def test_a_threshold_is_tracked_to_its_quantile():
     generator = torch.Generator().manual_seed(0)
-    rule = Tracked(n_units=2)
+    rule = Tracked(n_features_encoded=2)
     for _ in range(150):
         losses = 2 * (torch.randn(500, generator=generator) - 3)
         rule.observe(losses, 10 * float(torch.randn((), generator=generator)), 500.0, 0.9)

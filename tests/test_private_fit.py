@@ -14,13 +14,13 @@ from sklearn.metrics import roc_auc_score
 from altbi import ALTBI
 from altbi.detectors import load, private
 from altbi.errors import MissingExtraError, ModelFileError, ParameterError, TableWarning
-from altbi.inspection import read_facts, render
-from altbi.privacy.accounting import epsilon_of
-from altbi.privacy.releases import Teller
-from altbi.privacy.training import PerRowGradients
-from altbi.privacy.truncation import Tracked
-from altbi.storage import read_header, read_model, write_model
-from altbi.table import Writing, as_table
+from altbi.model._inspection import read_description, render
+from altbi.model._privacy_accounting import epsilon_of
+from altbi.torch._noisy_counts import NoisyCounts
+from altbi.torch._private_training import PerRowGradients
+from altbi.torch._truncation import Tracked
+from altbi.model._container import read_header, read_model, write_model
+from altbi.table import TextConventions, as_table
 
 # One batch size: the accountants are quick.
 QUICK = {"gamma": 1.0, "T1": 10, "T2": 15, "delta": 1e-5}
@@ -53,10 +53,10 @@ def test_odd_rows_are_found_under_a_budget():
     labels = np.arange(len(rows)) < 30
     plan = {"epsilon": 3.0, "delta": 1e-5, "bounds": (-6, 6)}
     detector = ALTBI(**plan, contamination=0.05).fit(rows)
-    assert roc_auc_score(labels, detector.anomaly_score(rows)) > 0.97
+    assert roc_auc_score(labels, detector.outlier_score(rows)) > 0.97
     assert 0.02 < (detector.predict(rows) == -1).mean() < 0.08
     untrained = ALTBI(**plan, learning_rate=1e-12).fit(rows)
-    assert roc_auc_score(labels, untrained.anomaly_score(rows)) < 0.5
+    assert roc_auc_score(labels, untrained.outlier_score(rows)) < 0.5
 
 
 def test_the_ledger_keeps_to_the_budget_and_uses_it():
@@ -73,9 +73,9 @@ def test_the_ledger_keeps_to_the_budget_and_uses_it():
 
 def test_how_the_cells_stood_in_their_file_is_not_released():
     table = as_table(pa.table({f"x{place}": column for place, column in enumerate(numbers().T)}))
-    table.writing = Writing({"x0": "numbers with a decimal comma"}, ("?",))
+    table.conventions = TextConventions({"x0": "numbers with a decimal comma"}, ("?",))
 
-    assert ALTBI(**PRIVATE).fit(table).writing_ == Writing({}, ("?",))
+    assert ALTBI(**PRIVATE).fit(table).conventions_ == TextConventions({}, ("?",))
 
 
 def test_a_given_noise_ends_when_the_budget_does():
@@ -86,7 +86,7 @@ def test_a_given_noise_ends_when_the_budget_does():
     assert 2.9 < spent <= 3.0
     # The budget ended in the warm-up: what was reached there is the model.
     assert len(next(iter(detector.snapshots_.values()))) == 1
-    assert np.isfinite(detector.anomaly_score(numbers())).all()
+    assert np.isfinite(detector.outlier_score(numbers())).all()
 
 
 def test_too_little_noise_for_a_single_step_is_refused():
@@ -99,7 +99,7 @@ def test_noise_cannot_be_drawn_again():
     np.random.seed(0)  # noqa: NPY002 - the caller's own
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     first, second = (ALTBI(**PRIVATE, random_state=0).fit(rows) for _ in range(2))
-    assert not np.array_equal(first.anomaly_score(rows), second.anomaly_score(rows))
+    assert not np.array_equal(first.outlier_score(rows), second.outlier_score(rows))
     assert first.n_rows_in_ != second.n_rows_in_ or first.offset_ != second.offset_
     assert torch.equal(state, torch.get_rng_state())
     assert np.array_equal(before, np.random.get_state()[1])  # noqa: NPY002
@@ -121,9 +121,9 @@ class Silence:
     def __init__(self, monkeypatch):
         monkeypatch.setattr(private, "secret_generator", Steady)
         monkeypatch.setattr(private.secrets, "randbits", lambda bits: 7)
-        monkeypatch.setattr(Teller, "count", lambda teller, n_rows: 250)
+        monkeypatch.setattr(NoisyCounts, "count", lambda noisy_counts, n_rows: 250)
         monkeypatch.setattr(
-            Teller, "_counts", lambda teller, values, edges, noise: np.zeros(len(edges) - 1)
+            NoisyCounts, "_counts", lambda noisy_counts, values, edges, noise: np.zeros(len(edges) - 1)
         )
         monkeypatch.setattr(Tracked, "observe", lambda *ignored: None)
         monkeypatch.setattr(
@@ -138,7 +138,7 @@ class Silence:
 def test_nothing_but_the_releases_reaches_the_file(tmp_path, monkeypatch, bounds):
     """With all releases cut off, two tables that have nothing in common give the same bytes."""
     Silence(monkeypatch)
-    monkeypatch.setattr(Teller, "_frequent", lambda *ignored: ("red", "blue"))
+    monkeypatch.setattr(NoisyCounts, "_frequent", lambda *ignored: ("red", "blue"))
     tables = [
         frame(300),
         frame(211, seed=5, colours=("red", "secret", "other"), gaps=0.3).assign(size=1e6),
@@ -169,12 +169,12 @@ def test_a_file_tells_no_row_count_no_losses_and_no_rows(tmp_path):
 
 def test_counts_of_rows_are_noisy_but_near():
     draw = np.random.default_rng(0)
-    told = np.array([Teller(3.0, 1e-5, draw).count(1000) for _ in range(300)])
-    noise = Teller(3.0, 1e-5, draw)
+    told = np.array([NoisyCounts(3.0, 1e-5, draw).count(1000) for _ in range(300)])
+    noise = NoisyCounts(3.0, 1e-5, draw)
     noise.count(1000)
     assert told.std() == pytest.approx(noise.releases[0].noise, rel=0.15)
     assert told.mean() == pytest.approx(1000, abs=5)
-    assert Teller(0.01, 1e-5, draw).count(2) >= 2
+    assert NoisyCounts(0.01, 1e-5, draw).count(2) >= 2
 
 
 def test_a_saved_model_scores_as_before(tmp_path):
@@ -183,7 +183,7 @@ def test_a_saved_model_scores_as_before(tmp_path):
     detector = ALTBI(**QUICK, epsilon=3.0, bounds=BY_COLUMN).fit(table)
     detector.save(path)
     again = load(path)
-    assert np.array_equal(again.anomaly_score(table), detector.anomaly_score(table))
+    assert np.array_equal(again.outlier_score(table), detector.outlier_score(table))
     assert again.ledger_ == detector.ledger_
     assert again.ledger_.epsilon_prv == detector.ledger_.epsilon_prv
     assert again.offset_ == detector.offset_
@@ -195,7 +195,7 @@ def test_inspect_tells_the_ledger(tmp_path):
     path = tmp_path / "model.altbi"
     detector = ALTBI(**PRIVATE).fit(numbers())
     detector.save(path)
-    facts = read_facts(path)
+    facts = read_description(path)
     assert facts.epsilon_rdp == detector.ledger_.epsilon_rdp
     assert facts.epsilon_prv == detector.ledger_.epsilon_prv
     assert facts.delta == 1e-5
@@ -209,8 +209,8 @@ def test_inspect_tells_the_ledger(tmp_path):
 def test_the_papers_rule_says_that_it_is_no_guarantee(tmp_path):
     path = tmp_path / "model.altbi"
     ALTBI(**PRIVATE, truncation="previous").fit(numbers()).save(path)
-    assert read_facts(path).privacy["guarantee"] is False
-    assert "no guarantee; epsilon" in render(read_facts(path))
+    assert read_description(path).privacy["guarantee"] is False
+    assert "no guarantee; epsilon" in render(read_description(path))
     # Without truncation there is no threshold, and nothing to give away.
     assert ALTBI(**PRIVATE, truncation="previous", rho=1.0).fit(numbers()).ledger_.guarantee
 
@@ -240,7 +240,7 @@ def test_bounds_are_estimated_near_the_values():
     rows = np.column_stack(
         [rng.normal(size=5000), rng.uniform(1000, 1001, 5000), rng.exponential(1e-3, 5000)]
     )
-    low, high = Teller(3.0, 1e-5, rng).bounds(rows)
+    low, high = NoisyCounts(3.0, 1e-5, rng).bounds(rows)
     inside = ((rows >= low) & (rows <= high)).mean(axis=0)
     assert (inside > 0.95).all()
     assert high[1] - low[1] < 20
@@ -249,7 +249,7 @@ def test_bounds_are_estimated_near_the_values():
 
 
 def test_rows_without_values_have_some_bounds():
-    low, high = Teller(3.0, 1e-5, np.random.default_rng(0)).bounds(np.full((500, 1), np.nan))
+    low, high = NoisyCounts(3.0, 1e-5, np.random.default_rng(0)).bounds(np.full((500, 1), np.nan))
     assert low < high
 
 
@@ -259,14 +259,14 @@ def test_a_level_that_one_row_has_is_not_told():
     texts = pa.array(["common"] * 500 + ["unique"])
     draw = np.random.default_rng(0)
     for _ in range(200):
-        assert Teller(3.0, 1e-5, draw).levels([texts], 32) == [("common",)]
+        assert NoisyCounts(3.0, 1e-5, draw).levels([texts], 32) == [("common",)]
 
 
 def test_levels_are_told_with_noise_for_each_column():
     import pyarrow as pa
 
     texts = pa.array(["a"] * 100 + ["b"] * 60)
-    tellers = [Teller(3.0, 1e-5, np.random.default_rng(0)) for _ in range(2)]
+    tellers = [NoisyCounts(3.0, 1e-5, np.random.default_rng(0)) for _ in range(2)]
     tellers[0].levels([texts], 32)
     tellers[1].levels([texts] * 9, 32)
     assert tellers[0].releases == tellers[1].releases
@@ -277,7 +277,7 @@ def test_a_threshold_is_exceeded_by_about_the_share():
     rng = np.random.default_rng(0)
     scores = rng.gumbel(size=5000) * 3 - 40
     for share in (0.02, 0.1, 0.4):
-        threshold = Teller(3.0, 1e-5, rng).threshold(scores, -100.0, 3000.0, share, 5000)
+        threshold = NoisyCounts(3.0, 1e-5, rng).threshold(scores, -100.0, 3000.0, share, 5000)
         assert (scores > threshold).mean() == pytest.approx(share, abs=0.03)
 
 
@@ -295,10 +295,10 @@ def test_gaps_read_as_the_middle_and_other_levels_as_other():
     detector = ALTBI(**QUICK, epsilon=3.0, bounds=BY_COLUMN).fit(frame())
     gap = frame(2).assign(size=[np.nan, 5.0])
     gap.loc[0, ["colour", "day", "open"]] = gap.loc[1, ["colour", "day", "open"]]
-    scores = detector.anomaly_score(gap)
+    scores = detector.outlier_score(gap)
     assert scores[0] == scores[1]
     with pytest.warns(TableWarning, match="Levels that"):
-        detector.anomaly_score(frame(5, colours=("green",)))
+        detector.outlier_score(frame(5, colours=("green",)))
 
 
 @pytest.mark.parametrize(
@@ -352,9 +352,9 @@ def test_without_opacus_a_sentence_says_what_to_install(monkeypatch):
 def test_a_row_keeps_its_score_in_any_company():
     rows = numbers(900)
     detector = ALTBI(**PRIVATE).fit(rows)
-    scores = detector.anomaly_score(rows)
-    assert np.array_equal(detector.anomaly_score(rows[::-1])[::-1], scores)
-    assert np.array_equal(detector.anomaly_score(rows[5:6]), scores[5:6])
+    scores = detector.outlier_score(rows)
+    assert np.array_equal(detector.outlier_score(rows[::-1])[::-1], scores)
+    assert np.array_equal(detector.outlier_score(rows[5:6]), scores[5:6])
 
 
 def test_the_page_shows_the_ledger(tmp_path):
@@ -376,7 +376,7 @@ def test_the_page_shows_the_ledger(tmp_path):
     assert "Not covered" in page
     assert 'id="loss"' not in page
     assert len(pd.read_csv(found / "scores.csv")) == 300
-    assert read_facts(found / "model.altbi").epsilon_prv <= 3
+    assert read_description(found / "model.altbi").epsilon_prv <= 3
 
 
 @pytest.mark.parametrize(
@@ -425,13 +425,13 @@ def test_bounds_as_an_array_are_refused_in_a_sentence():
 
 def test_batches_and_noise_are_secret_and_the_draws_for_scoring_are_not(monkeypatch):
     """Also where the number of rows tells nothing, and whatever torch's seeds are worth."""
-    monkeypatch.setattr(Teller, "count", lambda teller, n_rows: 300)
+    monkeypatch.setattr(NoisyCounts, "count", lambda noisy_counts, n_rows: 300)
     monkeypatch.setattr(private.secrets, "randbits", lambda bits, real=secrets.randbits: (
         real(bits) if bits >= 128 else 7
     ))  # fmt: skip
     first, second = (ALTBI(**PRIVATE, threshold=0.0).fit(numbers(300)).snapshots_ for _ in "12")
     assert not np.array_equal(first["mean.weight"], second["mean.weight"])
-    assert np.array_equal(first["scoring_draws"], second["scoring_draws"])
+    assert np.array_equal(first["scoring_noise"], second["scoring_noise"])
 
 
 def test_rows_outside_the_bounds_are_learned_from_as_at_the_border(monkeypatch):
@@ -447,54 +447,54 @@ def test_rows_outside_the_bounds_are_learned_from_as_at_the_border(monkeypatch):
 
 def test_estimated_levels_have_a_part_of_delta():
     detector = ALTBI(**QUICK | {"epsilon": 9.0}, bounds="estimate").fit(frame(2000))
-    assert detector.ledger_.levels_delta == pytest.approx(1e-6)
+    assert detector.ledger_.categories_delta == pytest.approx(1e-6)
 
 
 class TestTeller:
     """What is told has the noise that is charged for."""
 
-    def teller(self):
-        return Teller(1.0, 1e-5, np.random.default_rng(0))
+    def noisy_counts(self):
+        return NoisyCounts(1.0, 1e-5, np.random.default_rng(0))
 
     def test_counts(self):
-        found = self.teller()._counts(np.zeros(0), np.arange(5001.0), 3.0)
+        found = self.noisy_counts()._counts(np.zeros(0), np.arange(5001.0), 3.0)
         assert found.std() == pytest.approx(3.0, rel=0.05)
 
     @pytest.mark.parametrize("n_columns", [1, 9])
     def test_bounds(self, monkeypatch, n_columns):
-        teller, noises = self.teller(), []
-        counts = Teller._counts
+        noisy_counts, noises = self.noisy_counts(), []
+        counts = NoisyCounts._counts
         monkeypatch.setattr(
-            Teller, "_counts", lambda *given: noises.append(given[-1]) or counts(*given)
+            NoisyCounts, "_counts", lambda *given: noises.append(given[-1]) or counts(*given)
         )
-        teller.bounds(np.random.default_rng(1).normal(size=(50_000, n_columns)))
-        (release,) = teller.releases
+        noisy_counts.bounds(np.random.default_rng(1).normal(size=(50_000, n_columns)))
+        (release,) = noisy_counts.releases
         assert set(noises) == {release.noise * np.sqrt(n_columns)}
         assert n_columns < len(noises) <= n_columns * release.times
 
     @pytest.mark.parametrize("n_columns", [1, 4])
     def test_levels(self, monkeypatch, n_columns):
-        teller, given = self.teller(), []
-        monkeypatch.setattr(Teller, "_frequent", lambda _, *rest: given.append(rest[1:]) or ())
-        teller.levels([pa.array(["a"])] * n_columns, 5)
-        (release,) = teller.releases
+        noisy_counts, given = self.noisy_counts(), []
+        monkeypatch.setattr(NoisyCounts, "_frequent", lambda _, *rest: given.append(rest[1:]) or ())
+        noisy_counts.levels([pa.array(["a"])] * n_columns, 5)
+        (release,) = noisy_counts.releases
         noise = release.noise * np.sqrt(n_columns)
         beyond = 1 + noise * norm.isf(0.1 * 1e-5 / n_columns)
         assert given == [(noise, pytest.approx(beyond))] * n_columns
 
     def test_frequent_levels(self):
         texts = pa.array([str(number) for number in range(2000)] * 3)
-        told = self.teller()._frequent(texts, 2.0, 3.0)
+        told = self.noisy_counts()._frequent(texts, 2.0, 3.0)
         assert 900 < len(told) < 1100
 
     def test_the_threshold_is_charged_for_every_count(self, monkeypatch):
-        teller, noises = self.teller(), []
-        counts = Teller._counts
+        noisy_counts, noises = self.noisy_counts(), []
+        counts = NoisyCounts._counts
         monkeypatch.setattr(
-            Teller, "_counts", lambda *given: noises.append(given[-1]) or counts(*given)
+            NoisyCounts, "_counts", lambda *given: noises.append(given[-1]) or counts(*given)
         )
-        teller.threshold(np.arange(1000.0), 0.0, 1000.0, 0.1, 1000)
-        (release,) = teller.releases
+        noisy_counts.threshold(np.arange(1000.0), 0.0, 1000.0, 0.1, 1000)
+        (release,) = noisy_counts.releases
         assert noises == [release.noise] * release.times
 
 
@@ -537,4 +537,4 @@ def test_releases_beyond_all_measure_are_refused(tmp_path, change):
     header["privacy"]["releases"][0] |= change
     write_model(path, tensors, header)
     with pytest.raises(ModelFileError):
-        read_facts(path)
+        read_description(path)

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import altbi
 from altbi.errors import ParameterError
-from altbi.pyod import ALTBI, NOT_SHARED
+from altbi.integrations.pyod import ALTBI, NOT_SHARED
 
 SMALL = {"n0": 32, "T0": 2, "T1": 8, "T2": 10, "hidden": (8,), "latent": 2}
 ODD = [3, 77, 150]
@@ -54,8 +54,8 @@ def test_scores_are_those_of_the_plain_detector_to_the_bit(rows, fitted):
     plain = altbi.ALTBI(**SMALL).fit(rows)
     others = rows[::3] * 1.5
 
-    np.testing.assert_array_equal(fitted.decision_scores_, plain.anomaly_score(rows))
-    np.testing.assert_array_equal(fitted.decision_function(others), plain.anomaly_score(others))
+    np.testing.assert_array_equal(fitted.decision_scores_, plain.outlier_score(rows))
+    np.testing.assert_array_equal(fitted.decision_function(others), plain.outlier_score(others))
 
 
 def test_training_rows_keep_their_scores_to_the_bit(rows, fitted):
@@ -158,8 +158,8 @@ def test_every_argument_reaches_the_plain_detector(rows):
         "weight_decay": 0.001,
         "score_by": "distance",
         "keep": 0.7,
-        "n_remembered": 30,
-        "n_lots": 4,
+        "n_reference": 30,
+        "n_groups": 4,
         "whiten": True,
         "push": 0.5,
         "trust": 0.5,
@@ -171,7 +171,7 @@ def test_every_argument_reaches_the_plain_detector(rows):
 
     ours = ALTBI(**arguments).fit(rows).decision_scores_
 
-    assert np.array_equal(ours, altbi.ALTBI(**arguments).fit(rows).anomaly_score(rows))
+    assert np.array_equal(ours, altbi.ALTBI(**arguments).fit(rows).outlier_score(rows))
 
 
 def test_arguments_and_defaults_are_those_of_the_plain_detector():
@@ -218,7 +218,7 @@ def test_it_survives_the_pickle_by_which_pyod_saves(rows, fitted):
 
 
 def test_without_pyod_the_error_names_the_extra():
-    code = "import sys; sys.modules['pyod'] = None; import altbi.pyod"
+    code = "import sys; sys.modules['pyod'] = None; import altbi.integrations.pyod"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
     assert result.returncode == 1

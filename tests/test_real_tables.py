@@ -43,7 +43,7 @@ def test_removing_a_random_cell_hardly_moves_a_row_s_rank(load, known_at_fit, bu
     table = np.where(rng.random(X.shape) < 0.02, np.nan, X) if known_at_fit else X
     detector = build().fit(table)
 
-    before, after = detector.anomaly_score(X), detector.anomaly_score(with_holes(X))
+    before, after = detector.outlier_score(X), detector.outlier_score(with_holes(X))
 
     others = np.sort(before)
     moves = np.abs(np.searchsorted(others, after) - np.searchsorted(others, before)) / len(X)
@@ -57,7 +57,7 @@ def test_missing_cells_do_not_spoil_the_order_of_outliers():
     holed = table.mask(np.random.default_rng(0).random(table.shape) < 0.05)
     holed.loc[7] = table.loc[7]
 
-    scores = ALTBI().fit(holed).anomaly_score(holed)
+    scores = ALTBI().fit(holed).outlier_score(holed)
     assert (scores > scores[7]).sum() < 6
 
 
@@ -65,7 +65,7 @@ def test_missing_cells_are_reported():
     table = mixed().assign(empty=None, same=3.0)
     table.loc[:5, "size"] = np.nan
 
-    notes = "\n".join(ALTBI.paper().fit(table).encoder_.notes())
+    notes = "\n".join(ALTBI.paper().fit(table).encoder_.describe_changes())
 
     assert "'size' has 6 missing cells (1.00%)" in notes
     assert "'empty' has no value" in notes
@@ -75,9 +75,9 @@ def test_missing_cells_are_reported():
 def test_an_unseen_level_raises_the_score_like_a_number_far_outside_its_range():
     table = mixed()
     detector = ALTBI().fit(table)
-    scores = detector.anomaly_score(table)
+    scores = detector.outlier_score(table)
 
-    unseen = detector.anomaly_score(table.assign(colour="ultraviolet"))
+    unseen = detector.outlier_score(table.assign(colour="ultraviolet"))
 
     # The width of the training scores is the unit: 0.25 in the "other" unit adds at most 12.6 nats.
     rise = unseen - scores
@@ -85,7 +85,7 @@ def test_an_unseen_level_raises_the_score_like_a_number_far_outside_its_range():
     widest = np.ptp(scores)
     assert 0.1 * widest < np.median(rise) < 2 * widest
     # Two unseen levels are the same surprise.
-    assert np.array_equal(unseen, detector.anomaly_score(table.assign(colour="octarine")))
+    assert np.array_equal(unseen, detector.outlier_score(table.assign(colour="octarine")))
 
 
 def test_what_the_training_sample_did_not_have_is_said():
@@ -95,7 +95,7 @@ def test_what_the_training_sample_did_not_have_is_said():
     changed.loc[:2, "size"] = np.nan
 
     with pytest.warns(TableWarning) as said:
-        detector.anomaly_score(changed)
+        detector.outlier_score(changed)
 
     missing, unseen = (str(warning.message) for warning in said)
     assert missing.startswith("Cells are missing in 'size' (3 cells), where")
@@ -107,7 +107,7 @@ def test_many_surprises_are_one_sentence():
     detector = ALTBI.paper(T1=1, T2=2).fit(X)
 
     with pytest.warns(TableWarning, match=r"'x\d' \(1 cells\) and 3 more columns, where") as said:
-        detector.anomaly_score(np.full((1, 8), np.nan))
+        detector.outlier_score(np.full((1, 8), np.nan))
 
     assert len(said) == 1
 
@@ -129,7 +129,7 @@ def test_what_the_training_sample_had_is_not_said_again():
 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        detector.anomaly_score(table)
+        detector.outlier_score(table)
 
     assert not said
 
@@ -140,7 +140,7 @@ def test_a_rare_combination_scores_higher_than_its_parts():
     usual = odd.assign(colour="red")
     detector = ALTBI().fit(table)
 
-    assert detector.anomaly_score(odd)[0] > detector.anomaly_score(usual)[0]
+    assert detector.outlier_score(odd)[0] > detector.outlier_score(usual)[0]
 
 
 def test_a_level_seen_once_counts_as_other():
@@ -150,7 +150,7 @@ def test_a_level_seen_once_counts_as_other():
 
     rows = table.iloc[[3]]
     assert np.array_equal(
-        detector.anomaly_score(rows), detector.anomaly_score(rows.assign(colour="unheard of"))
+        detector.outlier_score(rows), detector.outlier_score(rows.assign(colour="unheard of"))
     )
 
 
@@ -161,7 +161,7 @@ def test_dates_are_scored_as_numbers():
 
     explanation = detector.explain(late)
 
-    assert detector.anomaly_score(late)[0] > detector.anomaly_score(table).max()
+    assert detector.outlier_score(late)[0] > detector.outlier_score(table).max()
     assert explanation.reasons(0)[0].column == "day"
     assert explanation.reasons(0)[0].expected.year in {2025, 2026}
 
@@ -183,7 +183,7 @@ def test_other_columns_than_at_fit_are_named(change, message):
     detector = ALTBI.paper(T1=1, T2=2).fit(mixed())
 
     with pytest.raises(ValueError, match=message):
-        detector.anomaly_score(change(mixed()))
+        detector.outlier_score(change(mixed()))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from altbi.errors import MissingExtraError
 from altbi.report import charts, render
-from altbi.report.page import MOST_BYTES
+from altbi.report._page import MOST_BYTES
 from reporting import THRESHOLD, by_loss, clue, column, example, top_row
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -277,7 +277,7 @@ def test_a_row_opens_beside_the_nearest_normal_rows_clues_first(show):
 def test_a_clue_outside_the_shown_columns_is_compared_too(show):
     summary = example()
     row = top_row(0, 10.0, ("salary",), cells=("a", "b", ""), nearest=(("d", "", "f"),))
-    row = replace(row, clues=tuple(replace(clue, nearest=("",)) for clue in row.clues))
+    row = replace(row, reasons=tuple(replace(clue, nearest=("",)) for clue in row.reasons))
     with show(replace(summary, top=(row,))) as page:
         assert beside(page, 0) == [
             ["Column", "This row", "Nearest"],
@@ -351,7 +351,7 @@ def hostile_summary():
             10 / (place + 1),
             cells,
             ids=(name,),
-            clues=(clue(name, place, value=name, expected=name, nearest=(name,) * 3),),
+            reasons=(clue(name, place, value=name, expected=name, nearest=(name,) * 3),),
             cells=cells,
             nearest=(cells[::-1],) * 3,
         )
@@ -364,7 +364,7 @@ def hostile_summary():
     return replace(
         summary,
         table=HOSTILE[1],
-        why_threshold=HOSTILE[1],
+        describe_threshold=HOSTILE[1],
         columns=columns,
         id_columns=(HOSTILE[1],),
         top=rows,
@@ -556,7 +556,7 @@ def test_no_table_makes_the_page_larger_than_3_mb(letter):
             10 / (place + 1),
             columns,
             ids=(long,) * 5,
-            clues=tuple(
+            reasons=tuple(
                 clue(name, place, value=long, expected=long, nearest=(long,) * 3)
                 for name in columns[:20]
             ),

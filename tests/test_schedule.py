@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from altbi.errors import ParameterError
-from altbi.schedule import Schedule
+from altbi.networks._schedule import Schedule
 
 PAPER = Schedule()
 REFERENCE = Schedule(T1=61, updates=5, first_truncated=2)

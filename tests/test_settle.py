@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from altbi.errors import TableError
-from altbi.files.readings import MISSING_WORDS, NUMBER, READINGS, TEXT, first_refused
-from altbi.files.settle import Expected, Settler, present_texts, read_texts
+from altbi.io._text_formats import MISSING_WORDS, NUMBER, TEXT_FORMATS, TEXT, first_refused
+from altbi.io._type_inference import ExpectedType, TypeInference, present_texts, parse_texts
 
 ABSENT = pa.array(MISSING_WORDS, pa.string())
 
 
 def settle(*chunks, wanted=None, written=""):
     """Settle a column that comes in chunks; gives the settler and the values of all chunks."""
-    settler, row = Settler("c", wanted and Expected(wanted, written)), 0
+    settler, row = TypeInference("c", wanted and ExpectedType(wanted, written)), 0
     for chunk in chunks:
         settler.add(present_texts(pa.array(chunk, pa.string()), ABSENT), row)
         row += len(chunk)
     whole = present_texts(pa.array([t for chunk in chunks for t in chunk], pa.string()), ABSENT)
-    return settler, read_texts(settler.settled(), whole).to_pylist()
+    return settler, parse_texts(settler.settled(), whole).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_numbers_are_read_to_the_bit(values):
 def test_every_reading_leaves_missing_cells_missing():
     nothing = pa.nulls(3, pa.string())
 
-    assert [reading.parse(nothing).null_count for reading in READINGS] == [3] * len(READINGS)
+    assert [reading.parse(nothing).null_count for reading in TEXT_FORMATS] == [3] * len(TEXT_FORMATS)
 
 
 def test_numbers_that_look_like_codes_are_noted():

@@ -52,7 +52,7 @@ def test_decision_and_labels_follow_from_the_score():
     X = np.random.default_rng(0).normal(size=(100, 3))
     detector = ALTBI.paper().fit(X)
 
-    assert np.array_equal(detector.score_samples(X), -detector.anomaly_score(X))
+    assert np.array_equal(detector.score_samples(X), -detector.outlier_score(X))
     assert np.array_equal(
         detector.decision_function(X), detector.score_samples(X) - detector.offset_
     )

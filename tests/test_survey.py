@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from altbi.errors import TableError
-from altbi.files import RowSample, Source, survey
+from altbi.io import RowSampler, Source, scan_table
 from altbi.table import sample_rows
 
 
@@ -27,11 +27,11 @@ class Chunks(Source):
 
 def surveyed(source, limit=10, seed=0, **options):
     names = source.schema.names
-    return survey(source, names, source.batches(names), limit=limit, seed=seed, **options)
+    return scan_table(source, names, source.batches(names), limit=limit, seed=seed, **options)
 
 
 def drawn(n_rows, limit, seed, size):
-    sample = RowSample(limit, seed)
+    sample = RowSampler(limit, seed)
     for first in range(0, n_rows, size):
         sample.add(pa.record_batch({"x": np.arange(first, min(first + size, n_rows))}))
     table, rows = sample.drawn()
@@ -64,7 +64,7 @@ def test_every_row_is_equally_likely_and_so_is_every_pair():
 
 
 def test_the_sample_does_not_keep_whole_batches_alive():
-    sample = RowSample(limit=5, seed=0)
+    sample = RowSampler(limit=5, seed=0)
     for _ in range(50):
         sample.add(pa.record_batch({"x": np.zeros(10_000)}))
 

@@ -146,15 +146,15 @@ DICTIONARIES = [part.dictionary_encode() for part in (CATEGORIES[:2], CATEGORIES
 def test_texts_in_every_layout(X):
     table = as_table(X)
     assert table.kinds == ("category",)
-    assert isinstance(table.levels(0), pa.LargeStringArray)
-    assert table.levels(0).to_pylist() == ["u", None, "v"]
-    assert table.take(np.array([2, 0])).levels(0).to_pylist() == ["v", "u"]
-    assert table.slice(1, 3).levels(0).to_pylist() == [None, "v"]
+    assert isinstance(table.categories(0), pa.LargeStringArray)
+    assert table.categories(0).to_pylist() == ["u", None, "v"]
+    assert table.take(np.array([2, 0])).categories(0).to_pylist() == ["v", "u"]
+    assert table.slice(1, 3).categories(0).to_pylist() == [None, "v"]
 
 
 def test_a_categorical_of_numbers_is_a_category_of_their_text():
     table = as_table(pd.DataFrame({"c": pd.Categorical([10, 20, None])}))
-    assert table.levels(0).to_pylist() == ["10", "20", None]
+    assert table.categories(0).to_pylist() == ["10", "20", None]
 
 
 def test_pandas_index_is_no_column_and_names_become_text():
@@ -203,7 +203,7 @@ def test_names_are_for_arrays():
 
 def test_an_array_has_no_levels():
     with pytest.raises(TableError, match="'x0' holds numbers"):
-        Matrix(np.ones((1, 1))).levels(0)
+        Matrix(np.ones((1, 1))).categories(0)
 
 
 def test_arrow_slices_are_views():
@@ -214,7 +214,7 @@ def test_arrow_slices_are_views():
 
 def test_neither_pandas_nor_polars_is_imported():
     code = (
-        "import sys, numpy, altbi.encode, altbi.table; altbi.table.as_table(numpy.ones((2, 2))); "
+        "import sys, numpy, altbi.encoding, altbi.table; altbi.table.as_table(numpy.ones((2, 2))); "
         "sys.exit(bool({'pandas', 'polars'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from altbi.jobs.tally import ScoreCounts, TopRows
+from altbi._score_statistics import ScoreCounts, TopRows
 
 SCORES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60)
 

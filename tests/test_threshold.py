@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from altbi.threshold import (
+from altbi.model._threshold import (
     estimated_share,
     is_contamination,
     outlier_threshold,

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from altbi.borrow import one_thread, plain_torch
+from altbi.networks._torch_modes import single_thread, default_modes
 from altbi.errors import TrainingError
-from altbi.schedule import Schedule
-from altbi.train import Adam, Known, batches, keep_smallest, shortfall, train, truncated_mean
+from altbi.networks._schedule import Schedule
+from altbi.networks._training import Adam, KnownLabels, batches, select_smallest, outlier_penalty, train, truncated_mean
 
 
 class Centre(nn.Module):
@@ -188,7 +188,7 @@ def test_batches_differ_from_step_to_step():
 def test_keep_smallest_marks_the_share_with_the_smallest_losses(share, count):
     losses = torch.randperm(100).float()
 
-    kept = keep_smallest(losses, share)
+    kept = select_smallest(losses, share)
 
     assert kept.sum() == count
     assert losses[kept].max() < count
@@ -199,7 +199,7 @@ def test_keep_smallest_marks_the_share_with_the_smallest_losses(share, count):
 def test_kept_is_what_is_not_above_the_quantile(share, n_losses):
     losses = torch.randperm(n_losses).double()
 
-    kept = keep_smallest(losses, share)
+    kept = select_smallest(losses, share)
 
     assert torch.equal(kept, losses <= torch.quantile(losses, share) + 1e-9)
 
@@ -207,13 +207,13 @@ def test_kept_is_what_is_not_above_the_quantile(share, n_losses):
 def test_a_loss_that_is_no_number_is_not_left_out():
     losses = torch.tensor([1.0, 2.0, 3.0, math.nan])
 
-    assert not keep_smallest(losses, 0.5).any()
+    assert not select_smallest(losses, 0.5).any()
     assert truncated_mean(losses, 0.5).isnan()
-    assert shortfall(torch.tensor([5.0]), losses, 0.5, trust=1).isnan()
+    assert outlier_penalty(torch.tensor([5.0]), losses, 0.5, label_trust=1).isnan()
 
 
 def test_losses_that_are_equal_are_kept_together():
-    assert keep_smallest(torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0]), 0.5).tolist() == [True] * 4 + [
+    assert select_smallest(torch.tensor([1.0, 2.0, 2.0, 2.0, 3.0]), 0.5).tolist() == [True] * 4 + [
         False
     ]
 
@@ -254,7 +254,7 @@ def test_the_first_loss_is_the_mean_over_the_kept_rows():
 
 def test_plain_torch_keeps_the_caller_s_modes_out():
     with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
-        with plain_torch():
+        with default_modes():
             weight = torch.ones(2, 2, requires_grad=True)
             product = weight @ weight
             product.sum().backward()
@@ -269,9 +269,9 @@ def test_the_caller_s_threads_are_given_back_even_after_an_error():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        with one_thread():
+        with single_thread():
             inside = torch.get_num_threads()
-        with pytest.raises(ZeroDivisionError), one_thread():
+        with pytest.raises(ZeroDivisionError), single_thread():
             _ = 1 / 0
         assert (inside, torch.get_num_threads()) == (1, 2)
     finally:
@@ -282,8 +282,8 @@ def test_a_block_within_a_block_gives_no_threads_back():
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)
-        with one_thread():
-            with one_thread():
+        with single_thread():
+            with single_thread():
                 pass
             between = torch.get_num_threads()
         assert (between, torch.get_num_threads()) == (1, 2)
@@ -297,7 +297,7 @@ def test_threads_that_borrow_at_the_same_time_all_get_theirs_back():
 
     def borrow(_):
         together.wait()
-        with one_thread():
+        with single_thread():
             together.wait()
         together.wait()
         return torch.get_num_threads()
@@ -322,11 +322,11 @@ def test_known_inliers_are_never_left_out():
         return float(model.at.detach())
 
     none = torch.zeros(0, 1)
-    assert centre(Known(is_inlier, none, push=1, trust=1)) > 5
+    assert centre(KnownLabels(is_inlier, none, outlier_weight=1, label_trust=1)) > 5
     nobody, everybody = torch.zeros(100, dtype=bool), torch.ones(100, dtype=bool)
-    assert centre(Known(nobody, none, push=1, trust=1)) == centre(None)
+    assert centre(KnownLabels(nobody, none, outlier_weight=1, label_trust=1)) == centre(None)
     whole, _ = centre_of(rows, Schedule(T0=0, rho=1.0))
-    assert centre(Known(everybody, none, push=1, trust=1)) == whole
+    assert centre(KnownLabels(everybody, none, outlier_weight=1, label_trust=1)) == whole
 
 
 @pytest.mark.parametrize("n_inliers", [0, 3, 10])
@@ -346,8 +346,8 @@ def test_labelled_outliers_push_the_model_away():
     rows = torch.linspace(0, 2, 100)[:, None]
     outliers = torch.full((5, 1), 1.8)
 
-    def centre(push):
-        known = Known(torch.zeros(100, dtype=bool), outliers, push=push, trust=1)
+    def centre(outlier_weight):
+        known = KnownLabels(torch.zeros(100, dtype=bool), outliers, outlier_weight=outlier_weight, label_trust=1)
         model, plan = Centre(1.0), Schedule(T0=0, T1=100, T2=200, rho=1)
         list(train(model, rows, plan, learning_rate=0.02, known=known, generator=seeded(0)))
         return float(model.at.detach())
@@ -361,7 +361,7 @@ def test_labels_that_look_wrong_are_left_out():
     losses = torch.tensor([1.0, 2.0, 3.0, 4.0])
     odd = torch.tensor([0.5, 9.0, 10.0, 11.0], requires_grad=True)
 
-    shortfall(odd, losses, 1.0, trust=0.75).backward()
+    outlier_penalty(odd, losses, 1.0, label_trust=0.75).backward()
 
     assert odd.grad[0] == 0
     assert (odd.grad[1:] < 0).all()
@@ -371,13 +371,13 @@ def test_labels_that_look_wrong_are_left_out():
 def test_the_shortfall_knows_no_unit():
     losses, odd = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.tensor([2.0, 5.0])
 
-    one, ten = (shortfall(k * odd + 7, k * losses + 7, 1.0, trust=1) for k in (1, 10))
+    one, ten = (outlier_penalty(k * odd + 7, k * losses + 7, 1.0, label_trust=1) for k in (1, 10))
 
     assert float(ten) == pytest.approx(10 * float(one), rel=1e-5)
     level, unit = 4.0, float(losses.std(correction=0))
     expected = unit * nn.functional.softplus((level - odd) / unit + 2).mean()
     assert float(one) == pytest.approx(float(expected), rel=1e-5)
-    assert float(shortfall(odd, losses, 0.5, trust=1)) < float(shortfall(odd, losses, 1, trust=1))
+    assert float(outlier_penalty(odd, losses, 0.5, label_trust=1)) < float(outlier_penalty(odd, losses, 1, label_trust=1))
 
 
 def test_before_losses_are_left_out_every_label_is_believed():
@@ -389,7 +389,7 @@ def test_before_losses_are_left_out_every_label_is_believed():
             losses.register_hook(lambda gradient: seen.append((gradient[-4:] != 0).sum().item()))
             return losses
 
-    known = Known(torch.zeros(20, dtype=bool), torch.rand(4, 1) + 1, push=1, trust=0.5)
+    known = KnownLabels(torch.zeros(20, dtype=bool), torch.rand(4, 1) + 1, outlier_weight=1, label_trust=0.5)
     plan = Schedule(n0=10, gamma=1, T0=3, T1=1, T2=3, rho=0.9)
     list(
         train(
@@ -403,7 +403,7 @@ def test_before_losses_are_left_out_every_label_is_believed():
 def test_few_of_many_rows_are_drawn_as_if_all_were_shuffled(monkeypatch):
     """No row twice in a step, every row equally likely, in every place; the same for a seed."""
     n_rows, size, count = 60_000, 3_000, 2
-    monkeypatch.setattr("altbi.train._shuffled", None)  # which would cost more than a batch
+    monkeypatch.setattr("altbi.networks._training._shuffled", None)  # which would cost more than a batch
     drawn = [torch.cat(list(batches(n_rows, size, count, seeded(seed)))) for seed in range(200)]
 
     assert all(len(numbers) == size * count == len(numbers.unique()) for numbers in drawn)

@@ -93,7 +93,19 @@ def build_baseline(name: str) -> Any:  # noqa: ANN401 - a detector of either ver
 
 def build_current(name: str) -> Any:  # noqa: ANN401
     """Return the detector of this checkout that is configured as that of version 0.1."""
-    return build_baseline(name)
+    from altbi import ALTBI, ODIM, OutlierDetector
+    from altbi.torch import Glow, PrivacyBudget
+
+    return {
+        "plain": lambda: OutlierDetector(),
+        "reference": lambda: ALTBI(),
+        "paper": lambda: ALTBI.paper(),
+        "glow": lambda: ALTBI(backbone=Glow()),
+        "odim": lambda: ODIM(n_models=3),
+        "private": lambda: ALTBI(
+            privacy=PrivacyBudget(epsilon=5.0, delta=1e-5, bounds="estimate")
+        ),
+    }[name]()
 
 
 def fit_and_score(table: TableLike, detector: Any) -> dict[str, NDArray[Any]]:  # noqa: ANN401

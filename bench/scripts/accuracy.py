@@ -26,10 +26,10 @@ from sklearn.ensemble import IsolationForest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
-from altbi.detectors.altbi import CHOOSING_UNITS, SCORING_UPDATES, WHITENED_UNITS
-from altbi.encode import TableEncoder
-from altbi.memory import Memory, remember, whitening_of
-from altbi.models import reference_sizes
+from altbi.detectors._altbi import CHOOSING_UNITS, SCORING_UPDATES, WHITENED_UNITS
+from altbi.encoding import TableEncoder
+from altbi.scorers._distance import DistanceScorer, fit_distance_scorer, compute_whitening
+from altbi.networks import default_sizes
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Dataset, is_at_hand, is_chosen_on, load, select
 from altbi_bench.catalogue.protocols import sampled
@@ -46,7 +46,7 @@ Lines = dict[tuple[str, int, str], list[float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TableScan:
     """One table, and what is computed of it once for all variants."""
 
     X: NDArray[np.float64]
@@ -74,17 +74,17 @@ class Look:
     def turned(self, rows: Rows) -> Rows:
         """Whiten rows by those with small losses."""
         kept = np.argsort(self.loss(), kind="stable")[: round(0.8 * len(self.X))]
-        return rows @ whitening_of(rows[kept])
+        return rows @ compute_whitening(rows[kept])
 
     def loss(self, updates: int = 2) -> Scores:
         """Score by the loss after so many updates a step; fitted when it is first asked for."""
         if updates not in self.losses:
             wide = self.X.shape[1] > CHOOSING_UNITS and updates < SCORING_UPDATES
-            hidden, latent = reference_sizes(CHOOSING_UNITS) if wide else ("auto", "auto")
+            hidden, latent = default_sizes(CHOOSING_UNITS) if wide else ("auto", "auto")
             detector = ALTBI.reference(
                 updates=updates, hidden=hidden, latent=latent, random_state=self.seed
             )
-            self.losses[updates] = detector.fit(self.X).anomaly_score(self.X)
+            self.losses[updates] = detector.fit(self.X).outlier_score(self.X)
         return self.losses[updates]
 
     def forest(self) -> Scores:
@@ -92,14 +92,14 @@ class Look:
         return -IsolationForest(random_state=self.seed).fit(self.X).score_samples(self.X)
 
 
-Variant = Callable[[Look], Scores]
+Variant = Callable[[TableScan], Scores]
 
 
-def memory(look: Look, rows: Rows, oddness: Scores, **changes: float) -> Scores:
+def memory(look: TableScan, rows: Rows, losses: Scores, **changes: float) -> Scores:
     """Score by the distance to remembered rows, as the plain detector does but for the changes."""
-    settings = {"keep": 0.8, "n_remembered": 1000, "n_lots": 5, "seed": look.seed} | changes
+    settings = {"keep": 0.8, "n_reference": 1000, "n_groups": 5, "seed": look.seed} | changes
     nobody = np.zeros(len(rows), dtype=bool)
-    found = remember(rows, oddness, certain=nobody, **settings)  # type: ignore[arg-type]
+    found = fit_distance_scorer(rows, losses, certain=nobody, **settings)  # type: ignore[arg-type]
     return found.score(rows)
 
 
@@ -108,10 +108,10 @@ def with_settings(**changes: float) -> Variant:
     return lambda look: memory(look, look.rows, look.loss(), **changes)
 
 
-def on_columns(scaled: Callable[[Look], NDArray[np.floating]]) -> Variant:
+def on_columns(scaled: Callable[[TableScan], NDArray[np.floating]]) -> Variant:
     """Measure distances in columns that are scaled in another way."""
 
-    def scores(look: Look) -> Scores:
+    def scores(look: TableScan) -> Scores:
         rows = scaled(look).astype(np.float32)
         return memory(look, look.turned(rows) if look.is_wide else rows, look.loss())
 
@@ -123,19 +123,19 @@ def in_rounds(
 ) -> Variant:
     """Choose the memory as the plain detector does, with another distance or number of rounds."""
 
-    def scores(look: Look) -> Scores:
-        generator, oddness = np.random.default_rng(look.seed), look.loss()
+    def scores(look: TableScan) -> Scores:
+        generator, losses = np.random.default_rng(look.seed), look.loss()
         for _ in range(rounds):
-            kept = np.argsort(oddness, kind="stable")[: max(round(0.8 * len(oddness)), 11)]
-            oddness = distance(look.rows, look.rows[generator.permutation(kept)[:size]])
-        return oddness
+            kept = np.argsort(losses, kind="stable")[: max(round(0.8 * len(losses)), 11)]
+            losses = distance(look.rows, look.rows[generator.permutation(kept)[:size]])
+        return losses
 
     return scores
 
 
 def mean_square(rows: Rows, remembered: Rows) -> Scores:
     """Measure as the plain detector does."""
-    return Memory(remembered, 5).score(rows)
+    return DistanceScorer(remembered, 5).score(rows)
 
 
 def nearest(rows: Rows, remembered: Rows, metric: str = "sqeuclidean", k: int = 5) -> Scores:
@@ -152,8 +152,8 @@ def of_all(k: int) -> Callable[[Rows, Rows], Scores]:
 
 def city_blocks(rows: Rows, remembered: Rows) -> Scores:
     """Mean city-block distance to the nearest row of each lot."""
-    lots = [nearest(rows, remembered[lot::5], "cityblock", k=1)[:, 0] for lot in range(5)]
-    return np.mean(lots, axis=0)
+    groups = [nearest(rows, remembered[lot::5], "cityblock", k=1)[:, 0] for lot in range(5)]
+    return np.mean(groups, axis=0)
 
 
 def local(rows: Rows, remembered: Rows) -> Scores:
@@ -163,10 +163,10 @@ def local(rows: Rows, remembered: Rows) -> Scores:
     return nearest(rows, remembered, "euclidean")[:, -1] / own[order].mean(axis=1)
 
 
-def clipped(limit: float) -> Callable[[Look], NDArray[np.floating]]:
+def clipped(limit: float) -> Callable[[TableScan], NDArray[np.floating]]:
     """Hold the deviations nearer to, or further from, the centre."""
 
-    def scaled(look: Look) -> NDArray[np.floating]:
+    def scaled(look: TableScan) -> NDArray[np.floating]:
         centre = np.median(look.X, axis=0)
         quartiles = np.subtract(*np.percentile(look.X, [75, 25], axis=0)) / 1.349
         scale = np.where(quartiles > 0, quartiles, look.X.std(axis=0))
@@ -175,18 +175,18 @@ def clipped(limit: float) -> Callable[[Look], NDArray[np.floating]]:
     return scaled
 
 
-def standardised(look: Look) -> NDArray[np.floating]:
+def standardised(look: TableScan) -> NDArray[np.floating]:
     """Deviations from the mean in standard deviations."""
     scale = look.X.std(axis=0)
     return np.clip((look.X - look.X.mean(axis=0)) / np.where(scale > 0, scale, 1), -20, 20)
 
 
-def ranked(look: Look) -> NDArray[np.floating]:
+def ranked(look: TableScan) -> NDArray[np.floating]:
     """Give the share of the table that is smaller."""
     return rankdata(look.X, axis=0) / len(look.X)
 
 
-def weighted(look: Look) -> Rows:
+def weighted(look: TableScan) -> Rows:
     """Columns weigh more in which the rows left out stray further than those kept."""
     order = np.argsort(memory(look, look.rows, look.loss()), kind="stable")
     kept, left = np.split(look.rows[order], [round(0.8 * len(order))])
@@ -195,7 +195,7 @@ def weighted(look: Look) -> Rows:
     return look.rows * weights / np.sqrt((weights**2).mean())
 
 
-def vote(look: Look) -> Scores:
+def vote(look: TableScan) -> Scores:
     """Mean rank by loss and by distance."""
     return rankdata(look.loss()) + rankdata(memory(look, look.rows, look.loss()))
 
@@ -204,25 +204,25 @@ VARIANTS: dict[str, Variant] = {
     PLAIN: with_settings(),
     "one update a step": lambda look: memory(look, look.rows, look.loss(1)),
     "five updates a step": lambda look: memory(look, look.rows, look.loss(5)),
-    "loss alone, two updates a step": Look.loss,
+    "loss alone, two updates a step": TableScan.loss,
     "loss alone, five (reference)": lambda look: look.loss(5),
     "no model: any rows remembered": with_settings(keep=1.0),
     "no model: own distances only": lambda look: memory(
         look, look.rows, memory(look, look.rows, look.loss() * 0, keep=1.0)
     ),
     "isolation forest in place of the model": lambda look: memory(look, look.rows, look.forest()),
-    "isolation forest alone": Look.forest,
+    "isolation forest alone": TableScan.forest,
     "one round": in_rounds(mean_square, rounds=1),
     "four rounds": in_rounds(mean_square, rounds=4),
     "keep 0.5": with_settings(keep=0.5),
     "keep 0.7": with_settings(keep=0.7),
     "keep 0.9": with_settings(keep=0.9),
-    "one lot": with_settings(n_lots=1),
-    "3 lots": with_settings(n_lots=3),
-    "10 lots": with_settings(n_lots=10),
-    "250 remembered": with_settings(n_remembered=250),
-    "500 remembered": with_settings(n_remembered=500),
-    "2000 remembered": with_settings(n_remembered=2000),
+    "one lot": with_settings(n_groups=1),
+    "3 lots": with_settings(n_groups=3),
+    "10 lots": with_settings(n_groups=10),
+    "250 remembered": with_settings(n_reference=250),
+    "500 remembered": with_settings(n_reference=500),
+    "2000 remembered": with_settings(n_reference=2000),
     "the 5 nearest of all": in_rounds(of_all(5)),
     "the 10 nearest of all": in_rounds(of_all(10)),
     "city-block distance": in_rounds(city_blocks),
@@ -245,7 +245,7 @@ def run(dataset: Dataset, seed: int, lines: Lines, path: Path) -> None:
     if not missing:
         return
     X, y = sampled(*load(dataset.parts[0]), ROWS)
-    look = Look(X, TableEncoder().fit(as_table(X)).standardize(as_table(X)), seed)
+    look = TableScan(X, TableEncoder().fit(as_table(X)).standardize(as_table(X)), seed)
     for name in missing:
         scores = VARIANTS[name](look)
         found = [float(roc_auc_score(y, scores)), float(average_precision_score(y, scores))]

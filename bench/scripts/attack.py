@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
-from altbi.models import IWAE, sized_iwae
+from altbi.networks import IWAE, build_iwae
 from altbi.privacy import training
-from altbi.privacy.accounting import accounted, calibrated
-from altbi.privacy.training import NoisyPlan, noisy_sum, per_row_gradients, private_train
-from altbi.privacy.truncation import COUNT_SHARE, Tracked
-from altbi.schedule import Schedule
+from altbi.model._privacy_accounting import compute_epsilons, calibrate_noise
+from altbi.torch._private_training import NoisyPlan, noisy_sum, per_row_gradients, private_train
+from altbi.torch._truncation import COUNT_SHARE, Tracked
+from altbi.networks._schedule import Schedule
 from altbi_bench.tables.grids import markdown_grid
 
 EPSILON, DELTA = 3.0, 1e-5
@@ -39,14 +39,14 @@ Runs = NDArray[np.float64]
 
 def model_of() -> IWAE:
     """Build the same small model each time."""
-    model = sized_iwae(N_UNITS, (8, 6), 3, 2, bounded=True, normed=False)
+    model = build_iwae(N_UNITS, (8, 6), 3, 2, bounded=True, normed=False)
     model.start(torch.Generator().manual_seed(0))
     return still(model)
 
 
 def still(model: IWAE) -> IWAE:
     """Give every row the same draws: its loss is then its own, in any company."""
-    noise = torch.randn(model.scoring_draws.shape, generator=torch.Generator().manual_seed(1))
+    noise = torch.randn(model.scoring_noise.shape, generator=torch.Generator().manual_seed(1))
     model._noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]
     return model
 
@@ -65,8 +65,8 @@ def attacked(noise_factor: float, runs: int) -> tuple[float, float]:
     Gives the epsilon that a ledger claims with all of its noise, and what the attack proves of a
     training with a share of that noise.
     """
-    noise = calibrated(lambda noise: plan_of(noise).releases(), EPSILON, DELTA)
-    claimed = accounted(plan_of(noise).releases(), DELTA)[1]
+    noise = calibrate_noise(lambda noise: plan_of(noise).releases(), EPSILON, DELTA)
+    claimed = compute_epsilons(plan_of(noise).releases(), DELTA)[1]
     noisy = plan_of(noise * noise_factor)
     # A promise about every table is one about the smallest: the canary, or nothing at all.
     canary = torch.tensor([[0.6, 0.4, 0.6, 0.4]])

@@ -33,7 +33,7 @@ from scipy.stats import spearmanr
 from sklearn.mixture import GaussianMixture
 
 from altbi import ALTBI
-from altbi.threshold import estimated_share, share_above_elbow, upper_group
+from altbi.model._threshold import estimated_share, share_above_elbow, upper_group
 from altbi_bench.catalogue.datasets import Dataset, is_at_hand, is_chosen_on, load, select
 from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.results_page.descriptions import SAMPLE
@@ -211,7 +211,7 @@ def scores_of(
         with np.load(kept) as arrays:
             return arrays["y"].astype(np.int64), arrays["scores"]
     X, y = sampled(*load(part), SAMPLE)
-    scores = SCORINGS[scoring](random_state=seed).fit(X).anomaly_score(X)
+    scores = SCORINGS[scoring](random_state=seed).fit(X).outlier_score(X)
     if kept:
         kept.parent.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(kept, scores=scores, y=y.astype(np.int8))

@@ -11,7 +11,7 @@ import sys
 import torch
 
 from altbi import ALTBI
-from altbi.train import train
+from altbi.networks._training import train
 from altbi_bench.catalogue.datasets import load_table
 from odim_rule import auc, encoded
 

@@ -31,7 +31,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 def auc(X: Rows, y: Labels, seed: int, **changes: Any) -> float:  # noqa: ANN401
     """Fit with the reference settings but for some changes, and compare scores with labels."""
     detector = ALTBI.reference(random_state=seed, **changes).fit(X)
-    return float(roc_auc_score(y, detector.anomaly_score(X)))
+    return float(roc_auc_score(y, detector.outlier_score(X)))
 
 
 def main() -> None:

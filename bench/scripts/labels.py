@@ -66,7 +66,7 @@ def run(job: Job) -> dict[str, float]:
     marks = labelled(y, PROTOCOLS[protocol], seed)
     known = None if system == "labels ignored" else marks
     detector = ALTBI.reference(random_state=seed, **SYSTEMS[system]).fit(X, known_outlier=known)
-    scores = detector.anomaly_score(X[~marks])
+    scores = detector.outlier_score(X[~marks])
     return {
         "auc": float(roc_auc_score(y[~marks], scores)),
         "average_precision": float(average_precision_score(y[~marks], scores)),

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from altbi import ODIM
-from altbi.encode import TableEncoder
-from altbi.models import GenerativeModel
-from altbi.peak import Check
+from altbi.encoding import TableEncoder
+from altbi.networks import GenerativeModel
+from altbi.networks._peak_search import Check
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Labels, load_table
 from labels import DATASETS

@@ -30,12 +30,12 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import altbi_bench
 from altbi import ALTBI
 from altbi.errors import ParameterError, TableWarning
-from altbi.models import IWAE, sized_iwae
-from altbi.privacy.accounting import calibrated
-from altbi.privacy.training import NoisyPlan, private_train
-from altbi.privacy.truncation import Tracked
-from altbi.schedule import Schedule
-from altbi.train import train
+from altbi.networks import IWAE, build_iwae
+from altbi.model._privacy_accounting import calibrate_noise
+from altbi.torch._private_training import NoisyPlan, private_train
+from altbi.torch._truncation import Tracked
+from altbi.networks._schedule import Schedule
+from altbi.networks._training import train
 from altbi_bench.catalogue.datasets import adbench_folder, is_at_hand, load, select
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.runs.json_lines import append_json_line, read_json_lines
@@ -128,7 +128,7 @@ def judged(X: Rows, y: Labels, split: Any, setting: str, seed: int) -> Line:  # 
             detector = ALTBI(random_state=seed, **changes).fit(X[split.train])
         except ParameterError as cause:  # the published noise may not allow a single step
             return {"rows": len(split.train), "auc": None, "error": str(cause)}
-        scores = detector.anomaly_score(X[split.test])
+        scores = detector.outlier_score(X[split.test])
     seconds = time.perf_counter() - start
     releases = detector.ledger_.releases if detector.ledger_ else ()
     noise = [release.noise for release in releases if "gradients" in release.what]
@@ -168,11 +168,11 @@ def left_out(X: Rows, y: Labels) -> Line:
         count_share=tracked.count_share,
         steps=schedule.steps,
     )
-    noise = calibrated(lambda noise: replace(plan, noise=noise).releases(), 10, DELTA)
+    noise = calibrate_noise(lambda noise: replace(plan, noise=noise).releases(), 10, DELTA)
     found: Line = {}
     for name in ("without noise", "with noise"):
         generator = torch.Generator().manual_seed(0)
-        model = sized_iwae(X.shape[1], "auto", "auto", 2, bounded=True, normed=False)
+        model = build_iwae(X.shape[1], "auto", "auto", 2, bounded=True, normed=False)
         model.start(generator)
         if name == "with noise":
             steps = private_train(

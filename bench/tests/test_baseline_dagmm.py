@@ -48,8 +48,8 @@ def untrained():
 
 
 def test_training_finds_rows_that_leave_the_line(fitted, untrained):
-    assert roc_auc_score(is_outlier, fitted.anomaly_score(X)) > 0.95
-    assert roc_auc_score(is_outlier, untrained.anomaly_score(X)) < 0.8
+    assert roc_auc_score(is_outlier, fitted.outlier_score(X)) > 0.95
+    assert roc_auc_score(is_outlier, untrained.outlier_score(X)) < 0.8
 
 
 def test_training_learns_to_rebuild_the_rows(fitted):
@@ -169,7 +169,7 @@ def test_untrained_keeps_the_first_weights_whatever_the_epochs(untrained):
     assert untrained.history_ == []
     for before, after in zip(first.parameters(), untrained.network_.parameters(), strict=True):
         assert torch.equal(before, after)
-    assert np.array_equal(longer.anomaly_score(X), untrained.anomaly_score(X))
+    assert np.array_equal(longer.outlier_score(X), untrained.outlier_score(X))
     # the Gaussians are those of the rows, not the ones a network begins with
     assert not torch.allclose(untrained.network_.mean, first.mean)
 
@@ -181,7 +181,7 @@ def test_dropout_is_off_when_scoring(fitted):
 
 @pytest.mark.parametrize("rows", [np.zeros((6, 3)), np.tile(X[:2], (5, 1)), X[:2, :1]])
 def test_copies_and_constants_are_borne(rows):
-    scores = DAGMM(epochs=3).fit(rows).anomaly_score(rows)
+    scores = DAGMM(epochs=3).fit(rows).outlier_score(rows)
 
     assert np.isfinite(scores).all()
 

@@ -24,7 +24,7 @@ def trained():
 
 class TestTraining:
     def test_a_row_off_the_line_changes_more_than_one_on_it(self, trained):
-        on, off = trained.anomaly_score([[1.5, 1.5, 1.5, 1.5], [1.5, -1.5, 1.5, -1.5]])
+        on, off = trained.outlier_score([[1.5, 1.5, 1.5, 1.5], [1.5, -1.5, 1.5, -1.5]])
 
         # untrained, both change alike
         assert off > 4 * on

@@ -28,14 +28,14 @@ class TestDeepSVDD:
         brief, long = (DeepSVDD(epochs=epochs).fit(X) for epochs in (1, 60))
 
         # Adam's first pass has 12 short steps: nearly the untrained map.
-        assert long.anomaly_score(X).mean() < 0.4 * brief.anomaly_score(X).mean()
+        assert long.outlier_score(X).mean() < 0.4 * brief.outlier_score(X).mean()
         assert long.history_[-1] < 0.5 * long.history_[0]
 
     def test_the_score_is_the_squared_distance_to_the_centre(self):
         X = rows()
         detector = DeepSVDD(epochs=3).fit(X)
 
-        assert np.allclose(detector.anomaly_score(X), numpy_svdd(detector, X), rtol=1e-4)
+        assert np.allclose(detector.outlier_score(X), numpy_svdd(detector, X), rtol=1e-4)
 
     def test_the_centre_is_the_mean_of_the_first_outputs_of_the_same_network(self):
         X = rows()
@@ -104,7 +104,7 @@ class TestDeepSAD:
         untold = DeepSAD(epochs=40, first_epochs=10).fit(self.X)
 
         shares = [
-            (detector.anomaly_score(fresh)[:, None] > detector.anomaly_score(self.X)[:380]).mean()
+            (detector.outlier_score(fresh)[:, None] > detector.outlier_score(self.X)[:380]).mean()
             for detector in (untold, told)
         ]
         assert shares[1] > 0.97
@@ -113,7 +113,7 @@ class TestDeepSAD:
     def test_training_draws_the_other_rows_to_the_centre(self):
         brief, long = (DeepSAD(epochs=epochs, first_epochs=5).fit(self.X) for epochs in (1, 40))
 
-        assert long.anomaly_score(self.X).mean() < 0.3 * brief.anomaly_score(self.X).mean()
+        assert long.outlier_score(self.X).mean() < 0.3 * brief.outlier_score(self.X).mean()
 
     def test_the_autoencoder_learns_before(self):
         history = DeepSAD(epochs=1, first_epochs=30).fit(self.X).history_
@@ -128,7 +128,7 @@ class TestDeepSAD:
         scores = [
             DeepSAD(epochs=3, first_epochs=2, eta=0.0)
             .fit(table, known_outlier=self.ODD)
-            .anomaly_score(self.X)
+            .outlier_score(self.X)
             for table in (self.X, with_none)
         ]
 

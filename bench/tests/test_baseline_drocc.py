@@ -40,7 +40,7 @@ def fitted():
 
 @pytest.mark.filterwarnings("ignore::altbi.errors.TableWarning")
 def test_training_closes_the_region_around_the_rows(fitted):
-    assert fitted.anomaly_score(OUTSIDE).min() > fitted.anomaly_score(X).max()
+    assert fitted.outlier_score(OUTSIDE).min() > fitted.outlier_score(X).max()
 
 
 @pytest.mark.filterwarnings("ignore::altbi.errors.TableWarning")
@@ -50,7 +50,7 @@ def test_warm_up_alone_makes_up_no_points_and_leaves_the_region_open(monkeypatch
 
     assert len(open_region.history_) == 5
     assert open_region.history_[-1] < open_region.history_[0]
-    assert open_region.anomaly_score(OUTSIDE).max() < open_region.anomaly_score(X).min()
+    assert open_region.outlier_score(OUTSIDE).max() < open_region.outlier_score(X).min()
 
 
 def test_made_up_points_are_labelled_as_no_rows(monkeypatch):
@@ -74,7 +74,7 @@ def test_the_score_is_the_logit_with_its_sign_turned(fitted):
     units = np.maximum(rows @ first.weight.numpy().T + first.bias.numpy(), 0)
     logit = units @ last.weight.numpy()[0] + last.bias.numpy()
 
-    assert np.allclose(fitted.anomaly_score(X), -logit, rtol=1e-3, atol=1e-4)
+    assert np.allclose(fitted.outlier_score(X), -logit, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("n_columns", [1, 3, 300])
@@ -162,7 +162,7 @@ def test_epochs_are_trained_at_their_learning_rates():
 
 @pytest.mark.parametrize("rows", [np.zeros((6, 3)), np.tile(X[:2], (5, 1)), X[:2, :1]])
 def test_copies_and_constants_are_borne(rows):
-    scores = DROCC(epochs=3, warm_up=1).fit(rows).anomaly_score(rows)
+    scores = DROCC(epochs=3, warm_up=1).fit(rows).outlier_score(rows)
 
     assert np.isfinite(scores).all()
 

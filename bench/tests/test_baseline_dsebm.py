@@ -55,11 +55,11 @@ def test_the_energy_is_that_of_a_gaussian(fitted):
     stiffness = np.eye(2) - shrinkage(standardised(fitted), 1.0)
     known = np.einsum("nd,de,ne->n", rows, stiffness, rows)
 
-    assert spearmanr(fitted.anomaly_score(X), known).statistic > 0.97
+    assert spearmanr(fitted.outlier_score(X), known).statistic > 0.97
 
 
 def test_a_row_across_the_way_columns_go_together_has_more_energy(fitted):
-    along, across = fitted.anomaly_score([[6.5, -1.5], [6.5, -4.5]])
+    along, across = fitted.outlier_score([[6.5, -1.5], [6.5, -4.5]])
 
     # both are equally far from the mean; the shares of variance are 1.9 / 2.9 and 0.1 / 1.1
     assert across - along == pytest.approx(1.5**2 * (1.9 / 2.9 - 0.1 / 1.1), rel=0.1)

@@ -59,14 +59,14 @@ def by_scale():
 
 class TestDTEC:
     def test_its_mean_bin_is_that_of_the_bayes_rule(self, by_bins):
-        found = by_bins.anomaly_score(NOISY)
+        found = by_bins.outlier_score(NOISY)
         expected = posterior(NOISY) @ (np.arange(TIMES) * 7 // TIMES)
 
         assert np.corrcoef(found, expected)[0, 1] > 0.9
         assert np.abs(found - expected).mean() < 0.6
 
     def test_more_noise_gives_a_higher_score(self, by_bins):
-        means = [by_bins.anomaly_score(noisy(time)).mean() for time in LEVELS]
+        means = [by_bins.outlier_score(noisy(time)).mean() for time in LEVELS]
 
         assert (np.diff(means) > 0.2).all()
 
@@ -101,12 +101,12 @@ class TestDTEC:
             DTEC(epochs=2, softmax_twice=choice).fit(X[:200]) for choice in (False, True)
         )
 
-        assert not np.array_equal(once.anomaly_score(X), twice.anomaly_score(X))
+        assert not np.array_equal(once.outlier_score(X), twice.outlier_score(X))
 
 
 class TestDTEIG:
     def test_its_scale_is_that_of_the_bayes_rule(self, by_scale):
-        found = by_scale.anomaly_score(NOISY)
+        found = by_scale.outlier_score(NOISY)
         # the scale b with the least mean of b / variance - shape log b
         expected = (N_COLUMNS / 2 - 1) / (posterior(NOISY) @ (1 / VARIANCES))
         much = expected > 0.05
@@ -115,25 +115,25 @@ class TestDTEIG:
         assert np.abs(np.log(found[much] / expected[much])).mean() < 1
 
     def test_more_noise_gives_a_higher_score(self, by_scale):
-        medians = [np.median(by_scale.anomaly_score(noisy(time))) for time in LEVELS]
+        medians = [np.median(by_scale.outlier_score(noisy(time))) for time in LEVELS]
 
         assert (np.diff(medians) > 0).all()
         assert medians[-1] > 10 * medians[0]
 
-    @pytest.mark.parametrize("n_units", [3, 4, 50])
+    @pytest.mark.parametrize("n_features_encoded", [3, 4, 50])
     @pytest.mark.parametrize("time", [10, 399])
-    def test_its_loss_is_least_at_the_mode_of_the_variance(self, n_units, time):
-        network = ScaleGauge(n_units, raw_output=False).double()
+    def test_its_loss_is_least_at_the_mode_of_the_variance(self, n_features_encoded, time):
+        network = ScaleGauge(n_features_encoded, raw_output=False).double()
 
         def loss(root):
             return float(network.mismatch(torch.tensor([[root]]), torch.tensor([time])))
 
         root = minimize_scalar(loss, bounds=(1e-4, 10), method="bounded").x
-        assert root**2 == pytest.approx((n_units / 2 - 1) * VARIANCES[time], rel=0.01, abs=2e-5)
+        assert root**2 == pytest.approx((n_features_encoded / 2 - 1) * VARIANCES[time], rel=0.01, abs=2e-5)
 
     def test_the_raw_output_is_a_root_of_the_scale(self):
-        scale = DTEIG(epochs=2).fit(X[:200]).anomaly_score(X)
-        root = DTEIG(epochs=2, raw_output=True).fit(X[:200]).anomaly_score(X)
+        scale = DTEIG(epochs=2).fit(X[:200]).outlier_score(X)
+        root = DTEIG(epochs=2, raw_output=True).fit(X[:200]).outlier_score(X)
 
         assert root**2 == pytest.approx(scale, rel=1e-5)
         assert not np.array_equal(root, scale)
@@ -144,7 +144,7 @@ class TestDTEIG:
             DTEIG(epochs=1).fit(X[:50, :n_columns])
 
     def test_three_columns_are_enough(self):
-        scores = DTEIG(epochs=2).fit(X[:200, :3]).anomaly_score(X[:, :3])
+        scores = DTEIG(epochs=2).fit(X[:200, :3]).outlier_score(X[:, :3])
 
         assert np.isfinite(scores).all()
 

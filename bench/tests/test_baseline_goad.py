@@ -69,7 +69,7 @@ def test_the_score_is_the_surprise_at_the_true_transformations(fitted):
     distances = ((embedded[:, :, None] - centres) ** 2).sum(-1)
     surprise = -np.diagonal(log_softmax(-distances, axis=-1), axis1=1, axis2=2).sum(-1)
 
-    np.testing.assert_allclose(fitted.anomaly_score(X[:40]), surprise, rtol=1e-4)
+    np.testing.assert_allclose(fitted.outlier_score(X[:40]), surprise, rtol=1e-4)
 
 
 def test_the_product_of_transformation_and_map_is_both_in_turn():
@@ -124,7 +124,7 @@ def test_rows_that_are_far_or_many_columns_wide_get_finite_scores():
     fitted = GOAD().fit(wide)
 
     with pytest.warns(TableWarning):
-        scores = fitted.anomaly_score(np.vstack([wide, 1e6 * wide]))
+        scores = fitted.outlier_score(np.vstack([wide, 1e6 * wide]))
     assert np.isfinite(scores).all()
 
 

@@ -56,7 +56,7 @@ def test_training_finds_the_rows_whose_parts_do_not_belong_together():
     trained = ICL(epochs=40).fit(X)
 
     # each column alone looks the same in odd rows: only what goes together tells
-    assert roc_auc_score(IS_ODD, trained.anomaly_score(X)) > 0.9
+    assert roc_auc_score(IS_ODD, trained.outlier_score(X)) > 0.9
     assert trained.history_[-1] < 0.5 * np.log(5)
 
 
@@ -87,15 +87,15 @@ def test_the_score_is_the_mean_surprise_at_own_windows(network):
 
 
 @pytest.mark.parametrize(
-    ("n_units", "length"),
+    ("n_features_encoded", "length"),
     [(3, 2), (40, 2), (41, 10), (160, 10), (161, 11), (400, 250)],
 )
-def test_windows_and_rests_share_no_column_and_leave_none_out(n_units, length):
-    assert window_length(n_units) == length
-    starts = range(n_units - length + 1)
-    rests = [np.delete(np.arange(n_units), range(start, start + length)) for start in starts]
+def test_windows_and_rests_share_no_column_and_leave_none_out(n_features_encoded, length):
+    assert window_length(n_features_encoded) == length
+    starts = range(n_features_encoded - length + 1)
+    rests = [np.delete(np.arange(n_features_encoded), range(start, start + length)) for start in starts]
 
-    assert np.array_equal(Pairs(n_units).others, rests)
+    assert np.array_equal(Pairs(n_features_encoded).others, rests)
 
 
 @pytest.mark.parametrize("pairs", [40, 50, 10**6])
@@ -122,15 +122,15 @@ def test_training_ends_after_an_epoch_below_the_stop_loss():
     assert stopped == whole[:3]
 
 
-@pytest.mark.parametrize(("n_units", "loss"), [(40, 0.001), (41, 0.01)])
-def test_the_stop_loss_follows_from_the_width(n_units, loss):
-    assert ICL()._stop_loss(n_units) == loss
+@pytest.mark.parametrize(("n_features_encoded", "loss"), [(40, 0.001), (41, 0.01)])
+def test_the_stop_loss_follows_from_the_width(n_features_encoded, loss):
+    assert ICL()._stop_loss(n_features_encoded) == loss
 
 
 def test_wide_tables_and_copies_of_rows_get_finite_scores():
     wide = np.repeat(np.random.default_rng(0).normal(size=(2, 170)), 4, axis=0)
 
-    assert np.isfinite(ICL(epochs=2).fit(wide).anomaly_score(wide)).all()
+    assert np.isfinite(ICL(epochs=2).fit(wide).outlier_score(wide)).all()
 
 
 def test_two_columns_are_too_few():

@@ -17,11 +17,11 @@ def two_groups(n_rows=600):
     return (centres + 0.3 * rng.normal(size=n_rows))[:, None]
 
 
-def strong_bends(n_units, *, unfolded=True):
+def strong_bends(n_features_encoded, *, unfolded=True):
     """A flow that bends much, in double precision."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        network = Bends(n_units, log_det_only=False).double()
+        network = Bends(n_features_encoded, log_det_only=False).double()
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.normal_()
@@ -49,7 +49,7 @@ def total_density(network):
 
 class TestTraining:
     def test_a_row_off_the_line_becomes_less_likely_than_one_on_it(self, trained):
-        on, off = trained.anomaly_score([[1.5, 1.5], [1.5, -1.5]])
+        on, off = trained.outlier_score([[1.5, 1.5], [1.5, -1.5]])
 
         # untrained, the flow is a normal distribution, and both are as likely
         assert off > on + 10
@@ -59,7 +59,7 @@ class TestTraining:
         normal = math.log(2 * math.pi * math.e)
         truth = normal + 0.5 * np.linalg.slogdet(np.corrcoef(X.T))[1]
 
-        assert truth - 0.1 < trained.anomaly_score(X).mean() < normal - 0.6
+        assert truth - 0.1 < trained.outlier_score(X).mean() < normal - 0.6
 
     def test_what_it_learns_is_a_density_even_if_rows_tempt_it_to_fold(self):
         # the space between two groups is to vanish; without unfolding the total is about 3
@@ -69,14 +69,14 @@ class TestTraining:
 
         assert float(products.min()) == pytest.approx(LEAST_PRODUCT, abs=1e-5)
         assert total_density(trained.network_) == pytest.approx(1, abs=0.01)
-        assert trained.anomaly_score([[0.0]])[0] > trained.anomaly_score(X).max()
+        assert trained.outlier_score([[0.0]])[0] > trained.outlier_score(X).max()
 
 
 class TestMathematics:
-    @pytest.mark.parametrize("n_units", [1, 4])
-    def test_the_determinant_is_that_of_the_jacobian(self, n_units):
-        network = strong_bends(n_units)
-        rows = torch.from_numpy(np.random.default_rng(2).normal(size=(20, n_units)))
+    @pytest.mark.parametrize("n_features_encoded", [1, 4])
+    def test_the_determinant_is_that_of_the_jacobian(self, n_features_encoded):
+        network = strong_bends(n_features_encoded)
+        rows = torch.from_numpy(np.random.default_rng(2).normal(size=(20, n_features_encoded)))
         found = network.bend(rows)[1]
 
         for row, log_det in zip(rows, found, strict=True):
@@ -119,11 +119,11 @@ class TestParameters:
         both = PlanarFlow(epochs=3).fit(X)
         alone = clone(both).set_params(log_det_only=True).fit(X)
         rows = torch.from_numpy(((X - X.mean(0)) / X.std(0)).astype(np.float32))
-        bent, log_det = both.network_.bend(rows)
-        base = -0.5 * bent.square().sum(1).numpy() - 1.5 * math.log(2 * math.pi)
+        compress_tails, log_det = both.network_.bend(rows)
+        base = -0.5 * compress_tails.square().sum(1).numpy() - 1.5 * math.log(2 * math.pi)
 
-        assert alone.anomaly_score(X) == pytest.approx(-log_det.numpy(), abs=1e-5)
-        assert alone.anomaly_score(X) - base == pytest.approx(both.anomaly_score(X), abs=1e-4)
+        assert alone.outlier_score(X) == pytest.approx(-log_det.numpy(), abs=1e-5)
+        assert alone.outlier_score(X) - base == pytest.approx(both.outlier_score(X), abs=1e-4)
 
     def test_a_wrong_choice_is_refused(self):
         with pytest.raises(ParameterError, match="PlanarFlow: log_det_only='yes'"):
@@ -132,4 +132,4 @@ class TestParameters:
     def test_rows_that_are_all_the_same_are_borne(self):
         X = np.full((70, 2), 3.0)
 
-        assert np.isfinite(PlanarFlow(epochs=20).fit(X).anomaly_score(X)).all()
+        assert np.isfinite(PlanarFlow(epochs=20).fit(X).outlier_score(X)).all()

@@ -45,7 +45,7 @@ def plain():
 
 
 def test_training_learns_the_plane_and_finds_the_wild_rows(strict):
-    scores = strict.anomaly_score(X)
+    scores = strict.outlier_score(X)
 
     # the rows have variance 1 in each column: an autoencoder that learned nothing errs by 1
     assert np.median(scores[~is_wild]) < 0.01
@@ -53,7 +53,7 @@ def test_training_learns_the_plane_and_finds_the_wild_rows(strict):
 
 
 def test_a_small_penalty_keeps_wild_rows_from_being_learned(strict, plain):
-    robust, naive = strict.anomaly_score(X), plain.anomaly_score(X)
+    robust, naive = strict.outlier_score(X), plain.outlier_score(X)
 
     assert np.median(robust[is_wild]) > 3 * np.median(naive[is_wild])
     assert np.median(robust[~is_wild]) < 0.5 * np.median(naive[~is_wild])
@@ -79,7 +79,7 @@ def test_the_score_is_the_mean_squared_error_of_a_row(strict):
 
     expected = ((rows - rebuilt) ** 2).mean(1).numpy()
 
-    assert np.allclose(strict.anomaly_score(X), expected, rtol=1e-3, atol=1e-6)
+    assert np.allclose(strict.outlier_score(X), expected, rtol=1e-3, atol=1e-6)
 
 
 def test_shrinking_solves_its_problem():
@@ -139,7 +139,7 @@ def test_the_table_itself_stays_as_it_is():
 
 @pytest.mark.parametrize("rows", [np.zeros((6, 3)), np.tile(X[:2], (5, 1)), X[:2, :1]])
 def test_copies_and_constants_are_borne(rows):
-    scores = RDA(epochs=3, shrink_every=1).fit(rows).anomaly_score(rows)
+    scores = RDA(epochs=3, shrink_every=1).fit(rows).outlier_score(rows)
 
     assert np.isfinite(scores).all()
 

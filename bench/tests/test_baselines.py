@@ -11,7 +11,7 @@ import torch
 from sklearn.base import clone
 from torch import nn
 
-from altbi.borrow import one_thread
+from altbi.networks._torch_modes import single_thread
 from altbi.errors import ParameterError, TrainingError
 from altbi_bench import baselines
 from altbi_bench.baselines import Baseline, ddpm, dte
@@ -40,13 +40,13 @@ def fitted(request):
 
 class TestContract:
     def test_a_rows_score_is_its_own(self, fitted):
-        scores = fitted.anomaly_score(X)
+        scores = fitted.outlier_score(X)
         order = np.random.default_rng(1).permutation(len(X))
 
-        assert np.array_equal(fitted.anomaly_score(X[order]), scores[order])
-        assert np.array_equal(fitted.anomaly_score(X[37:38]), scores[37:38])
-        assert np.array_equal(fitted.anomaly_score(X[100:]), scores[100:])
-        assert np.array_equal(fitted.anomaly_score(np.vstack([X, X])), np.tile(scores, 2))
+        assert np.array_equal(fitted.outlier_score(X[order]), scores[order])
+        assert np.array_equal(fitted.outlier_score(X[37:38]), scores[37:38])
+        assert np.array_equal(fitted.outlier_score(X[100:]), scores[100:])
+        assert np.array_equal(fitted.outlier_score(np.vstack([X, X])), np.tile(scores, 2))
 
     @pytest.mark.parametrize("width", [3, 10, 21])
     @pytest.mark.parametrize("name", BRIEF)
@@ -54,21 +54,21 @@ class TestContract:
         """Products of some shapes are rounded otherwise in another place, on some machines."""
         rows = np.random.default_rng(width).normal(size=(300, width))
         detector = clone(BRIEF[name]).fit(rows)
-        scores = detector.anomaly_score(rows)
+        scores = detector.outlier_score(rows)
 
         order = np.random.default_rng(1).permutation(300)
-        assert np.array_equal(detector.anomaly_score(rows[order]), scores[order])
-        assert np.array_equal(detector.anomaly_score(np.vstack([rows, rows])), np.tile(scores, 2))
-        assert np.array_equal(detector.anomaly_score(rows[37:38]), scores[37:38])
+        assert np.array_equal(detector.outlier_score(rows[order]), scores[order])
+        assert np.array_equal(detector.outlier_score(np.vstack([rows, rows])), np.tile(scores, 2))
+        assert np.array_equal(detector.outlier_score(rows[37:38]), scores[37:38])
 
     def test_chunks_and_threads_change_nothing(self, fitted, monkeypatch):
-        before = fitted.anomaly_score(X)
+        before = fitted.outlier_score(X)
         threads = torch.get_num_threads()
 
-        monkeypatch.setattr("altbi.detectors.chunks._CHUNK_ROWS", 77)
+        monkeypatch.setattr("altbi.model._chunks._CHUNK_ROWS", 77)
         torch.set_num_threads(3)
         try:
-            assert np.array_equal(fitted.anomaly_score(X), before)
+            assert np.array_equal(fitted.outlier_score(X), before)
         finally:
             torch.set_num_threads(threads)
 
@@ -77,7 +77,7 @@ class TestContract:
         numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002 - the caller's
         again = clone(fitted).fit(X)
 
-        assert np.array_equal(again.anomaly_score(X), fitted.anomaly_score(X))
+        assert np.array_equal(again.outlier_score(X), fitted.outlier_score(X))
         assert torch.equal(torch.get_rng_state(), torch_before)
         assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
 
@@ -87,37 +87,37 @@ class TestContract:
             again = clone(fitted).fit(X)
         other = clone(fitted).set_params(random_state=7).fit(X)
 
-        assert np.array_equal(again.anomaly_score(X), fitted.anomaly_score(X))
-        assert not np.array_equal(other.anomaly_score(X), fitted.anomaly_score(X))
+        assert np.array_equal(again.outlier_score(X), fitted.outlier_score(X))
+        assert not np.array_equal(other.outlier_score(X), fitted.outlier_score(X))
 
     def test_scale_and_shift_of_columns_do_not_matter(self, fitted):
         moved = X * np.array([1, 10, 100, 0.5, 3]) + np.array([0, 5, -3, 2, 9])
-        scores = clone(fitted).fit(moved).anomaly_score(moved)
+        scores = clone(fitted).fit(moved).outlier_score(moved)
 
-        assert np.corrcoef(scores, fitted.anomaly_score(X))[0, 1] > 0.99
+        assert np.corrcoef(scores, fitted.outlier_score(X))[0, 1] > 0.99
 
     def test_scores_survive_a_copy_and_a_pickle_no_larger_than_what_was_learned(self, fitted):
         pickled = pickle.dumps(fitted)
         learned = sum(t.nbytes for t in fitted.network_.state_dict().values())
 
         for again in (copy.deepcopy(fitted), pickle.loads(pickled)):
-            assert np.array_equal(again.anomaly_score(X), fitted.anomaly_score(X))
+            assert np.array_equal(again.outlier_score(X), fitted.outlier_score(X))
         assert len(pickled) < 1.5 * learned + 100_000
 
     def test_the_caller_s_default_precision_changes_nothing(self, fitted):
         torch.set_default_dtype(torch.float64)
         try:
-            scores = clone(fitted).fit(X).anomaly_score(X)
+            scores = clone(fitted).fit(X).outlier_score(X)
             assert torch.get_default_dtype() == torch.float64
         finally:
             torch.set_default_dtype(torch.float32)
 
-        assert np.array_equal(scores, fitted.anomaly_score(X))
+        assert np.array_equal(scores, fitted.outlier_score(X))
 
     def test_training_that_diverges_in_its_last_step_is_told(self, fitted):
         wild = clone(fitted).set_params(learning_rate=1000.0, batch_size=len(X), epochs=1)
         try:
-            scores = wild.fit(X).anomaly_score(X)
+            scores = wild.fit(X).outlier_score(X)
         except TrainingError as told:
             assert "Lower learning_rate" in str(told)  # noqa: PT017 - some do not diverge
         else:
@@ -126,11 +126,11 @@ class TestContract:
     def test_numpy_s_numbers_are_taken_as_parameters(self, fitted):
         scores = clone(fitted).set_params(epochs=np.int64(2), batch_size=np.int64(10**6)).fit(X)
 
-        assert np.isfinite(scores.anomaly_score(X)).all()
+        assert np.isfinite(scores.outlier_score(X)).all()
 
     @pytest.mark.parametrize("n_rows", [2, 3, 65, 257])
     def test_few_rows_and_left_over_rows_are_learned_from(self, fitted, n_rows):
-        scores = clone(fitted).fit(X[:n_rows]).anomaly_score(X[:n_rows])
+        scores = clone(fitted).fit(X[:n_rows]).outlier_score(X[:n_rows])
 
         assert np.isfinite(scores).all()
 
@@ -139,13 +139,13 @@ class TestContract:
         odd[:, 1] = 3.0
         odd[5, 2] = np.nan
 
-        assert np.isfinite(clone(fitted).fit(odd).anomaly_score(odd)).all()
+        assert np.isfinite(clone(fitted).fit(odd).outlier_score(odd)).all()
 
     def test_rows_beyond_max_rows_are_sampled(self, fitted):
         few = clone(fitted).set_params(max_rows=50).fit(X)
 
-        assert len(few.anomaly_score(X)) == len(X)
-        assert not np.array_equal(few.anomaly_score(X), fitted.anomaly_score(X))
+        assert len(few.outlier_score(X)) == len(X)
+        assert not np.array_equal(few.outlier_score(X), fitted.outlier_score(X))
 
     def test_training_changes_what_scores(self, fitted):
         with torch.random.fork_rng():
@@ -333,7 +333,7 @@ def test_a_linear_layer_gives_a_row_the_same_to_the_bit_in_every_place(n_inputs,
         layer = Linear(n_inputs, n_outputs).eval()
     rows = torch.randn(512, n_inputs, generator=draws)
     order = torch.randperm(512, generator=draws)
-    with torch.no_grad(), one_thread():
+    with torch.no_grad(), single_thread():
         found, elsewhere = layer(rows), layer(rows[order])
 
     assert torch.equal(found[order], elsewhere)

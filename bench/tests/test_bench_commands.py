@@ -14,8 +14,8 @@ import pytest
 
 import altbi
 import altbi_bench
-from altbi.cli.meter import line_of
-from altbi.engines import Dask
+from altbi.cli._progress import line_of
+from altbi.distributed import Dask
 from altbi_bench.catalogue.datasets import catalogue
 from altbi_bench.catalogue.systems import FOR_IMAGES, SYSTEMS
 from altbi_bench.cli import main

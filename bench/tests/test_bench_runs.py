@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from altbi.engines import processes
+from altbi.distributed import processes
 from altbi.errors import ParameterError, TableError
 from altbi_bench.catalogue.datasets import Dataset, Part, select
 from altbi_bench.catalogue.systems import Recipe, System, find_systems
@@ -32,7 +32,7 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-def unwatched(runs, total):
+def no_progress(runs, total):
     return runs
 
 
@@ -403,7 +403,7 @@ class TestPool:
         assert found.error.startswith(f"TableError: {tmp_path}/Classical/45_wine.npz: no such file")
 
     def test_no_job_needs_no_process(self, monkeypatch):
-        monkeypatch.setattr("altbi.engines.processes._Worker", None)
+        monkeypatch.setattr("altbi.distributed._processes._Worker", None)
 
         assert self.done([], processes=2) == []
 
@@ -561,13 +561,13 @@ class TestRunAll:
     def test_every_job_is_a_line_and_runs_once(self, tmp_path, asked):
         planned, watched = jobs("A", "bad", "B"), []
 
-        def watch(runs, total):
+        def on_progress(runs, total):
             watched.append(total)
             return runs
 
-        first = run_all(tmp_path / "lines", planned[:2], Limits(2, 3, 4.0), watch)
-        second = run_all(tmp_path / "lines", planned, Limits(), watch)
-        third = run_all(tmp_path / "lines", planned, Limits(), watch, retry=True)
+        first = run_all(tmp_path / "lines", planned[:2], Limits(2, 3, 4.0), on_progress)
+        second = run_all(tmp_path / "lines", planned, Limits(), on_progress)
+        third = run_all(tmp_path / "lines", planned, Limits(), on_progress, retry=True)
 
         assert [left for left, _ in asked] == [planned[:2], planned[2:], planned[1:2]]
         assert watched == [2, 1, 1]
@@ -576,11 +576,11 @@ class TestRunAll:
 
     def test_the_job_of_a_half_written_line_runs_again(self, tmp_path, asked):
         planned = jobs("A", "B")
-        run_all(tmp_path / "lines", planned, Limits(), unwatched)
+        run_all(tmp_path / "lines", planned, Limits(), no_progress)
         whole = (tmp_path / "lines").read_bytes()
         (tmp_path / "lines").write_bytes(whole[:-9])
 
-        run_all(tmp_path / "lines", planned, Limits(), unwatched)
+        run_all(tmp_path / "lines", planned, Limits(), no_progress)
 
         assert asked[1][0] == planned[1:]
         assert (tmp_path / "lines").read_bytes() == whole
@@ -588,12 +588,12 @@ class TestRunAll:
     def test_a_run_is_in_the_file_before_the_next_begins(self, tmp_path, asked):
         seen = []
 
-        def watch(runs, total):
+        def on_progress(runs, total):
             for run in runs:
                 yield run
                 seen.append(len(read(tmp_path / "lines")))
 
-        run_all(tmp_path / "lines", jobs(*"ABC"), Limits(), watch)
+        run_all(tmp_path / "lines", jobs(*"ABC"), Limits(), on_progress)
 
         assert seen == [1, 2, 3]
 
@@ -601,7 +601,7 @@ class TestRunAll:
         (planned,) = jobs("A")
         append(tmp_path / "lines", replace(result(planned), parameters={"size": 99}))
 
-        run_all(tmp_path / "lines", [planned], Limits(), unwatched)
+        run_all(tmp_path / "lines", [planned], Limits(), no_progress)
 
         assert [left for left, _ in asked] == [[planned]]
 
@@ -610,7 +610,7 @@ class TestRunAll:
         (tmp_path / "lines").write_text(text)
 
         with pytest.raises(TableError, match="not a run of the benchmark"):
-            run_all(tmp_path / "lines", jobs("A"), Limits(), unwatched)
+            run_all(tmp_path / "lines", jobs("A"), Limits(), no_progress)
 
         assert asked == []
         assert (tmp_path / "lines").read_text() == text
@@ -619,13 +619,13 @@ class TestRunAll:
         (tmp_path / "lines").write_text("notes\n")
 
         with pytest.raises(TableError, match="lines, line 1"):
-            run_all(tmp_path / "lines", jobs("A"), Limits(), unwatched)
+            run_all(tmp_path / "lines", jobs("A"), Limits(), no_progress)
 
         assert asked == []
         assert (tmp_path / "lines").read_text() == "notes\n"
 
     def test_no_file_at_hand_is_said_and_leaves_no_trace(self, tmp_path, asked):
         with pytest.raises(TableError, match="altbi-bench datasets"):
-            run_all(tmp_path / "lines", [], Limits(), unwatched)
+            run_all(tmp_path / "lines", [], Limits(), no_progress)
 
         assert not (tmp_path / "lines").exists()

@@ -375,7 +375,7 @@ class Toy:
         self.scored = rows
         return rows[:, 0]
 
-    def anomaly_score(self, rows):
+    def outlier_score(self, rows):
         return self.decision_function(rows)
 
 

@@ -13,7 +13,7 @@ from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.cli import parser
 from altbi_bench.results_page import deep_baselines, descriptions, page
-from altbi_bench.results_page.findings import findings, leaders, significance, standing
+from altbi_bench.results_page.explained import explained, leaders, significance, standing
 from altbi_bench.results_page.page import write_page
 from altbi_bench.runs.records import Job, Run, read
 from altbi_bench.runs.runner import Question, current
@@ -584,7 +584,7 @@ class TestFindings:
 
     def told(self, aucs):
         auc, precision = (self.found(aucs, metric) for metric in ("auc", "average_precision"))
-        return findings(auc, precision, self.runs(aucs))
+        return explained(auc, precision, self.runs(aucs))
 
     def test_ours_alone_has_no_standing(self):
         assert standing("There", self.found({PLAIN: {"wine": 0.7}})) == []
@@ -614,8 +614,8 @@ class TestFindings:
             if "furthest behind" in text
         )
 
-        behind = told.split("furthest behind the best other on ")[1]
-        assert re.findall(r"(\w+) \(0\.", behind) == list(reversed(self.NAMES))[:5]
+        write_in_background = told.split("furthest behind the best other on ")[1]
+        assert re.findall(r"(\w+) \(0\.", write_in_background) == list(reversed(self.NAMES))[:5]
 
     def test_a_difference_that_may_be_chance_is_neither_better_nor_worse(self):
         ours = dict.fromkeys(self.NAMES, 0.5)

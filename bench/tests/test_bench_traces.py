@@ -10,16 +10,16 @@ from sklearn.metrics import roc_auc_score
 from torch import nn
 
 from altbi import ALTBI
-from altbi.encode import TableEncoder
+from altbi.encoding import TableEncoder
 from altbi.errors import ParameterError, TableError
-from altbi.schedule import Schedule
+from altbi.networks._schedule import Schedule
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import load_table
 from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.runs.runner import Limits
 from altbi_bench.traces import records
 from altbi_bench.traces.records import current_traces, read_traces, run_traces
-from altbi_bench.traces.settings import SETTINGS, Setting, Watched, watch
+from altbi_bench.traces.settings import SETTINGS, Setting, Watched, on_progress
 from altbi_bench.traces.trace import Trace, TraceJob, auc_of, mean_losses, traced, with_share
 
 WINE = TraceJob(file="Classical/45_wine.npz", setting="VAE", seed=0, rows=5000)
@@ -44,18 +44,18 @@ class TestWatch:
         X, y = table
         setting = short()
         rows = TableEncoder().fit_transform(as_table(X))
-        losses = np.array([look.snapshot for look in watch(rows, y, setting, seed=7)])
+        losses = np.array([look.snapshot for look in on_progress(rows, y, setting, seed=7)])
         last = losses[-5:].astype(float)
         low, width = last.min(1, keepdims=True), np.ptp(last, axis=1, keepdims=True)
         watched = ((last - low) / width).mean(0)
         plan = dataclasses.asdict(setting.schedule)
         detector = ALTBI.reference(**plan, random_state=7).fit(X)
-        assert watched == pytest.approx(detector.anomaly_score(X), abs=1e-5)
+        assert watched == pytest.approx(detector.outlier_score(X), abs=1e-5)
 
     def test_there_is_a_look_after_each_step_and_the_model_learns(self, table):
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
-        losses = [look.losses.mean() for look in watch(rows, y, short(T2=60), seed=0)]
+        losses = [look.losses.mean() for look in on_progress(rows, y, short(T2=60), seed=0)]
         assert len(losses) == 62
         assert np.mean(losses[-5:]) < losses[0] - 0.5
 
@@ -63,7 +63,7 @@ class TestWatch:
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         one, again, other = (
-            [look.losses.tolist() for look in watch(rows, y, short(), seed)] for seed in (0, 0, 1)
+            [look.losses.tolist() for look in on_progress(rows, y, short(), seed)] for seed in (0, 0, 1)
         )
         assert one == again != other
 
@@ -71,14 +71,14 @@ class TestWatch:
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         before = torch.get_rng_state()
-        list(watch(rows, y, short(), seed=0))
+        list(on_progress(rows, y, short(), seed=0))
         assert torch.equal(before, torch.get_rng_state())
 
     def test_no_label_reaches_the_model(self, table):
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         one, other = (
-            [look.losses.tolist() for look in watch(rows, labels, short(), 0)]
+            [look.losses.tolist() for look in on_progress(rows, labels, short(), 0)]
             for labels in (y, 1 - y)
         )
         assert one == other
@@ -86,7 +86,7 @@ class TestWatch:
     def test_a_step_is_judged_by_the_mean_over_draws_that_all_steps_share(self, table):
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
-        looks = list(watch(rows, y, short(T0=30, T1=1, T2=60), seed=0))
+        looks = list(on_progress(rows, y, short(T0=30, T1=1, T2=60), seed=0))
         changes = {
             name: np.mean([np.abs(np.diff([getattr(look, name).mean() for look in looks[-20:]]))])
             for name in ("losses", "snapshot")
@@ -98,7 +98,7 @@ class TestWatch:
         rows = TableEncoder().fit_transform(as_table(X))
         # The batch is the table, and half of it is kept from the second step after the warm-up on.
         setting = short(n0=440, gamma=1.0, rho=0.5)
-        kept = [look.kept_outliers for look in watch(rows, y, setting, seed=0)]
+        kept = [look.kept_outliers for look in on_progress(rows, y, setting, seed=0)]
         assert kept[:3] == pytest.approx([40 / 440] * 3)
         numbers = np.array(kept[3:]) * 220
         assert numbers == pytest.approx(numbers.round(), abs=1e-3)
@@ -206,7 +206,7 @@ class TestTraced:
         trace = traced(job)
         X, y = with_share(*sampled(*load_table("cardio"), 500), 0.05, 3)
         rows = TableEncoder().fit_transform(as_table(X))
-        looks = list(watch(rows, y, SETTINGS["VAE, both"], 3))
+        looks = list(on_progress(rows, y, SETTINGS["VAE, both"], 3))
         assert (trace.n_rows, trace.n_outliers) == (len(y), int(y.sum()))
         assert trace.n_outliers / trace.n_rows == pytest.approx(0.05, abs=0.002)
         assert trace.auc == [round(auc_of(y, look.losses), 4) for look in looks]
@@ -224,7 +224,7 @@ class TestTraced:
         X, y = load_table("wine")
         detector = ALTBI.reference(random_state=0).fit(X)
         assert trace.windows["61-80"] == pytest.approx(
-            roc_auc_score(y, detector.anomaly_score(X)), abs=1e-6
+            roc_auc_score(y, detector.outlier_score(X)), abs=1e-6
         )
         # Twelve of the paper, that of the code, and the last steps of all of them.
         assert len(trace.windows) == 13 + 8

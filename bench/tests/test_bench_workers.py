@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from altbi.engines import Dask
+from altbi.distributed import Dask
 from altbi_bench.runs.workers import results, results_by
 from bench_jobs import jobs, work
 

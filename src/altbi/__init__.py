@@ -1,4 +1,4 @@
-"""Find the odd rows in tables and embeddings that nobody has labelled, and say why.
+"""Find outliers in tables that nobody has labelled, and explain them.
 
 Names are imported when they are used: ``import altbi`` alone loads neither torch nor scikit-learn.
 """
@@ -6,41 +6,54 @@ Names are imported when they are used: ``import altbi`` alone loads neither torc
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from altbi.version import __version__
+from altbi._version import __version__
 
 if TYPE_CHECKING:
-    from altbi.detectors import ALTBI, ODIM, Detector
-    from altbi.encode import TableEncoder
+    from altbi.detection import Detection
+    from altbi.detectors import ALTBI, ODIM, OutlierDetector
     from altbi.errors import AltbiError
     from altbi.explain import Explanation
-    from altbi.schedule import Schedule
+    from altbi.io import open_table
+    from altbi.model import FittedModel, load
+    from altbi.networks import IWAE, Schedule
+    from altbi.pipeline import detect
 
 __all__ = [
     "ALTBI",
+    "IWAE",
     "ODIM",
     "AltbiError",
-    "Detector",
+    "Detection",
     "Explanation",
+    "FittedModel",
+    "OutlierDetector",
     "Schedule",
-    "TableEncoder",
     "__version__",
+    "detect",
+    "load",
+    "open_table",
 ]
 
-_HOMES = {
+_MODULES = {
     "ALTBI": "altbi.detectors",
     "AltbiError": "altbi.errors",
-    "Detector": "altbi.detectors",
-    "ODIM": "altbi.detectors",
+    "Detection": "altbi.detection",
     "Explanation": "altbi.explain",
-    "Schedule": "altbi.schedule",
-    "TableEncoder": "altbi.encode",
+    "FittedModel": "altbi.model",
+    "IWAE": "altbi.networks",
+    "ODIM": "altbi.detectors",
+    "OutlierDetector": "altbi.detectors",
+    "Schedule": "altbi.networks",
+    "detect": "altbi.pipeline",
+    "load": "altbi.model",
+    "open_table": "altbi.io",
 }
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'altbi' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -12,8 +12,8 @@ __all__ = [
     "TableError",
     "TableWarning",
     "TrainingError",
-    "infinity",
-    "need",
+    "import_extra",
+    "infinity_error",
 ]
 
 
@@ -49,7 +49,7 @@ class MissingExtraError(AltbiError, ImportError):
     """An optional dependency is not installed."""
 
 
-def need(module: str, *, extra: str) -> ModuleType:
+def import_extra(module: str, *, extra: str) -> ModuleType:
     """Import an optional dependency, or say how to install it."""
     try:
         return importlib.import_module(module)
@@ -59,7 +59,7 @@ def need(module: str, *, extra: str) -> ModuleType:
         ) from cause
 
 
-def infinity(name: str, row: int) -> TableError:
+def infinity_error(name: str, row: int) -> TableError:
     """Say where an infinite number stands."""
     return TableError(
         f"Column {name!r} contains infinity, first in row {row} (counted from 0), but expected "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.errors import ParameterError
-from altbi.parameters import is_count, is_number
+from altbi._parameters import is_count, is_number
 
 __all__ = [
     "DECIMALS",

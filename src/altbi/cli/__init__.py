@@ -1,6 +1,6 @@
 """The command line: thin commands over the library.
 
-A command imports what it needs when it runs, so that help answers at once.
+A command imports what it needs when it runs, so that ``--help`` answers at once.
 """
 
 import argparse
@@ -15,91 +15,115 @@ from functools import partial
 from importlib import import_module
 from types import FrameType
 
-from altbi.cli.parser import build_parser
+from altbi._terminal import printable
+from altbi.cli._parser import build_parser
 from altbi.errors import AltbiError
-from altbi.terminal import printable
 
 __all__ = ["main", "run_program"]
 
-DONE, AT_FAULT, INTERRUPTED, STOPPED = 0, 1, 130, 143
-NO_TRACE = "Nothing half-written is left."
-PARTS_STAY = "The parts that were done stay; the same command goes on with the others."
+DONE, FAILED, INTERRUPTED, TERMINATED = 0, 1, 130, 143
+NOTHING_LEFT = "No incomplete file is left."
+PARTITIONS_LEFT = "Complete partitions are kept; run the same command again to continue."
 
-# Where the commands live that are not about tables.
-_HOMES = {
-    "inspect": ("altbi.cli.models", "inspect"),
-    "demo": ("altbi.cli.models", "demo"),
-    "completion": ("altbi.cli.completion", "completion"),
+# Commands that are not about tables, and their modules.
+_MODULES = {
+    "inspect": "altbi.cli._model_commands",
+    "demo": "altbi.cli._model_commands",
+    "completion": "altbi.cli._completion",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
+    Parameters
+    ----------
+    argv : sequence of str, optional
+        The arguments; by default those of the process.
+
     Returns
     -------
     int
-        0 done, 1 the data or the model is at fault, 130 interrupted, 143 told to stop. Wrong usage
-        exits with 2.
+        0 for success, 1 for an error in the data or the model, 130 when interrupted, 143 when
+        terminated. Wrong usage exits with 2.
     """
-    return run_program(build_parser(), _run, argv, _left_by)
+    return run_program(build_parser(), _run_command, argv, _describe_leftovers)
 
 
 def run_program(
     parser: argparse.ArgumentParser,
     run: Callable[[argparse.Namespace], int],
     argv: Sequence[str] | None,
-    left_by: Callable[[argparse.Namespace], str],
+    describe_leftovers: Callable[[argparse.Namespace], str],
 ) -> int:
-    """Parse the arguments, run a command and return its exit code; errors become one sentence.
+    """Parse the arguments, run a command, and return its exit code.
 
-    `left_by` returns what an interrupted command leaves behind.
+    Parameters
+    ----------
+    parser : ArgumentParser
+        The parser of the program.
+    run : callable
+        Runs the command of the parsed arguments.
+    argv : sequence of str or None
+        The arguments.
+    describe_leftovers : callable
+        Returns a sentence about the files that an interrupted command leaves.
+
+    Returns
+    -------
+    int
+        The exit code; errors are printed as one sentence.
     """
-    complain = partial(_complain, parser.prog)
+    fail = partial(_print_error, parser.prog)
     if sys.stdout is None:
-        complain("standard output is closed, but the result has to go somewhere")
-        return AT_FAULT
-    _show_any_letter()
+        fail("standard output is closed, but the command has to print its result")
+        return FAILED
+    _escape_unprintable_output()
     words = list(sys.argv[1:] if argv is None else argv)
     args = parser.parse_args(words)
     args.words = words
     try:
-        with _stoppable():
+        with _raise_on_termination():
             code = run(args)
             sys.stdout.flush()
     except BrokenPipeError:
-        _let_go_of_stdout()
-        return AT_FAULT
+        _detach_stdout()
+        return FAILED
     except (AltbiError, OSError) as error:
-        complain(_sentence(error))
-        return AT_FAULT
+        fail(_format_error(error))
+        return FAILED
     except MemoryError:
-        complain("there is not enough memory for this table. Choose fewer with --columns.")
-        return AT_FAULT
+        fail("not enough memory for this table. Select fewer columns with --columns.")
+        return FAILED
     except KeyboardInterrupt:
-        complain(f"interrupted. {left_by(args)}")
+        fail(f"interrupted. {describe_leftovers(args)}")
         return INTERRUPTED
-    except _Stopped:
-        complain(f"told to stop. {left_by(args)}")
-        return STOPPED
+    except _TerminatedError:
+        fail(f"terminated. {describe_leftovers(args)}")
+        return TERMINATED
     return code
 
 
-def _left_by(args: argparse.Namespace) -> str:
-    """Say what a command leaves that was not done to its end."""
-    return PARTS_STAY if getattr(args, "engine", None) else NO_TRACE
+def _run_command(args: argparse.Namespace) -> int:
+    """Import the module of a command and run it."""
+    module = import_module(_MODULES.get(args.run, "altbi.cli._commands"))
+    return getattr(module, args.run)(args) or DONE
 
 
-class _Stopped(BaseException):
-    """The process was asked to end; goes through all code that tidies up."""
+def _describe_leftovers(args: argparse.Namespace) -> str:
+    return PARTITIONS_LEFT if getattr(args, "engine", None) else NOTHING_LEFT
+
+
+class _TerminatedError(BaseException):
+    """The process received SIGTERM; passes through all code that cleans up."""
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
-    """Tidy up when the process is asked to end, as for Ctrl-C."""
+def _raise_on_termination() -> Iterator[None]:
+    """Raise an exception on SIGTERM, so that temporary files are removed as for Ctrl-C."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
-        raise _Stopped
+        raise _TerminatedError
 
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -111,31 +135,25 @@ def _stoppable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _run(args: argparse.Namespace) -> int:
-    """Import what the command needs, and only that; a command may give an exit code."""
-    home, name = _HOMES.get(args.run, ("altbi.cli.commands", args.run))
-    return getattr(import_module(home), name)(args) or DONE
-
-
-def _sentence(error: AltbiError | OSError) -> str:
+def _format_error(error: AltbiError | OSError) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
-def _complain(program: str, sentence: str) -> None:
-    """Write one line; a message may quote a file, so that it is not trusted with the terminal."""
-    over_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{over_progress}{program}: {printable(' '.join(sentence.split()))}\n")
+def _print_error(program: str, sentence: str) -> None:
+    """Print one line to stderr; escape text from files that a terminal would act on."""
+    clear_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
+    sys.stderr.write(f"{clear_progress}{program}: {printable(' '.join(sentence.split()))}\n")
 
 
-def _show_any_letter() -> None:
-    """Escape the letters that the user's encoding lacks, instead of failing on them."""
+def _escape_unprintable_output() -> None:
+    """Escape characters that the encoding of standard output lacks, instead of failing."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _let_go_of_stdout() -> None:
-    """Point standard output nowhere, so that Python's last flush does not fail as well."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
+def _detach_stdout() -> None:
+    """Point standard output to the null device, so that Python's last flush does not fail."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())

@@ -1,16 +1,8 @@
-"""Detectors: fit, score, predict, explain."""
+"""Detectors: the scikit-learn face of fitted models."""
 
-from os import PathLike
+from altbi.detectors._altbi import ALTBI
+from altbi.detectors._base import Detector
+from altbi.detectors._odim import ODIM
+from altbi.detectors._outlier_detector import OutlierDetector
 
-from altbi.detectors.altbi import ALTBI
-from altbi.detectors.base import Detector
-from altbi.detectors.generative import GenerativeDetector
-from altbi.detectors.odim import ODIM
-from altbi.storage import read_header
-
-__all__ = ["ALTBI", "ODIM", "Detector", "GenerativeDetector", "load"]
-
-
-def load(path: str | PathLike[str]) -> GenerativeDetector:
-    """Read a detector from a file, whichever of ours it holds."""
-    return (ODIM if read_header(path).get("detector") == "ODIM" else ALTBI).load(path)
+__all__ = ["ALTBI", "ODIM", "Detector", "OutlierDetector"]

@@ -1,21 +1,16 @@
-"""What a person who must decide gets to see: facts, then their look, as one page."""
+"""The report: facts as plain values, then one self-contained HTML page."""
 
-from altbi.report.facts import Clue, ColumnFact, Metrics, Privacy, Step, Summary, TopRow
-from altbi.report.page import can_report, render, require_report
-from altbi.report.words import cell_text, holds_text, number_text
+from altbi.report._facts import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
+from altbi.report._page import can_report, render, require_report
 
 __all__ = [
-    "Clue",
     "ColumnFact",
     "Metrics",
     "Privacy",
-    "Step",
+    "ReasonFact",
     "Summary",
     "TopRow",
     "can_report",
-    "cell_text",
-    "holds_text",
-    "number_text",
     "render",
     "require_report",
 ]

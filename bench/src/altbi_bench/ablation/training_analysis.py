@@ -138,7 +138,7 @@ def curve(traces: Sequence[Trace], series: str) -> Curve:
 
 
 def memorised(traces: Sequence[Trace]) -> list[Memorised]:
-    """Look at the losses of each table from the end of the warm-up on, averaged over seeds."""
+    """TableScan at the losses of each table from the end of the warm-up on, averaged over seeds."""
     after = SETTINGS[REFERENCE].schedule.T0
     first, last = map(int, WINDOW.split("-"))
     found = []

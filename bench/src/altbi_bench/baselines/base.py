@@ -12,18 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from altbi.borrow import Draws, one_thread, plain_torch, single_precision
-from altbi.detectors.base import Detector, Scores, drawn_seed
-from altbi.detectors.chunks import over_chunks
-from altbi.detectors.roles import Roles, roles_of, training_sample
-from altbi.detectors.rules import seed_rule
-from altbi.encode import TableEncoder
-from altbi.ensemble import over_blocks
+from altbi.networks._torch_modes import PrivateRandomState, single_thread, default_modes, single_precision
+from altbi.detectors._base import Detector, Scores, resolve_seed
+from altbi.model._chunks import score_chunks
+from altbi.model._labels import Labels, parse_labels, training_sample
+from altbi.detectors._rules import seed_rule
+from altbi.encoding import TableEncoder
+from altbi.scorers._loss import map_blocks
 from altbi.errors import TableWarning, TrainingError
-from altbi.parameters import check_parameters, is_count, is_number
+from altbi._parameters import check_parameters, is_count, is_number
 from altbi.table import Table
-from altbi.threshold import Contamination, is_contamination, outlier_threshold
-from altbi.train import Adam
+from altbi.model._threshold import Contamination, is_contamination, outlier_threshold
+from altbi.networks._training import Adam
 
 __all__ = ["Baseline", "Linear", "Network", "Rules", "Trainer", "is_flag"]
 
@@ -37,7 +37,7 @@ _DIVERGED = (
 
 
 class Network(nn.Module, abc.ABC):
-    """What a baseline learns: called on rows ``(n_rows, n_units)``, it gives outlier scores.
+    """What a baseline learns: called on rows ``(n_rows, n_features_encoded)``, it gives outlier scores.
 
     In evaluation a row's score must be its own: the same in any company, and in every call. All
     that scoring needs is in parameters and buffers.
@@ -71,7 +71,7 @@ class Linear(nn.Linear):
 class Trainer:
     """Adam over shuffled passes through the rows; one call is one epoch.
 
-    Draws come from torch's global random state, which a fit has borrowed.
+    PrivateRandomState come from torch's global random state, which a fit has borrowed.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ class Baseline(Detector):
     history_: list[float]
 
     @abc.abstractmethod
-    def _network(self, n_units: int) -> Network:
+    def _network(self, n_features_encoded: int) -> Network:
         """Build the network, its first weights drawn from torch's global random state."""
 
     @abc.abstractmethod
@@ -164,7 +164,7 @@ class Baseline(Detector):
         self,
         network: Any,  # noqa: ANN401 - its own
         rows: Tensor,
-        roles: Roles | None,
+        labels: Labels | None,
     ) -> Iterator[float]:
         """Train with what is known of some rows; most baselines have no use for it."""
         return self._training(network, rows)
@@ -189,16 +189,16 @@ class Baseline(Detector):
         if hasattr(self, "offset_"):
             del self.offset_  # not fitted again before the last step
         table = self._checked_for_fit(X)
-        roles = roles_of(known_inlier, known_outlier, X, len(table))
-        seed = drawn_seed(self.random_state)
-        table, roles = training_sample(table, roles, self.max_rows, seed)
-        self._train(table, roles, seed)
-        scores, _ = over_chunks(self._score, table, self.encoder_)
+        labels = parse_labels(known_inlier, known_outlier, X, len(table))
+        seed = resolve_seed(self.random_state)
+        table, labels = training_sample(table, labels, self.max_rows, seed)
+        self._train(table, labels, seed)
+        scores, _ = score_chunks(self._score, table, self.encoder_)
         if not np.isfinite(scores).all():
             raise TrainingError(_DIVERGED)
         self.offset_ = -outlier_threshold(scores, self.contamination)
 
-    def _train(self, table: Table, roles: Roles | None, seed: int) -> None:
+    def _train(self, table: Table, labels: Labels | None, seed: int) -> None:
         """Learn the scales, then the network."""
         self.encoder_ = TableEncoder().fit(table)
         units = self.encoder_.transform(table)
@@ -208,10 +208,10 @@ class Baseline(Detector):
 
         rows = torch.from_numpy((units - self.mean_) / self.scale_)
         # Draws first: while they are lent, no other fit changes what is the process's.
-        with one_thread(), plain_torch(), Draws(seed).lent(), single_precision():
+        with single_thread(), default_modes(), PrivateRandomState(seed).active(), single_precision():
             network = self._network(rows.shape[1]).train()
             try:
-                self.history_ = list(self._informed_training(network, rows, roles))
+                self.history_ = list(self._informed_training(network, rows, labels))
             except torch.linalg.LinAlgError as cause:  # type: ignore[attr-defined]
                 raise TrainingError(_DIVERGED) from cause
         self.network_ = network.eval().requires_grad_(requires_grad=False)
@@ -221,8 +221,8 @@ class Baseline(Detector):
 
     def _outlier_score(self, table: Table) -> Scores:
         check_is_fitted(self, "offset_")
-        scores, surprises = over_chunks(self._score, table, self.encoder_)
-        for sentence in surprises.sentences():
+        scores, drift = score_chunks(self._score, table, self.encoder_)
+        for sentence in drift.sentences():
             warnings.warn(sentence, TableWarning, stacklevel=3)
         return scores
 
@@ -232,7 +232,7 @@ class Baseline(Detector):
         def block(columns: Tensor) -> Tensor:
             return self.network_(columns.T.contiguous())[None]
 
-        return over_blocks(block, rows, self.network_.block_rows)[0].astype(np.float64)
+        return map_blocks(block, rows, self.network_.block_rows)[0].astype(np.float64)
 
     def _names(self) -> tuple[str, ...]:
         return self.encoder_.names

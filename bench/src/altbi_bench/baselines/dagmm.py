@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.threshold import Contamination
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 
 __all__ = ["DAGMM"]
@@ -40,11 +40,11 @@ class Mixture(Network):
     mean: Tensor
     covariance: Tensor
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
         size = WIDTHS[-1] + 2
-        self.encoder = tanh_layers((n_units, *WIDTHS))
-        self.decoder = tanh_layers((*WIDTHS[::-1], n_units))
+        self.encoder = tanh_layers((n_features_encoded, *WIDTHS))
+        self.decoder = tanh_layers((*WIDTHS[::-1], n_features_encoded))
         self.estimator = nn.Sequential(
             Linear(size, ESTIMATOR_WIDTH),
             nn.Tanh(),
@@ -169,7 +169,7 @@ class DAGMM(Baseline):
     >>> X = rng.choice([-1, 1], size=(200, 1)) + 0.1 * rng.normal(size=(200, 4))
     >>> X[17] = [1, -1, 1, -1]
     >>> detector = DAGMM(epochs=40, batch_size=64, learning_rate=0.01).fit(X)
-    >>> int(detector.anomaly_score(X).argmax())
+    >>> int(detector.outlier_score(X).argmax())
     17
     """
 
@@ -195,8 +195,8 @@ class DAGMM(Baseline):
     def _own_rules(self) -> Rules:
         return {"untrained": (is_flag(self.untrained), "True or False")}
 
-    def _network(self, n_units: int) -> Mixture:
-        return Mixture(n_units)
+    def _network(self, n_features_encoded: int) -> Mixture:
+        return Mixture(n_features_encoded)
 
     def _training(self, network: Mixture, rows: Tensor) -> Iterator[float]:
         if not self.untrained:

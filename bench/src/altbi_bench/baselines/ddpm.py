@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.threshold import Contamination
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Trainer
 from altbi_bench.baselines.dte import Dropout
 
@@ -55,9 +55,9 @@ class Denoiser(Network):
     kept: Tensor
     waves: Tensor
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
-        self.first = nn.Linear(n_units, WIDTH)
+        self.first = nn.Linear(n_features_encoded, WIDTH)
         self.clock = nn.Sequential(
             nn.Linear(TIME_WIDTH, TIME_WIDTH),
             nn.SiLU(),
@@ -69,7 +69,7 @@ class Denoiser(Network):
             *(Block() for _ in range(BLOCKS)),
             nn.BatchNorm1d(WIDTH),
             nn.ReLU(),
-            Linear(WIDTH, n_units),
+            Linear(WIDTH, n_features_encoded),
         )
         betas = torch.linspace(LEAST_BETA, MOST_BETA, TIMES, dtype=torch.float64)
         self.register_buffer("betas", betas)
@@ -157,7 +157,7 @@ class DDPM(Baseline):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
-    >>> int(DDPM(epochs=10).fit(X).anomaly_score(X).argmax())
+    >>> int(DDPM(epochs=10).fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -178,8 +178,8 @@ class DDPM(Baseline):
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def _network(self, n_units: int) -> Denoiser:
-        return Denoiser(n_units)
+    def _network(self, n_features_encoded: int) -> Denoiser:
+        return Denoiser(n_features_encoded)
 
     def _training(self, network: Denoiser, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(

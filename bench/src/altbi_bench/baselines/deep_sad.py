@@ -8,9 +8,9 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from altbi.detectors.roles import OUTLIER, UNKNOWN, Roles
-from altbi.parameters import is_count, is_number
-from altbi.threshold import Contamination
+from altbi.model._labels import OUTLIER, UNKNOWN, Labels
+from altbi._parameters import is_count, is_number
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi_bench.baselines.deep_svdd import away_from_zero
 
@@ -28,11 +28,11 @@ class CodedSphere(Network):
 
     centre: Tensor
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
         first, second, last = WIDTHS
-        self.encoder = _layers(n_units, first, second, last)
-        self.decoder = _layers(last, second, first, n_units)
+        self.encoder = _layers(n_features_encoded, first, second, last)
+        self.decoder = _layers(last, second, first, n_features_encoded)
         self.register_buffer("centre", torch.zeros(last))
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class DeepSAD(Baseline):
     >>> X[:10] += 6.0
     >>> known = np.arange(200) < 5
     >>> detector = DeepSAD(epochs=20, first_epochs=5).fit(X, known_outlier=known)
-    >>> bool(detector.anomaly_score(X)[5:10].min() > np.median(detector.anomaly_score(X)))
+    >>> bool(detector.outlier_score(X)[5:10].min() > np.median(detector.outlier_score(X)))
     True
     """
 
@@ -141,16 +141,16 @@ class DeepSAD(Baseline):
         self._learn(X, known_inlier, known_outlier)
         return self
 
-    def _network(self, n_units: int) -> CodedSphere:
-        return CodedSphere(n_units)
+    def _network(self, n_features_encoded: int) -> CodedSphere:
+        return CodedSphere(n_features_encoded)
 
     def _training(self, network: CodedSphere, rows: Tensor) -> Iterator[float]:
         return self._informed_training(network, rows, None)
 
     def _informed_training(
-        self, network: CodedSphere, rows: Tensor, roles: Roles | None
+        self, network: CodedSphere, rows: Tensor, labels: Labels | None
     ) -> Iterator[float]:
-        known = torch.zeros(len(rows)) if roles is None else torch.from_numpy(roles).float()
+        known = torch.zeros(len(rows)) if labels is None else torch.from_numpy(labels).float()
         first = self._trainer(network)
         for _ in range(self.first_epochs):
             yield first.epoch(rows[known != OUTLIER], network.reconstruction_loss)

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from altbi.parameters import is_number
-from altbi.threshold import Contamination
+from altbi._parameters import is_number
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 
 __all__ = ["DeepSVDD", "away_from_zero"]
@@ -25,10 +25,10 @@ class Sphere(Network):
 
     centre: Tensor
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
         first, last = WIDTHS
-        self.first = Linear(n_units, first, bias=False)
+        self.first = Linear(n_features_encoded, first, bias=False)
         self.last = Linear(first, last, bias=False)
         self.register_buffer("centre", torch.zeros(last))
 
@@ -90,7 +90,7 @@ class DeepSVDD(Baseline):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
-    >>> int(DeepSVDD(epochs=20).fit(X).anomaly_score(X).argmax())
+    >>> int(DeepSVDD(epochs=20).fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -115,8 +115,8 @@ class DeepSVDD(Baseline):
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def _network(self, n_units: int) -> Sphere:
-        return Sphere(n_units)
+    def _network(self, n_features_encoded: int) -> Sphere:
+        return Sphere(n_features_encoded)
 
     def _own_rules(self) -> Rules:
         return {

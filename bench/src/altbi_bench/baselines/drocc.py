@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from altbi.parameters import is_count, is_number
-from altbi.threshold import Contamination
+from altbi._parameters import is_count, is_number
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 
 __all__ = ["DROCC"]
@@ -29,9 +29,9 @@ FALLS = (0.3, 0.6, 0.9)
 class Classifier(Network):
     """One hidden layer, then the logit that a row is one of the table's."""
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
-        self.hidden = Linear(n_units, WIDTH)
+        self.hidden = Linear(n_features_encoded, WIDTH)
         self.last = Linear(WIDTH, 1)
 
     def logit(self, rows: Tensor) -> Tensor:
@@ -125,7 +125,7 @@ class DROCC(Baseline):
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
     >>> detector = DROCC(epochs=60, warm_up=5, learning_rate=0.01).fit(X)
-    >>> int(detector.anomaly_score(X).argmax())
+    >>> int(detector.outlier_score(X).argmax())
     17
     """
 
@@ -163,8 +163,8 @@ class DROCC(Baseline):
             "ascent_rate": (is_number(rate, 0) and rate > 0, "a number above 0"),
         }
 
-    def _network(self, n_units: int) -> Classifier:
-        return Classifier(n_units)
+    def _network(self, n_features_encoded: int) -> Classifier:
+        return Classifier(n_features_encoded)
 
     def _training(self, network: Classifier, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.parameters import is_number
-from altbi.threshold import Contamination
+from altbi._parameters import is_number
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 
 __all__ = ["DSEBM"]
@@ -21,11 +21,11 @@ WIDTHS = (128, 128)
 class Energy(Network):
     """A bowl around one point, lowered by what a network finds in a row."""
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
         first, last = WIDTHS
-        self.point = nn.Parameter(torch.zeros(n_units))
-        self.first = Linear(n_units, first)
+        self.point = nn.Parameter(torch.zeros(n_features_encoded))
+        self.first = Linear(n_features_encoded, first)
         self.last = Linear(first, last)
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -87,7 +87,7 @@ class DSEBM(Baseline):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
-    >>> int(DSEBM(epochs=20).fit(X).anomaly_score(X).argmax())
+    >>> int(DSEBM(epochs=20).fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -114,8 +114,8 @@ class DSEBM(Baseline):
         is_positive = is_number(self.noise, 0) and self.noise > 0
         return {"noise": (is_positive, "a number above 0")}
 
-    def _network(self, n_units: int) -> Energy:
-        return Energy(n_units)
+    def _network(self, n_features_encoded: int) -> Energy:
+        return Energy(n_features_encoded)
 
     def _training(self, network: Energy, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from altbi.errors import TableError
-from altbi.threshold import Contamination
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 
 __all__ = ["DTEC", "DTEIG"]
@@ -52,11 +52,11 @@ class NoiseGauge(Network):
 
     variances: Tensor
 
-    def __init__(self, n_units: int, n_outputs: int) -> None:
+    def __init__(self, n_features_encoded: int, n_outputs: int) -> None:
         super().__init__()
         first, second, third = WIDTHS
         self.layers = nn.Sequential(
-            Linear(n_units, first),
+            Linear(n_features_encoded, first),
             nn.ReLU(),
             Linear(first, second),
             nn.ReLU(),
@@ -85,8 +85,8 @@ class NoiseGauge(Network):
 class BinGauge(NoiseGauge):
     """Gives each part of the time a probability."""
 
-    def __init__(self, n_units: int, *, softmax_twice: bool) -> None:
-        super().__init__(n_units, BINS)
+    def __init__(self, n_features_encoded: int, *, softmax_twice: bool) -> None:
+        super().__init__(n_features_encoded, BINS)
         self.softmax_twice = softmax_twice
 
     def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
@@ -106,9 +106,9 @@ class BinGauge(NoiseGauge):
 class ScaleGauge(NoiseGauge):
     """Gives the scale of an inverse gamma distribution of the noise's variance, as a root."""
 
-    def __init__(self, n_units: int, *, raw_output: bool) -> None:
-        super().__init__(n_units, 1)
-        self.shape = n_units / 2 - 1
+    def __init__(self, n_features_encoded: int, *, raw_output: bool) -> None:
+        super().__init__(n_features_encoded, 1)
+        self.shape = n_features_encoded / 2 - 1
         self.raw_output = raw_output
 
     def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
@@ -178,7 +178,7 @@ class DTEC(NoiseEstimation):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
-    >>> int(DTEC(epochs=20).fit(X).anomaly_score(X).argmax())
+    >>> int(DTEC(epochs=20).fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -204,8 +204,8 @@ class DTEC(NoiseEstimation):
     def _own_rules(self) -> Rules:
         return {"softmax_twice": (is_flag(self.softmax_twice), "True or False")}
 
-    def _network(self, n_units: int) -> BinGauge:
-        return BinGauge(n_units, softmax_twice=self.softmax_twice)
+    def _network(self, n_features_encoded: int) -> BinGauge:
+        return BinGauge(n_features_encoded, softmax_twice=self.softmax_twice)
 
 
 @final
@@ -249,7 +249,7 @@ class DTEIG(NoiseEstimation):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 8))
     >>> detector = DTEIG(epochs=60, learning_rate=1e-3).fit(X)
-    >>> bool(detector.anomaly_score(np.full((1, 8), 9.0)) > np.median(detector.anomaly_score(X)))
+    >>> bool(detector.outlier_score(np.full((1, 8), 9.0)) > np.median(detector.outlier_score(X)))
     True
     """
 
@@ -275,10 +275,10 @@ class DTEIG(NoiseEstimation):
     def _own_rules(self) -> Rules:
         return {"raw_output": (is_flag(self.raw_output), "True or False")}
 
-    def _network(self, n_units: int) -> ScaleGauge:
-        if n_units < 3:
+    def _network(self, n_features_encoded: int) -> ScaleGauge:
+        if n_features_encoded < 3:
             raise TableError(
-                f"DTEIG: the table has {n_units} column(s) once encoded, but expected at least 3, "
+                f"DTEIG: the table has {n_features_encoded} column(s) once encoded, but expected at least 3, "
                 "without which the variance of noise has no inverse gamma distribution. Use DTEC."
             )
-        return ScaleGauge(n_units, raw_output=self.raw_output)
+        return ScaleGauge(n_features_encoded, raw_output=self.raw_output)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.threshold import Contamination
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Network, Rules, Trainer, is_flag
 
 __all__ = ["GOAD"]
@@ -33,11 +33,11 @@ class Recogniser(Network):
     matrices: Tensor
     centres: Tensor
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
         self.map = nn.Linear(TRANSFORMED_WIDTH, WIDTH, bias=False)
         self.head = nn.Linear(WIDTH, TRANSFORMATIONS)
-        self.register_buffer("matrices", torch.randn(n_units, TRANSFORMATIONS, TRANSFORMED_WIDTH))
+        self.register_buffer("matrices", torch.randn(n_features_encoded, TRANSFORMATIONS, TRANSFORMED_WIDTH))
         self.register_buffer("centres", torch.zeros(TRANSFORMATIONS, WIDTH))
 
     def embed(self, rows: Tensor) -> Tensor:
@@ -121,7 +121,7 @@ class GOAD(Baseline):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
-    >>> int(GOAD().fit(X).anomaly_score(X).argmax())
+    >>> int(GOAD().fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -147,8 +147,8 @@ class GOAD(Baseline):
     def _own_rules(self) -> Rules:
         return {"running_centres": (is_flag(self.running_centres), "True or False")}
 
-    def _network(self, n_units: int) -> Recogniser:
-        return Recogniser(n_units)
+    def _network(self, n_features_encoded: int) -> Recogniser:
+        return Recogniser(n_features_encoded)
 
     def _training(self, network: Recogniser, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from altbi.errors import TableError
-from altbi.parameters import is_number
-from altbi.threshold import Contamination
+from altbi._parameters import is_number
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Network, Rules, Trainer
 
 __all__ = ["ICL"]
@@ -27,11 +27,11 @@ LEAST_SQUARE = 1e-24
 PAIRS_AT_ONCE = 2**16
 
 
-def window_length(n_units: int) -> int:
+def window_length(n_features_encoded: int) -> int:
     """Give the length of a window; there are 151 windows at most."""
-    if n_units <= NARROW:
+    if n_features_encoded <= NARROW:
         return 2
-    return 10 if n_units <= 160 else n_units - 150
+    return 10 if n_features_encoded <= 160 else n_features_encoded - 150
 
 
 @final
@@ -42,16 +42,16 @@ class Pairs(Network):
 
     others: Tensor
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
-        self.length = window_length(n_units)
-        self.n_windows = n_units - self.length + 1
-        units = torch.arange(n_units - self.length)
+        self.length = window_length(n_features_encoded)
+        self.n_windows = n_features_encoded - self.length + 1
+        units = torch.arange(n_features_encoded - self.length)
         starts = torch.arange(self.n_windows)[:, None]
         self.register_buffer("others", units + self.length * (units >= starts))
         # Whatever stands at a window's place has one mean and one spread: a channel is a place.
         self.rest = nn.Sequential(
-            nn.Linear(n_units - self.length, WIDTH),
+            nn.Linear(n_features_encoded - self.length, WIDTH),
             nn.Tanh(),
             nn.BatchNorm1d(self.n_windows),
             nn.Linear(WIDTH, 2 * WIDTH),
@@ -158,7 +158,7 @@ class ICL(Baseline):
     >>> phases = np.random.default_rng(0).uniform(0, 2 * np.pi, size=(200, 1))
     >>> X = np.sin(phases + np.arange(5))
     >>> X[17] = [1, -1, -1, 1, 1]
-    >>> int(ICL(epochs=20).fit(X).anomaly_score(X).argmax())
+    >>> int(ICL(epochs=20).fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -186,14 +186,14 @@ class ICL(Baseline):
         is_loss = is_auto or is_number(self.stop_loss, 0)
         return {"stop_loss": (is_loss, "'auto' or a number of at least 0")}
 
-    def _network(self, n_units: int) -> Pairs:
-        if n_units < LEAST_UNITS:
+    def _network(self, n_features_encoded: int) -> Pairs:
+        if n_features_encoded < LEAST_UNITS:
             raise TableError(
-                f"ICL: the table has {n_units} encoded column(s), but expected at least "
+                f"ICL: the table has {n_features_encoded} encoded column(s), but expected at least "
                 f"{LEAST_UNITS}: a window of 2, and a rest to compare it with. Add columns, or use "
                 "another detector."
             )
-        return Pairs(n_units)
+        return Pairs(n_features_encoded)
 
     def _training(self, network: Pairs, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
@@ -206,7 +206,7 @@ class ICL(Baseline):
             if mean < stop_loss:
                 return
 
-    def _stop_loss(self, n_units: int) -> float:
+    def _stop_loss(self, n_features_encoded: int) -> float:
         if self.stop_loss != "auto":
             return self.stop_loss
-        return 1e-3 if n_units <= NARROW else 1e-2
+        return 1e-3 if n_features_encoded <= NARROW else 1e-2

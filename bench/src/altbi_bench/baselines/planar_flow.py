@@ -1,4 +1,4 @@
-"""Planar flow: rows are bent until they look normal; unlikely rows are odd."""
+"""Planar flow: rows are compress_tails until they look normal; unlikely rows are odd."""
 
 import math
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.threshold import Contamination
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Network, Rules, Trainer, is_flag
 
 __all__ = ["PlanarFlow"]
@@ -24,10 +24,10 @@ LEAST_PRODUCT = -1 + 1e-3
 class Bends(Network):
     """Layers that each move a row along one direction, by the tanh of its place across another."""
 
-    def __init__(self, n_units: int, *, log_det_only: bool) -> None:
+    def __init__(self, n_features_encoded: int, *, log_det_only: bool) -> None:
         super().__init__()
-        self.across = nn.Parameter(0.01 * torch.randn(LAYERS, n_units))
-        self.along = nn.Parameter(0.01 * torch.randn(LAYERS, n_units))
+        self.across = nn.Parameter(0.01 * torch.randn(LAYERS, n_features_encoded))
+        self.along = nn.Parameter(0.01 * torch.randn(LAYERS, n_features_encoded))
         self.shift = nn.Parameter(0.01 * torch.randn(LAYERS))
         self.log_det_only = log_det_only
 
@@ -49,9 +49,9 @@ class Bends(Network):
 
     def negative_log_density(self, rows: Tensor) -> Tensor:
         """Give the negative log-density of each row."""
-        bent, log_det = self.bend(rows)
+        compress_tails, log_det = self.bend(rows)
         constant = 0.5 * rows.shape[1] * math.log(2 * math.pi)
-        return 0.5 * bent.square().sum(-1) + constant - log_det
+        return 0.5 * compress_tails.square().sum(-1) + constant - log_det
 
     def forward(self, rows: Tensor) -> Tensor:
         """Give the negative log-density, or the part of it that the determinant has."""
@@ -109,7 +109,7 @@ class PlanarFlow(Baseline):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
-    >>> int(PlanarFlow(epochs=20).fit(X).anomaly_score(X).argmax())
+    >>> int(PlanarFlow(epochs=20).fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -135,8 +135,8 @@ class PlanarFlow(Baseline):
     def _own_rules(self) -> Rules:
         return {"log_det_only": (is_flag(self.log_det_only), "True or False")}
 
-    def _network(self, n_units: int) -> Bends:
-        return Bends(n_units, log_det_only=self.log_det_only)
+    def _network(self, n_features_encoded: int) -> Bends:
+        return Bends(n_features_encoded, log_det_only=self.log_det_only)
 
     def _training(self, network: Bends, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.parameters import is_count, is_number
-from altbi.threshold import Contamination
+from altbi._parameters import is_count, is_number
+from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 
 __all__ = ["RDA"]
@@ -23,16 +23,16 @@ BLOCK_ROWS = 4096
 class Autoencoder(Network):
     """One hidden layer before the code, and one behind it."""
 
-    def __init__(self, n_units: int) -> None:
+    def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
-        n_codes = min((n_units + 1) // 2, LONGEST_CODE)
+        n_codes = min((n_features_encoded + 1) // 2, LONGEST_CODE)
         self.layers = nn.Sequential(
-            Linear(n_units, WIDTH),
+            Linear(n_features_encoded, WIDTH),
             nn.ReLU(),
             Linear(WIDTH, n_codes),
             Linear(n_codes, WIDTH),
             nn.ReLU(),
-            Linear(WIDTH, n_units),
+            Linear(WIDTH, n_features_encoded),
         )
 
     def errors(self, rows: Tensor) -> Tensor:
@@ -115,7 +115,7 @@ class RDA(Baseline):
     --------
     >>> X = np.random.default_rng(0).normal(size=(200, 3))
     >>> X[17] = 9.0
-    >>> int(RDA(epochs=20).fit(X).anomaly_score(X).argmax())
+    >>> int(RDA(epochs=20).fit(X).outlier_score(X).argmax())
     17
     """
 
@@ -146,8 +146,8 @@ class RDA(Baseline):
             "shrink_every": (is_count(self.shrink_every), "a whole number of at least 1"),
         }
 
-    def _network(self, n_units: int) -> Autoencoder:
-        return Autoencoder(n_units)
+    def _network(self, n_features_encoded: int) -> Autoencoder:
+        return Autoencoder(n_features_encoded)
 
     def _training(self, network: Autoencoder, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(

@@ -355,7 +355,7 @@ def ready_to_fit(system: System, setting: str, seed: int, *, smoke: bool = False
 
 
 def _with_altbi(detector: Any) -> Fit:  # noqa: ANN401
-    return lambda rows: detector.fit(rows).anomaly_score
+    return lambda rows: detector.fit(rows).outlier_score
 
 
 def _with_pyod(detector: Any) -> Fit:  # noqa: ANN401

@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
 
-from altbi.cli.engine import engine_of
-from altbi.cli.meter import terminal_meter
+from altbi.cli._engine import engine_of
+from altbi.cli._progress import terminal_progress
 from altbi.errors import TableError
-from altbi.terminal import printable
+from altbi._terminal import printable
 from altbi_bench.catalogue.datasets import (
     SOURCE,
     VARIABLE,
@@ -162,12 +162,12 @@ def run(args: argparse.Namespace) -> int:
     names = list(SYSTEMS) if smoke and args.systems is None else args.systems
     jobs = plan(select(args.datasets, args.suite), find_systems(names), question)
     path = args.lines or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
-    watch = _watch(quiet=args.quiet)
+    on_progress = _watch(quiet=args.quiet)
     limits = Limits(args.processes, args.threads, args.limit)
     if args.engine is not None and args.processes != 1:
         args.wrong("an engine takes the place of --processes: leave one of them out")
     with engine_of(args) or nullcontext() as engine:
-        done = run_all(path, jobs, limits, watch, retry=args.retry, engine=engine)
+        done = run_all(path, jobs, limits, on_progress, retry=args.retry, engine=engine)
     last = latest(current(read(path)))
     failed = [last[job] for job in jobs if last[job].error is not None]
     for each in failed:
@@ -188,7 +188,7 @@ def _question(args: argparse.Namespace, *, smoke: bool = False) -> Question:
 
 
 def _watch(*, quiet: bool) -> Callable[[Iterator[Item], int], Iterator[Item]]:
-    meter = terminal_meter(quiet=quiet)
+    meter = terminal_progress(quiet=quiet)
 
     def watched(runs: Iterator[Item], total: int) -> Iterator[Item]:
         return runs if meter is None else meter("running", runs, total, lambda _: 1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from altbi.errors import need
+from altbi.errors import import_extra
 
 __all__ = ["FAMILIES", "Bar", "Dot", "Shade", "Stroke", "bars", "heat", "panels"]
 
@@ -80,7 +80,7 @@ def bars(
     lowest: float,
 ) -> str:
     """Draw horizontal bars in their order, with deviations, coloured by kind."""
-    alt = need("altair", extra=_EXTRA)
+    alt = import_extra("altair", extra=_EXTRA)
     data = [
         {
             "name": row.name,
@@ -126,7 +126,7 @@ def panels(
     size: tuple[int, int] = (320, 200),
 ) -> str:
     """Draw one small chart for each title, two in a row, with the same series in each."""
-    alt = need("altair", extra=_EXTRA)
+    alt = import_extra("altair", extra=_EXTRA)
     names = list(dict.fromkeys(stroke.name for strokes in drawn.values() for stroke in strokes))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     charts = [
@@ -181,7 +181,7 @@ def _panel(alt: Any, strokes: Sequence[Stroke], names: Sequence[str]) -> Any:  #
 
 def heat(cells: Sequence[Shade], *, x_title: str, y_title: str) -> str:
     """Draw a grid of numbers, darker where they are larger."""
-    alt = need("altair", extra=_EXTRA)
+    alt = import_extra("altair", extra=_EXTRA)
     data = [{"x": c.x, "y": c.y, "value": c.value, "label": f"{c.value:.3f}"} for c in cells]
     low, high = min(c.value for c in cells), max(c.value for c in cells)
     # The palest shade is left out: it looks like no cell.
@@ -230,8 +230,8 @@ _LOOK = {
 
 
 def _svg(chart: Any) -> str:  # noqa: ANN401
-    converter = need("vl_convert", extra=_EXTRA)
-    version = ".".join(need("altair", extra=_EXTRA).SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    converter = import_extra("vl_convert", extra=_EXTRA)
+    version = ".".join(import_extra("altair", extra=_EXTRA).SCHEMA_VERSION.lstrip("v").split(".")[:2])
     spec = json.dumps(chart.configure(**_LOOK).to_dict())
     drawn: str = converter.vegalite_to_svg(spec, vl_version=version)
     return drawn.rstrip() + "\n"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from altbi_bench.catalogue.datasets import Dataset, select
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
-from altbi_bench.results_page.findings import is_enough, leaders
+from altbi_bench.results_page.explained import is_enough, leaders
 from altbi_bench.results_page.summaries import Evidence, summary, tables_of
 from altbi_bench.runs.runner import Question
 from altbi_bench.tables.comparison import Comparison, compare
@@ -22,7 +22,7 @@ __all__ = [
     "small_tables",
 ]
 
-MOST_ROWS = 10_000
+MAX_PARTITION_ROWS = 10_000
 # One seed for all: the slow ones have no more.
 FIRST_SEED = Question("transductive", SAMPLE, seeds=(0,))
 PUBLISHED = Question("dte")
@@ -36,12 +36,12 @@ COMPARED = (
 
 ALL_BUT_ONE = [name for name in COMPARED if name != REDUCED]
 
-Choice = Callable[[Evidence, str], Comparison]
+ColumnSelection = Callable[[Evidence, str], Comparison]
 
 
 def deep_findings(evidence: Evidence) -> list[str]:
     """Say who leads where the deep baselines take part."""
-    where = f"With the deep baselines, on tables of up to {MOST_ROWS:,} rows and with one seed"
+    where = f"With the deep baselines, on tables of up to {MAX_PARTITION_ROWS:,} rows and with one seed"
     found = {where: ALL_BUT_ONE, f"With {REDUCED} too, where it was run": COMPARED}
     deep = {name for name in SYSTEMS if SYSTEMS[name].is_deep}
     sentences = []
@@ -73,12 +73,12 @@ def deep_sections(evidence: Evidence) -> list[str]:
 
 
 def _with_reduced(evidence: Evidence) -> list[str]:
-    choose = on_small_tables(COMPARED)
-    if REDUCED not in choose(evidence, "auc").systems:
+    select_columns = on_small_tables(COMPARED)
+    if REDUCED not in select_columns(evidence, "auc").systems:
         return []
     return [
         f"The same with {REDUCED}, on the tables where it was run:",
-        *summary(evidence, choose),
+        *summary(evidence, select_columns),
     ]
 
 
@@ -101,17 +101,17 @@ def _over_seeds(evidence: Evidence, deep: Sequence[str]) -> list[str]:
 
 def small_tables() -> list[Dataset]:
     """Give the tables that are small enough for the slowest systems."""
-    return [each for each in select(suite="tables") if (each.parts[0].n_rows or 0) <= MOST_ROWS]
+    return [each for each in select(suite="tables") if (each.parts[0].n_rows or 0) <= MAX_PARTITION_ROWS]
 
 
-def on_small_tables(names: Sequence[str]) -> Choice:
+def on_small_tables(names: Sequence[str]) -> ColumnSelection:
     """Ask about some systems on small tables, one seed."""
 
-    def choose(evidence: Evidence, metric: str) -> Comparison:
+    def select_columns(evidence: Evidence, metric: str) -> Comparison:
         found = compare(evidence.runs, metric, FIRST_SEED, find_systems(names))
         return found.only(small_tables()).that_ran()
 
-    return choose
+    return select_columns
 
 
 def _not_run(evidence: Evidence, deep: Sequence[str]) -> list[str]:

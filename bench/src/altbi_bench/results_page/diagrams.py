@@ -7,7 +7,7 @@ from itertools import product
 from xml.sax.saxutils import escape
 
 from altbi.errors import ParameterError
-from altbi.parameters import is_number
+from altbi._parameters import is_number
 
 __all__ = ["critical_difference_svg", "scatter_svg"]
 

@@ -68,7 +68,7 @@ def significance(main: Comparison) -> list[str]:
     ]
 
 
-def findings(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> list[str]:
+def explained(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> list[str]:
     """Say in a few sentences what AUC and average precision of all systems say."""
     if not is_enough(main):
         return ["There are too few runs to say anything."]
@@ -131,7 +131,7 @@ def _behind(found: Comparison) -> str:
     }
     best = {name: max(cells) for name, cells in others.items() if cells}
     gaps = {name: round(ours[name] - best[name][0], DECIMALS) for name in best}
-    behind = [
+    write_in_background = [
         f"{name} ({ours[name]:.3f}, {best[name][1]} {best[name][0]:.3f})"
         for name in sorted(gaps, key=gaps.__getitem__)[:MOST_NAMED]
         if gaps[name] < 0
@@ -142,7 +142,7 @@ def _behind(found: Comparison) -> str:
         f"{METRICS[found.metric]}, among these {len(found.systems)} systems: {OURS} alone has the "
         f"highest on {n_alone} of {len(gaps)} data sets",
         f", and shares it on {n_shared}" if n_shared else "",
-        f". It is furthest behind the best other on {', '.join(behind)}" if behind else "",
+        f". It is furthest behind the best other on {', '.join(write_in_background)}" if write_in_background else "",
     ]
     return "".join(told) + "."
 

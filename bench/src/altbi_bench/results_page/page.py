@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi.whole import told_as, whole_file
+from altbi.io._atomic import report_errors_as, atomic_file
 from altbi_bench.catalogue.datasets import Dataset, catalogue, select
 from altbi_bench.catalogue.systems import find_systems
 from altbi_bench.results_page.deep_baselines import deep_findings, deep_sections
 from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
 from altbi_bench.results_page.diagrams import critical_difference_svg, scatter_svg
-from altbi_bench.results_page.findings import OURS, findings, is_enough, significance, standing
+from altbi_bench.results_page.explained import OURS, explained, is_enough, significance, standing
 from altbi_bench.results_page.summaries import Evidence, cost, summary, tables_of
 from altbi_bench.runs.runner import Question
 from altbi_bench.statistics import cliques, critical_difference, mean_ranks
@@ -69,7 +69,7 @@ def write_files(files: Mapping[Path, str]) -> None:
     """Write files, each whole or not at all."""
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with whole_file(path) as draft, told_as(path):
+        with atomic_file(path) as draft, report_errors_as(path):
             draft.write_text(text, encoding="utf-8")
 
 
@@ -129,7 +129,7 @@ def _page(evidence: Evidence, lines: str, beside: str) -> str:
         "deep baselines as CSV beside the paper's: b2 and b3 (AUC and average precision without "
         "labels), b4 and b5 (fitted on inliers), b2-dte and b3-dte (the baselines replayed).",
         "## What they show",
-        *findings(main, main_comparison(evidence, "average_precision"), evidence.runs),
+        *explained(main, main_comparison(evidence, "average_precision"), evidence.runs),
         *standing("On images and texts", embeddings_comparison(evidence)),
         *standing("Fitted on inliers alone", _asked(SEMI, "all")(evidence, "auc")),
         *deep_findings(evidence),

@@ -54,15 +54,15 @@ class Evidence:
         return cls(runs, places)
 
 
-def summary(evidence: Evidence, choose: Callable[[Evidence, str], Comparison]) -> list[str]:
+def summary(evidence: Evidence, select_columns: Callable[[Evidence, str], Comparison]) -> list[str]:
     """Means over the shared data sets, ranks, seconds and how many data sets were run."""
-    found = choose(evidence, "auc")
+    found = select_columns(evidence, "auc")
     shared = [line.dataset for line in shared_means(found)[0]]
     if len(shared) < 2 or len(found.systems) < 2:
         return []
-    means = {metric: _means(choose(evidence, metric), shared) for metric in METRICS}
+    means = {metric: _means(select_columns(evidence, metric), shared) for metric in METRICS}
     ranks = mean_ranks(found.scores)
-    by_precision = mean_ranks(choose(evidence, "average_precision").scores)
+    by_precision = mean_ranks(select_columns(evidence, "average_precision").scores)
     seconds, memory = cost(evidence, found)
     head = ["system", *METRICS.values(), "mean rank", "by average precision"]
     head += ["median seconds", "peak MiB", "data sets"]
@@ -110,12 +110,12 @@ def cost(evidence: Evidence, main: Comparison) -> tuple[dict[str, float], dict[s
 
 
 def tables_of(
-    evidence: Evidence, choose: Callable[[Evidence, str], Comparison], metrics: Sequence[str]
+    evidence: Evidence, select_columns: Callable[[Evidence, str], Comparison], metrics: Sequence[str]
 ) -> list[str]:
     """Give a table for each metric: the systems that ran on any of the data sets."""
     parts = []
     for metric in metrics:
-        found = choose(evidence, metric).that_ran()
+        found = select_columns(evidence, metric).that_ran()
         if not (found.lines and found.systems):
             return ["No lines yet."]
         parts += [f"### {METRICS[metric]}", markdown_grid(cells(found, evidence.places))]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from altbi.errors import TableError
-from altbi.terminal import shortened
+from altbi._terminal import shortened
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
 from altbi_bench.catalogue.protocols import Split, find_protocol, sampled
 from altbi_bench.catalogue.systems import Scores, ready_to_fit

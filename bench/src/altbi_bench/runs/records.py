@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from altbi.errors import TableError
-from altbi.whole import told_as
+from altbi.io._atomic import report_errors_as
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -66,7 +66,7 @@ class Job:
 class Run:
     """What came of a job: measures, or an error.
 
-    Seconds leave out imports. Memory is the most that was held during fit and scoring beyond what
+    Seconds leave out imports. DistanceScorer is the most that was held during fit and scoring beyond what
     was held before; None where the system does not tell. `n_outliers` and `n_test` are those of
     the rows that were scored. Precision at n is None in lines that are older than the measure.
     """
@@ -108,7 +108,7 @@ class Run:
 def append(path: Path, run: "DataclassInstance") -> None:
     """Write one line to its end, or fail."""
     line = json.dumps(asdict(run), allow_nan=False) + "\n"
-    with told_as(path), path.open("ab") as lines:
+    with report_errors_as(path), path.open("ab") as lines:
         lines.write(line.encode())
         lines.flush()
         os.fsync(lines.fileno())

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from altbi.engines import Engine
+from altbi.distributed import Engine
 from altbi.errors import ParameterError
 from altbi_bench.catalogue.datasets import Dataset, Part, is_at_hand, none_at_hand
 from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
@@ -120,7 +120,7 @@ def run_all(
     path: Path,
     jobs: Sequence[Job],
     limits: Limits,
-    watch: Callable[[Iterator[Run], int], Iterator[Run]],
+    on_progress: Callable[[Iterator[Run], int], Iterator[Run]],
     *,
     retry: bool = False,
     engine: Engine | None = None,
@@ -142,7 +142,7 @@ def run_all(
         else:
             runs = results_by(engine, left, **share)
         done = []
-        for run in watch(runs, len(left)):
+        for run in on_progress(runs, len(left)):
             append(path, run)
             done.append(run)
         return done

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import final
 
-from altbi.engines import Engine
-from altbi.engines.processes import Lost, answers
+from altbi.distributed import Engine
+from altbi.distributed._processes import Lost, answers
 from altbi_bench.runs.measurement import failed, measured
 from altbi_bench.runs.records import Job, Run
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 
-from altbi.engines.processes import Lost, answers
+from altbi.distributed._processes import Lost, answers
 from altbi_bench.catalogue.datasets import find_part
 from altbi_bench.runs.records import append, mended, parsed
 from altbi_bench.runs.runner import Limits

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from altbi.borrow import one_thread, plain_torch
-from altbi.models import IWAE, allocate, sized_iwae
-from altbi.schedule import Schedule
-from altbi.train import keep_smallest, train
+from altbi.networks._torch_modes import single_thread, default_modes
+from altbi.networks import IWAE, allocate, build_iwae
+from altbi.networks._schedule import Schedule
+from altbi.networks._training import select_smallest, train
 from altbi_bench.catalogue.datasets import Labels
 
-__all__ = ["SETTINGS", "WATCHING_DRAWS", "WINDOWS", "Look", "Losses", "Setting", "Watched", "watch"]
+__all__ = ["SETTINGS", "WATCHING_DRAWS", "WINDOWS", "TableScan", "Losses", "Setting", "Watched", "watch"]
 
 LEARNING_RATE, WEIGHT_DECAY = 1e-3, 5e-7
 # Draws that a step is judged with, the same in all steps: with one alone AUC is mostly chance.
@@ -75,7 +75,7 @@ SETTINGS = {
 
 @final
 @dataclass(frozen=True, slots=True)
-class Look:
+class TableScan:
     """What is seen after a step.
 
     Attributes
@@ -93,13 +93,13 @@ class Look:
     snapshot: Losses
 
 
-def watch(rows: Losses, y: Labels, setting: Setting, seed: int) -> Iterator[Look]:
+def on_progress(rows: Losses, y: Labels, setting: Setting, seed: int) -> Iterator[TableScan]:
     """Train as the detector does, to the bit, and look at all rows after each step."""
     generator = torch.Generator().manual_seed(seed)
     aside = torch.Generator().manual_seed(seed + ASIDE)  # so that watching changes nothing
     all_rows = torch.from_numpy(rows)
     labelled = torch.column_stack([all_rows, torch.from_numpy(y.astype(np.float32))])
-    with plain_torch(), one_thread():
+    with default_modes(), single_thread():
         model = _started(rows.shape[1], setting.draws, generator)
         watched, draws = Watched(model), _draws_to_watch(model, seed)
         for progress in train(
@@ -113,16 +113,16 @@ def watch(rows: Losses, y: Labels, setting: Setting, seed: int) -> Iterator[Look
             if setting.schedule.is_snapshot(progress.step):
                 model.redraw()
             else:
-                model.scoring_draws.normal_(generator=aside)
-            snapshot = _losses(model, all_rows, model.scoring_draws.clone()[None])
+                model.scoring_noise.normal_(generator=aside)
+            snapshot = _losses(model, all_rows, model.scoring_noise.clone()[None])
             losses = _losses(model, all_rows, draws)
-            yield Look(watched.kept_outliers(progress.kept), losses, snapshot)
+            yield TableScan(watched.kept_outliers(progress.kept), losses, snapshot)
 
 
 def _started(n_features: int, n_draws: int, generator: torch.Generator) -> IWAE:
     """Give a model that is ready to be trained."""
     with torch.device("meta"):  # elsewhere the first weights would be drawn from global state
-        model = sized_iwae(n_features, "auto", "auto", n_draws, bounded=True).float()
+        model = build_iwae(n_features, "auto", "auto", n_draws, bounded=True).float()
     allocate(model, torch.device("cpu"))
     model.start(generator)
     return model
@@ -130,7 +130,7 @@ def _started(n_features: int, n_draws: int, generator: torch.Generator) -> IWAE:
 
 def _draws_to_watch(model: IWAE, seed: int) -> Tensor:
     """Draw the sets that all steps are judged with."""
-    shape = (WATCHING_DRAWS // len(model.scoring_draws), *model.scoring_draws.shape)
+    shape = (WATCHING_DRAWS // len(model.scoring_noise), *model.scoring_noise.shape)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2 * ASIDE))
 
 
@@ -140,7 +140,7 @@ def _losses(model: IWAE, rows: Tensor, sets_of_draws: Tensor) -> Losses:
     total = np.zeros(len(rows), dtype=np.float32)
     with torch.inference_mode():
         for draws in sets_of_draws:
-            model.scoring_draws.copy_(draws)
+            model.scoring_noise.copy_(draws)
             total += model(rows).numpy()
     return total / np.float32(len(sets_of_draws))
 
@@ -165,4 +165,4 @@ class Watched(nn.Module):
         if self.last is None:
             raise RuntimeError("No batch was seen yet.")
         losses, labels = self.last
-        return float(labels[keep_smallest(losses, share)].mean())
+        return float(labels[select_smallest(losses, share)].mean())

@@ -8,14 +8,14 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.encode import TableEncoder
-from altbi.ensemble import loss_ranges
+from altbi.encoding import TableEncoder
+from altbi.scorers._loss import compute_loss_ranges
 from altbi.errors import ParameterError
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
 from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.runs.measurement import versions
-from altbi_bench.traces.settings import SETTINGS, Look, Losses, Setting, watch
+from altbi_bench.traces.settings import SETTINGS, TableScan, Losses, Setting, on_progress
 
 __all__ = ["Trace", "TraceJob", "failed", "mean_losses", "traced", "with_share"]
 
@@ -120,7 +120,7 @@ def _traced(job: TraceJob) -> Trace:
     X, y = sampled(*load(find_part(job.file)[1]), job.rows)
     if job.share is not None:
         X, y = with_share(X, y, job.share, job.seed)
-    looks = list(watch(TableEncoder().fit_transform(as_table(X)), y, setting, job.seed))
+    looks = list(on_progress(TableEncoder().fit_transform(as_table(X)), y, setting, job.seed))
     losses = np.array([look.losses for look in looks])
     inliers, outliers = mean_losses(losses, y, setting.schedule.T0)
     return Trace(
@@ -170,10 +170,10 @@ def auc_of(y: Labels, scores: NDArray[Any]) -> float:
     return float(roc_auc_score(y, scores))
 
 
-def _windows(setting: Setting, looks: Sequence[Look], y: Labels) -> dict[str, float]:
+def _windows(setting: Setting, looks: Sequence[TableScan], y: Labels) -> dict[str, float]:
     """Judge averages over snapshots, each brought to its own range, as the authors' code does."""
     losses = np.array([look.snapshot for look in looks[setting.schedule.T0 :]])
-    low, width = loss_ranges(losses)
+    low, width = compute_loss_ranges(losses)
     scaled = (losses.astype(np.float64) - low[:, None]) / width[:, None]
     found: dict[str, NDArray[np.float64]] = {}
     for first, last in setting.windows:

@@ -1,0 +1,123 @@
+"""Parameter objects, and the checks of their values."""
+
+import inspect
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any, Self
+
+from altbi.errors import ParameterError
+
+__all__ = ["ParameterObject", "check_parameters", "is_count", "is_number", "is_share"]
+
+# For each parameter whether its value is valid, and a description of the valid values.
+Rules = Mapping[str, tuple[bool, str]]
+
+
+class ParameterObject:
+    """Base class of objects that only hold parameters, such as a schedule or a backbone.
+
+    It has scikit-learn's `get_params` and `set_params`, so that `clone`, ``schedule__n0=64`` and
+    grid searches work. Subclasses store the arguments of their constructor unchanged.
+    """
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            Not used: the values hold no parameters of their own.
+
+        Returns
+        -------
+        dict
+            The value of each parameter of the constructor.
+        """
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:  # noqa: ANN401 - scikit-learn's signature
+        """Set parameters by name.
+
+        Parameters
+        ----------
+        **params : object
+            Values by parameter name.
+
+        Returns
+        -------
+        object
+            This object.
+        """
+        names = self._parameter_names()
+        for name, value in params.items():
+            if name not in names:
+                raise ParameterError(
+                    f"{type(self).__name__} has no parameter {name!r}. Use one of {names}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def copy_with(self, **changes: object) -> Self:
+        """Return a copy in which some parameters have other values."""
+        return type(self)(**{**self.get_params(), **changes})
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        changed = (
+            f"{name}={value!r}"
+            for name, value in self.get_params().items()
+            if not _is_same(value, defaults[name].default)
+        )
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.get_params() == other.get_params()
+
+    def __hash__(self) -> int:
+        return hash((type(self), repr(self)))
+
+
+def _is_same(value: object, default: object) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def is_count(value: object, least: int = 1) -> bool:
+    """Return whether a value is a whole number of at least `least`."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
+
+
+def is_number(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
+    """Return whether a value is a finite number within the bounds."""
+    if not isinstance(value, Real) or isinstance(value, bool):
+        return False
+    number = float(value)
+    return math.isfinite(number) and least <= number <= most
+
+
+def is_share(value: object) -> bool:
+    """Return whether a value is a number in (0, 1]."""
+    return is_number(value, 0, 1) and value != 0
+
+
+def check_parameters(owner: str, values: Mapping[str, object], rules: Rules) -> None:
+    """Raise an error for the first parameter whose value is not valid.
+
+    Parameters
+    ----------
+    owner : str
+        Name of the class that has the parameters.
+    values : mapping
+        The parameters.
+    rules : mapping
+        For each parameter whether its value is valid, and what was expected.
+    """
+    for name, (is_valid, expected) in rules.items():
+        if not is_valid:
+            raise ParameterError(f"{owner}: {name}={values[name]!r}, but expected {expected}.")

@@ -1,0 +1,333 @@
+"""The scikit-learn face of fitted models."""
+
+import abc
+from collections.abc import Iterator
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from altbi.encoding import TableEncoder
+from altbi.errors import ModelFileError, ParameterError, TableError
+from altbi.explain import Explanation
+from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
+from altbi.model._labels import parse_labels
+from altbi.networks import TrainingStep
+from altbi.table import Table, as_table, is_frame
+
+__all__ = ["Detector"]
+
+Scores = NDArray[np.float64]
+
+
+class Detector(OutlierMixin, BaseEstimator, abc.ABC):
+    """Base class of the detectors: parameters in, a `FittedModel` out.
+
+    A subclass has a constructor that stores its parameters, and nothing else.
+
+    Attributes
+    ----------
+    model_ : FittedModel
+        The fitted model.
+    """
+
+    model_: FittedModel
+    n_features_in_: int
+
+    def settings(self) -> FitSettings:
+        """Return the checked settings of a fit with these parameters."""
+        return build_settings(type(self).__name__, self.get_params(deep=False))
+
+    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table
+        """Fit the detector on a table in which nobody has labelled the bad rows.
+
+        Parameters
+        ----------
+        X : array or data frame
+            The table.
+        y : object
+            Not used.
+
+        Returns
+        -------
+        object
+            The fitted detector.
+        """
+        for _ in self.iter_fit(X):
+            pass
+        return self
+
+    def iter_fit(self, X: Any) -> Iterator[TrainingStep]:  # noqa: ANN401
+        """Fit step by step; the detector is fitted when there are no more steps.
+
+        Parameters
+        ----------
+        X : array or data frame
+            The table.
+
+        Yields
+        ------
+        TrainingStep
+            Batch size, kept share and loss of each step.
+        """
+        yield from self._iter_fit(X, None, None)
+
+    def _iter_fit(
+        self,
+        X: Any,  # noqa: ANN401
+        known_inlier: ArrayLike | None,
+        known_outlier: ArrayLike | None,
+    ) -> Iterator[TrainingStep]:
+        settings = self.settings()
+        if hasattr(self, "model_"):
+            del self.model_  # an interrupted fit leaves no fitted detector
+        table = self._validate_for_fit(X)
+        labels = parse_labels(known_inlier, known_outlier, X, len(table))
+        if labels is not None and settings.privacy is not None:
+            raise ParameterError(
+                "known_inlier and known_outlier are not covered by a privacy budget. "
+                "Leave them out, or fit without a budget."
+            )
+        self.model_ = yield from iter_fit(table, settings, labels)
+
+    @property
+    def offset_(self) -> float:
+        """Threshold for `score_samples`: rows below it are outliers."""
+        check_is_fitted(self, "model_")
+        return -self.model_.threshold
+
+    @property
+    def encoder_(self) -> TableEncoder:
+        """How columns become numbers."""
+        check_is_fitted(self, "model_")
+        return self.model_.encoder
+
+    @property
+    def history_(self) -> tuple[TrainingStep, ...]:
+        """Batch size, kept share and loss of each training step."""
+        check_is_fitted(self, "model_")
+        return self.model_.history
+
+    def outlier_score(self, X: Any) -> Scores:  # noqa: ANN401
+        """Return the outlier scores of rows.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            High means outlier.
+        """
+        check_is_fitted(self, "model_")
+        return self.model_.score(self._validate(X))
+
+    def score_samples(self, X: Any) -> Scores:  # noqa: ANN401
+        """Return the scores of rows in scikit-learn's sign.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Low means outlier.
+        """
+        return -self.outlier_score(X)
+
+    def decision_function(self, X: Any) -> Scores:  # noqa: ANN401
+        """Return the scores of rows relative to the threshold.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            Below 0 means outlier.
+        """
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: Any) -> NDArray[np.int64]:  # noqa: ANN401
+        """Return a label for each row.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            -1 for outliers, 1 for inliers.
+        """
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def explain(self, X: Any) -> Explanation:  # noqa: ANN401
+        """Return the scores of rows, split by column.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the fit.
+
+        Returns
+        -------
+        Explanation
+            Contributions, expected values and similar normal rows.
+        """
+        check_is_fitted(self, "model_")
+        return self.model_.explain(self._validate(X))
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the fitted model to a file that holds no code.
+
+        Parameters
+        ----------
+        path : str or path
+            The file. It appears only when it is complete.
+        """
+        check_is_fitted(self, "model_")
+        self.model_.save(path)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, backbone: Any = None) -> Self:  # noqa: ANN401
+        """Read a fitted detector from a file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        backbone : class, function or nn.Module, optional
+            Your own network, if the model was fitted with one.
+
+        Returns
+        -------
+        object
+            The detector.
+
+        Raises
+        ------
+        ModelFileError
+            If the file is damaged, of another program or version, or holds another detector.
+        """
+        model = FittedModel.load(path, backbone=backbone)
+        if model.settings.detector != cls.__name__:
+            raise ModelFileError(
+                f"{path}: the file holds the detector {model.settings.detector!r}, but expected "
+                f"{cls.__name__!r}. Load it with that class, or with altbi.load."
+            )
+        detector = cls(**model.settings.parameters)
+        detector.n_features_in_ = len(model.encoder.names)
+        if model.training_table.has_names:
+            detector.feature_names_in_ = np.asarray(model.encoder.names, dtype=object)
+        detector.model_ = model
+        return detector
+
+    def _validate_for_fit(self, X: Any) -> Table:  # noqa: ANN401
+        """Return the training table, or raise an error that says what is wrong with it."""
+        if not is_frame(X):
+            table = as_table(self._validate_array(X, reset=True))
+        else:
+            table = as_table(X)
+            self._check_names(X, table, reset=True)
+        table.has_names = hasattr(self, "feature_names_in_")
+        if len(table) < 2:
+            raise TableError(
+                f"Found array with 1 sample(s) (shape={table.shape}) while a minimum of 2 is "
+                f"required by {type(self).__name__}. Add more rows."
+            )
+        return table
+
+    def _validate(self, X: Any) -> Table:  # noqa: ANN401
+        """Return a table to score, or raise an error that says what is wrong with it."""
+        if not is_frame(X):
+            return self.model_.prepare(self._validate_array(X, reset=False))
+        table = as_table(X)
+        self._check_names(X, table, reset=False)
+        return self.model_.prepare(table)
+
+    def _check_names(self, X: Any, table: Table, *, reset: bool) -> None:  # noqa: ANN401
+        """Store or compare names and number of columns by scikit-learn's rules."""
+        if isinstance(X, Table) and not reset and self.model_.training_table.is_frame:
+            return  # the encoder compares tables of ours with the fit
+        if isinstance(X, Table) and reset:
+            source: Any = pa.table([pa.nulls(0)] * len(table.names), names=list(table.names))
+        else:
+            source = X if hasattr(X, "shape") and len(X.shape) == 2 else np.empty(table.shape)
+        validate_data(self, source, reset=reset, skip_check_array=True)
+
+    def _validate_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
+        """Return an array that scikit-learn accepts; refuse input that would lose information."""
+        # Some sparse matrices are dicts too; scikit-learn has an error message for them.
+        if isinstance(X, str | bytes | PathLike) or type(X) is dict:
+            raise TableError(
+                f"Expected a 2D array or a data frame, got a {type(X).__name__} instead. "
+                "Read a file with altbi.detect or pandas.read_csv; turn a dict into a data frame."
+            )
+        if hasattr(X, "collect"):
+            raise TableError(
+                f"The {type(X).__name__} is lazy, but expected rows. Call its collect() first."
+            )
+        if isinstance(X, np.ma.MaskedArray):
+            X = np.ma.filled(X.astype(np.float64), np.nan)
+        if getattr(getattr(X, "dtype", None), "kind", None) in {"m", "M"}:
+            raise TableError(
+                f"The array holds {X.dtype}, but expected numbers. "
+                "Put dates into a data frame, where each column has its own type."
+            )
+        try:
+            return validate_data(
+                self,
+                X,
+                reset=reset,
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,  # NaN is missing; the encoder names infinite values
+                ensure_min_samples=2 if reset else 1,
+            )
+        except ValueError as error:
+            raise _locate_text(X, error) from None
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _locate_text(X: object, error: ValueError) -> ValueError:
+    """Return an error with the position of a text that is not a number."""
+    if not str(error).startswith("could not convert string to float"):
+        return error
+    values = np.asarray(X, dtype=object)
+    if values.ndim != 2:
+        return TableError(
+            f"Expected 2D array, got a {type(X).__name__} with {values.ndim} dimension(s) instead. "
+            "Pass a 2D array of numbers or a data frame."
+        )
+    for row, column in np.ndindex(*values.shape):
+        value = values[row, column]
+        if isinstance(value, str) and not _is_number(value):
+            return TableError(
+                f"could not convert string to float: {value!r} in column {column}, row {row} of "
+                "the array. Pass numbers, or a data frame, whose text columns become categories."
+            )
+    return error
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

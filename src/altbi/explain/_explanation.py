@@ -1,0 +1,191 @@
+"""Explanations: the contribution of each column to a row's score, and what was expected."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from altbi.errors import ParameterError
+
+__all__ = ["Explanation", "Reason"]
+
+REMAINDER = "(remainder)"
+SCORE = "(score)"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One column that makes a row unusual.
+
+    Attributes
+    ----------
+    column : str
+        The column's name.
+    value : object
+        The row's value; None where it is missing.
+    expected : object
+        The value that was expected.
+    z_score : float
+        Distance between the two, in robust z-scores of the column. For scores by loss it is
+        measured in standard deviations of the network's prediction.
+    contribution : float
+        The column's share of the score.
+    """
+
+    column: str
+    value: object
+    expected: object
+    z_score: float
+    contribution: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The scores of some rows, split by column.
+
+    For every row, ``contributions.sum() + remainder == score`` up to rounding. For scores by
+    distance, a contribution is the column's squared difference from the nearest reference rows, and
+    the remainder is 0. For scores by loss, a contribution is the column's term of the loss,
+    relative to its average over training rows.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names of the columns.
+    score : ndarray of shape (n_rows,)
+        Outlier scores; high means outlier.
+    contributions : ndarray of shape (n_rows, n_columns)
+        Each column's share of the score.
+    remainder : ndarray of shape (n_rows,)
+        The share of the score that belongs to no single column.
+    values : tuple of pyarrow.Array
+        The rows' own values, one array for each column.
+    z_scores : ndarray of shape (n_rows, n_columns)
+        Distance of each value from the expected one; see `Reason`.
+    expected : tuple of pyarrow.Array
+        The expected values, one array for each column. Numbers are float64, dates timestamps in UTC
+        without a zone, durations seconds, categories text.
+    neighbours : ndarray of shape (n_rows, n_neighbours) or None
+        Indices of the most similar reference rows, most similar first. Columns in which a row is
+        unusual do not count. None for scores by loss.
+    reference : tuple of pyarrow.Array
+        The values of all reference rows, one array for each column.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from altbi import OutlierDetector
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> X[17, 1] = 9.0
+    >>> explanation = OutlierDetector().fit(X).explain(X)
+    >>> explanation
+    Explanation of 200 rows by 3 columns
+    >>> reason = explanation.reasons(17)[0]
+    >>> reason.column, reason.value
+    ('x1', 9.0)
+    >>> explanation.nearest(17, top=2).shape
+    (2, 3)
+    """
+
+    columns: tuple[str, ...]
+    score: NDArray[np.float64]
+    contributions: NDArray[np.float64]
+    remainder: NDArray[np.float64]
+    values: tuple[pa.Array, ...]
+    z_scores: NDArray[np.float64]
+    expected: tuple[pa.Array, ...]
+    neighbours: NDArray[np.intp] | None = None
+    reference: tuple[pa.Array, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def __repr__(self) -> str:
+        return f"Explanation of {len(self)} rows by {len(self.columns)} columns"
+
+    def reasons(self, row: int, top: int = 3) -> list[Reason]:
+        """Return the columns whose values are furthest from the expected ones, furthest first.
+
+        Parameters
+        ----------
+        row : int
+            Index of the row.
+        top : int, default=3
+            Largest number of reasons.
+
+        Returns
+        -------
+        list of Reason
+            Columns with a z-score of at least 1; if there is none, the one with the largest.
+        """
+        self._check_row(row)
+        ranked = np.argsort(-self.z_scores[row])
+        far = (self._reason(row, column) for column in ranked if self.z_scores[row, column] >= 1)
+        different = (reason for reason in far if reason.value != reason.expected)
+        return list(itertools.islice(different, top)) or [self._reason(row, ranked[0])]
+
+    def nearest(self, row: int, top: int = 3) -> pa.Table:
+        """Return the reference rows that are most similar to a row.
+
+        Parameters
+        ----------
+        row : int
+            Index of the row.
+        top : int, default=3
+            Largest number of reference rows.
+
+        Returns
+        -------
+        pyarrow.Table
+            The reference rows, most similar first.
+        """
+        self._check_row(row)
+        if self.neighbours is None:
+            raise ParameterError(
+                "The rows were scored by loss, and the model holds no reference rows. "
+                "Fit an OutlierDetector to see the nearest normal rows."
+            )
+        indices = pa.array(self.neighbours[row, :top])
+        return pa.Table.from_arrays(
+            [column.take(indices) for column in self.reference], names=list(self.columns)
+        )
+
+    def remainder_share(self) -> float:
+        """Return the share of the scores' variation over rows that belongs to no column.
+
+        Returns
+        -------
+        float
+            A number from 0 to 1; 0 for a single row.
+        """
+        total = np.abs(self.contributions - self.contributions.mean(0)).sum()
+        rest = np.abs(self.remainder - self.remainder.mean()).sum()
+        return float(rest / (total + rest)) if total + rest > 0 else 0.0
+
+    def to_arrow(self) -> pa.Table:
+        """Return a table of contributions by column, then ``(remainder)`` and ``(score)``.
+
+        Returns
+        -------
+        pyarrow.Table
+            One row for each explained row.
+        """
+        return pa.Table.from_arrays(
+            [pa.array(values) for values in (*self.contributions.T, self.remainder, self.score)],
+            names=[*self.columns, REMAINDER, SCORE],
+        )
+
+    def _check_row(self, row: int) -> None:
+        if not -len(self) <= row < len(self):
+            raise ParameterError(f"row={row}, but the explanation has {len(self)} rows.")
+
+    def _reason(self, row: int, column: int) -> Reason:
+        return Reason(
+            column=self.columns[column],
+            value=self.values[column][row].as_py(),
+            expected=self.expected[column][row].as_py(),
+            z_score=float(self.z_scores[row, column]),
+            contribution=float(self.contributions[row, column]),
+        )

@@ -1,0 +1,383 @@
+"""Save a fitted model to a file, and load it again with every value checked."""
+
+from collections.abc import Mapping
+from datetime import date
+from importlib import import_module
+from os import PathLike
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi._parameters import ParameterObject
+from altbi._version import __version__
+from altbi.encoding import TableEncoder
+from altbi.errors import AltbiError, ModelFileError
+from altbi.io import atomic_file, report_errors_as
+from altbi.model._container import encode_model, read_model
+from altbi.model._fit import is_whitened, needs_landmarks, sized_for
+from altbi.model._fitted_model import FittedModel, TrainingTable
+from altbi.model._privacy_ledger import Ledger
+from altbi.model._settings import FitSettings, build_settings
+from altbi.networks import (
+    N_LANDMARKS,
+    GenerativeModel,
+    TrainingStep,
+    build_untrained,
+    stack_snapshots,
+)
+from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
+from altbi.scorers._loss import LEAST_WIDTH
+
+__all__ = ["Header", "load_model", "model_to_bytes", "parse_header", "save_model"]
+
+Path = str | PathLike[str]
+Tensors = dict[str, NDArray[Any]]
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+SNAPSHOT = "snapshot."
+# The classes that a model file may name, and where they are.
+PARAMETER_OBJECTS = {
+    "Schedule": "altbi.networks",
+    "IWAE": "altbi.networks",
+    "Glow": "altbi.torch",
+    "PrivacyBudget": "altbi.torch",
+}
+CUSTOM = "CustomBackbone"
+DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
+FLOAT64_TENSORS = ("low", "width", "baseline", "usual", "neutral")
+
+
+class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The header of a model file.
+
+    Attributes
+    ----------
+    format, format_version : str, int
+        Name and version of the file format.
+    altbi_version : str
+        The version of altbi that wrote the file.
+    detector : str
+        Name of the detector.
+    parameters : dict
+        Its parameters; parameter objects are dicts with the class name under "object".
+    n_reference : int
+        Number of rows of the training table that the file holds.
+    table : TrainingTable
+        The training table.
+    threshold : float
+        Rows with a score above it are outliers.
+    encoder : dict
+        State of the encoder.
+    history : tuple of TrainingStep
+        The training steps.
+    privacy : dict or None
+        The privacy ledger.
+    """
+
+    format: str
+    format_version: int
+    altbi_version: str
+    detector: str
+    parameters: dict[str, Any]
+    n_reference: Count
+    table: TrainingTable
+    threshold: float
+    encoder: dict[str, Any]
+    history: tuple[TrainingStep, ...]
+    privacy: dict[str, Any] | None
+
+
+def save_model(model: FittedModel, path: Path) -> None:
+    """Write a model to a file."""
+    content = model_to_bytes(model)
+    with atomic_file(path) as temporary, report_errors_as(path):
+        temporary.write_bytes(content)
+
+
+def model_to_bytes(model: FittedModel) -> bytes:
+    """Return the content of a model file."""
+    scorer = model.scorer
+    header = {
+        "altbi_version": __version__,
+        "detector": model.settings.detector,
+        "parameters": to_plain(model.settings.parameters),
+        "n_reference": len(scorer.rows) if isinstance(scorer, DistanceScorer) else 0,
+        "table": msgspec.to_builtins(model.training_table),
+        "threshold": model.threshold,
+        "encoder": model.encoder.to_json(),
+        "history": [msgspec.to_builtins(step) for step in model.history],
+        "privacy": None if model.ledger is None else model.ledger.to_json(),
+    }
+    return encode_model(_to_tensors(scorer), header)
+
+
+def _to_tensors(scorer: DistanceScorer | LossScorer) -> Tensors:
+    """Return the arrays of a scorer by name."""
+    if isinstance(scorer, DistanceScorer):
+        whitening = {} if scorer.whitening is None else {"whitening": scorer.whitening}
+        return {"reference": scorer.rows, **whitening}
+    if scorer.typical is None:
+        raise ValueError("the scorer has no statistics of training rows")
+    tensors = {SNAPSHOT + name: array for name, array in scorer.arrays.items()}
+    tensors |= {"low": scorer.low, "width": scorer.width}
+    tensors |= {name: getattr(scorer.typical, name) for name in ("baseline", "usual", "neutral")}
+    if scorer.landmarks is not None:
+        tensors["landmarks"] = scorer.landmarks
+    return tensors
+
+
+def load_model(path: Path, backbone: Any = None) -> FittedModel:  # noqa: ANN401 - user's network
+    """Read a model from a file; see `FittedModel.load`."""
+    tensors, fields = read_model(path)
+    header = parse_header(path, fields)
+    custom = _check_backbone(path, header, backbone)
+    try:
+        return _restore(path, header, tensors, custom)
+    except ModelFileError as error:
+        raise error if str(error).startswith(str(path)) else _invalid(path, error) from None
+    except (AltbiError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        if custom is None:
+            raise _invalid(path, error) from None
+        raise ModelFileError(
+            f"{path}: the file cannot be loaded with this backbone ({_describe(error)}). "
+            "Pass the network that the model was fitted with."
+        ) from error
+
+
+def parse_header(path: Path, fields: dict[str, Any]) -> Header:
+    """Return a checked header; values of a wrong type raise a `ModelFileError`."""
+    try:
+        header = msgspec.convert(fields, Header)
+    except msgspec.ValidationError as error:
+        raise _invalid(path, error) from None
+    table = header.table
+    require(path, header.detector in DETECTORS, f"it holds the detector {header.detector!r}")
+    require(path, 2 <= table.n_sample <= table.n_rows, "its sample is larger than its table")
+    require(path, header.n_reference <= table.n_sample, "it holds more rows than its sample")
+    is_private = header.privacy is not None
+    hides_loss = all((step.loss is None) == is_private for step in header.history)
+    require(path, hides_loss, "its losses do not match its privacy ledger")
+    require(path, len(header.history) > 0, "its training history is empty")
+    return header
+
+
+def _restore(path: Path, header: Header, tensors: Tensors, backbone: Any) -> FittedModel:  # noqa: ANN401
+    """Build the model of a header and its tensors."""
+    parameters = {name: _from_plain(value) for name, value in header.parameters.items()}
+    if backbone is not None:
+        parameters["backbone"] = backbone
+    settings = build_settings(header.detector, parameters)
+    encoder = TableEncoder.from_json(header.encoder)
+    ledger = _restore_ledger(path, header, settings)
+    require(path, settings.training.is_complete(header.history), "its history is incomplete")
+    if settings.reference is not None:
+        scorer: DistanceScorer | LossScorer = _restore_distances(path, settings, encoder, tensors)
+    else:
+        scorer = _restore_losses(path, settings, encoder, tensors, header)
+    n_held = len(scorer.rows) if isinstance(scorer, DistanceScorer) else 0
+    require(path, header.n_reference == n_held, "its number of reference rows is wrong")
+    return FittedModel(
+        settings=settings,
+        training_table=header.table,
+        encoder=encoder,
+        scorer=scorer,
+        threshold=header.threshold,
+        history=header.history,
+        ledger=ledger,
+    )
+
+
+def _restore_ledger(path: Path, header: Header, settings: FitSettings) -> Ledger | None:
+    """Return the privacy ledger; it must belong to the budget of the parameters."""
+    budget: Any = settings.privacy
+    is_private = header.privacy is not None
+    require(path, (budget is not None) == is_private, "its ledger does not match its parameters")
+    if not is_private:
+        return None
+    ledger = Ledger.from_json(header.privacy)
+    is_same = all(
+        getattr(budget, name) == getattr(ledger, name) for name in ("epsilon", "delta", "clip")
+    )
+    require(path, is_same, "its ledger belongs to another budget")
+    return ledger
+
+
+def _restore_distances(
+    path: Path, settings: FitSettings, encoder: TableEncoder, tensors: Tensors
+) -> DistanceScorer:
+    """Return the scorer by distance, with arrays of the expected shapes."""
+    reference, size = settings.reference, encoder.n_features_encoded
+    if reference is None:
+        raise ValueError("scores by loss have no reference rows")
+    n_rows = len(tensors["reference"])
+    shapes: dict[str, tuple[int, ...]] = {"reference": (n_rows, size)}
+    if is_whitened(reference, encoder):
+        shapes["whitening"] = (size, size)
+    is_sized = 2 <= n_rows <= reference.n_reference
+    require(path, is_sized and _shapes(tensors) == shapes, "its tensors do not fit its parameters")
+    _check_values(path, tensors, {})
+    return DistanceScorer(tensors["reference"], reference.n_groups, tensors.get("whitening"))
+
+
+def _restore_losses(
+    path: Path, settings: FitSettings, encoder: TableEncoder, tensors: Tensors, header: Header
+) -> LossScorer:
+    """Return the scorer by loss, with arrays of the expected shapes.
+
+    An untrained network has shapes but no memory, however large a hostile header makes it.
+    """
+    size = encoder.n_features_encoded
+    network = build_untrained(
+        settings.training.backbone,
+        size,
+        sized_for=sized_for(settings, size),
+        batch_norm=settings.privacy is None,
+    )
+    n_snapshots = settings.training.count_snapshots(header.history)
+    expected = _expected_shapes(settings, network, encoder, n_snapshots)
+    require(path, _shapes(tensors) == expected, "its tensors do not fit its parameters")
+    _check_values(path, tensors, network.state_dict())
+    arrays = {
+        name.removeprefix(SNAPSHOT): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(SNAPSHOT)
+    }
+    landmarks = tensors.get("landmarks")
+    return LossScorer(
+        stacked=stack_snapshots(network, arrays, landmarks, encoder.feature_columns),
+        low=tensors["low"],
+        width=tensors["width"],
+        arrays=arrays,
+        landmarks=landmarks,
+        typical=TypicalRows(tensors["baseline"], tensors["usual"], tensors["neutral"]),
+    )
+
+
+def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def _expected_shapes(
+    settings: FitSettings, network: GenerativeModel, encoder: TableEncoder, n_snapshots: int
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all arrays of a scorer by loss."""
+    n_columns, size = len(encoder.names), encoder.n_features_encoded
+    landmarks = {"landmarks": (N_LANDMARKS, size)} if needs_landmarks(settings) else {}
+    weights = network.state_dict().items()
+    return {
+        **{SNAPSHOT + name: (n_snapshots, *tensor.shape) for name, tensor in weights},
+        **landmarks,
+        "low": (n_snapshots,),
+        "width": (n_snapshots,),
+        "baseline": (n_columns,),
+        "usual": (size,),
+        "neutral": (size,),
+    }
+
+
+def _check_values(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
+    """Raise an error for arrays of a wrong type, or with values that cannot be."""
+    for name, tensor in tensors.items():
+        require(path, tensor.dtype == _expected_dtype(name, state), f"{name!r} has a wrong type")
+        require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
+        if name.endswith(("mix.sign", "mix.permutation")):
+            require(path, _is_rotation(tensor), f"{name!r} is not a rotation")
+        if name == "width" or name.endswith("running_var"):
+            least = LEAST_WIDTH if name == "width" else 0
+            require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
+
+
+def _expected_dtype(name: str, state: Mapping[str, Any]) -> np.dtype[Any]:
+    if name.startswith(SNAPSHOT):
+        return np.dtype(str(state[name.removeprefix(SNAPSHOT)].dtype).removeprefix("torch."))
+    return np.dtype(np.float64 if name in FLOAT64_TENSORS else np.float32)
+
+
+def _is_rotation(tensor: NDArray[Any]) -> bool:
+    """Return whether an array holds signs, or permutation matrices."""
+    if tensor.ndim == 2:
+        return bool((np.abs(tensor) == 1).all())
+    is_binary = np.isin(tensor, (0, 1)).all()
+    return bool(is_binary and (tensor.sum(1) == 1).all() and (tensor.sum(2) == 1).all())
+
+
+def _check_backbone(path: Path, header: Header, backbone: Any) -> Any:  # noqa: ANN401
+    """Return the user's own backbone for a file that needs one, else None."""
+    stored = header.parameters.get("backbone")
+    is_custom = isinstance(stored, dict) and stored.get("object") == CUSTOM
+    if not is_custom and backbone is None:
+        return None
+    if not is_custom:
+        raise ModelFileError(
+            f"{path}: the model was not fitted with a network of your own, but a backbone was "
+            "passed. Load it without one."
+        )
+    label = stored.get("module") if isinstance(stored, dict) else None
+    if backbone is None:
+        raise ModelFileError(
+            f"{path}: the model was fitted with the network {label!r}, which the file does not "
+            "hold. Pass it in Python: altbi.load(path, backbone=MyNetwork)."
+        )
+    if isinstance(backbone, ParameterObject):
+        return backbone
+    options = {
+        name: value
+        for name, value in (stored.items() if isinstance(stored, dict) else ())
+        if name in ("learning_rate", "weight_decay", "device")
+    }
+    return import_module("altbi.torch").CustomBackbone(backbone, **options)
+
+
+def to_plain(value: Any) -> Any:  # noqa: ANN401 - any parameter
+    """Return a parameter as JSON can hold it; random generators become None."""
+    if isinstance(value, ParameterObject):
+        params = {name: to_plain(item) for name, item in value.get_params().items()}
+        return {"object": type(value).__name__, **params}
+    if isinstance(value, tuple | list):
+        return [to_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): to_plain(item) for name, item in value.items()}
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    if callable(value):
+        return import_module("altbi.torch._custom").backbone_label(value)
+    return value
+
+
+def _from_plain(value: Any) -> Any:  # noqa: ANN401
+    """Return the parameter that `to_plain` has written; only known classes are created."""
+    if isinstance(value, list):
+        return tuple(_from_plain(item) for item in value)
+    if isinstance(value, dict) and "object" in value:
+        name = value["object"]
+        if name == CUSTOM:
+            return None  # the caller passes the network
+        if name not in PARAMETER_OBJECTS:
+            raise ModelFileError(f"a parameter has the unknown type {name!r}")
+        params = {key: _from_plain(item) for key, item in value.items() if key != "object"}
+        return getattr(import_module(PARAMETER_OBJECTS[name]), name)(**params)
+    if isinstance(value, dict):
+        return {key: _from_plain(item) for key, item in value.items()}
+    return value
+
+
+def require(path: Path, holds: bool, problem: str) -> None:
+    """Raise a `ModelFileError` unless a condition holds."""
+    if not holds:
+        raise ModelFileError(f"{path}: {problem}. Save the model again.")
+
+
+def _invalid(path: Path, error: Exception) -> ModelFileError:
+    return ModelFileError(
+        f"{path}: the file is not valid ({_describe(error)}). Save the model again."
+    )
+
+
+def _describe(error: Exception) -> str:
+    return f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")

@@ -1,0 +1,248 @@
+"""Fit a model: sample, encode, train, select reference rows, set the threshold."""
+
+import secrets
+import warnings
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi.encoding import TableEncoder
+from altbi.errors import TableWarning, TrainingError
+from altbi.model._fitted_model import FittedModel, TrainingTable
+from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels, draw_training_sample
+from altbi.model._settings import FitSettings, RandomState, ReferenceSettings
+from altbi.model._threshold import outlier_threshold
+from altbi.networks import (
+    WORST_LOSS,
+    SnapshotArrays,
+    TrainingStep,
+    build_untrained,
+    map_blocks,
+    run_isolated,
+    select_landmarks,
+    stack_snapshots,
+)
+from altbi.scorers import DistanceScorer, LossScorer, fit_distance_scorer, fit_typical_rows
+from altbi.scorers._loss import compute_loss_ranges
+from altbi.table import Table, sample_rows
+
+__all__ = [
+    "choose_threshold",
+    "fit_loss_scorer",
+    "fit_model",
+    "is_whitened",
+    "iter_fit",
+    "needs_landmarks",
+    "record_history",
+    "resolve_seed",
+    "sized_for",
+]
+
+# Rows of the sample among which reference rows are sought, and rows that set the threshold.
+MAX_CANDIDATES = 10_000
+MAX_THRESHOLD_ROWS = 20_000
+# Encoded features of a table whose distances are whitened, if the settings leave it open.
+WHITENED_FEATURES = range(100, 4097)
+# Encoded features up to which a network that only selects reference rows grows.
+MAX_SELECTING_FEATURES = 512
+
+Result = TypeVar("Result")
+Fit = Generator[TrainingStep, None, FittedModel]
+
+
+def fit_model(table: Table, settings: FitSettings, labels: Labels | None = None) -> FittedModel:
+    """Fit a model on a table.
+
+    Parameters
+    ----------
+    table : Table
+        The table, or a sample of it.
+    settings : FitSettings
+        What to fit.
+    labels : ndarray of int8, optional
+        1 for known inliers, -1 for known outliers, 0 for all others.
+
+    Returns
+    -------
+    FittedModel
+        The model.
+    """
+    return finish(iter_fit(table, settings, labels))
+
+
+def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
+    """Fit a model step by step: yield after each training step, and return the model."""
+    seed = resolve_seed(settings.random_state)
+    if settings.privacy is not None:
+        return (yield from settings.privacy.fit(table, settings, seed))
+    return (yield from _fit(table, settings, labels, seed))
+
+
+def finish(steps: Generator[TrainingStep, None, Result]) -> Result:
+    """Run a generator to its end, and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return cast(Result, end.value)
+
+
+def record_history(
+    steps: Generator[TrainingStep, None, Result], history: list[TrainingStep]
+) -> Generator[TrainingStep, None, Result]:
+    """Yield all steps, add each to a history, and return the result."""
+    while True:
+        try:
+            step = next(steps)
+        except StopIteration as end:
+            return cast(Result, end.value)
+        history.append(step)
+        yield step
+
+
+def _fit(table: Table, settings: FitSettings, labels: Labels | None, seed: int) -> Fit:
+    """Fit a model without a privacy budget."""
+    sample, labels = draw_training_sample(table, labels, settings.max_rows, seed)
+    encoder = TableEncoder().fit(sample)
+    rows = encoder.transform(sample)
+    for problem in encoder.find_problems(rows):
+        warnings.warn(problem, TableWarning, stacklevel=6)
+
+    history: list[TrainingStep] = []
+    arrays = yield from record_history(_train(rows, settings, labels, seed), history)
+    if settings.reference is None:
+        scorer, scores = fit_loss_scorer(arrays, settings, rows, encoder)
+        typical = fit_typical_rows(scorer, encoder, rows)
+        final: DistanceScorer | LossScorer = replace(scorer, typical=typical)
+    else:
+        final = _select_reference(sample, rows, arrays, settings, labels, encoder, seed)
+        judged = sample_rows(len(rows), MAX_THRESHOLD_ROWS, seed)
+        scores = final.score(encoder.standardize(sample.take(judged)))
+    return FittedModel(
+        settings=settings,
+        training_table=TrainingTable(
+            n_rows=table.drawn_from or len(table),
+            n_sample=len(sample),
+            is_frame=table.is_frame,
+            has_names=table.has_names,
+            conventions=table.conventions,
+        ),
+        encoder=encoder,
+        scorer=final,
+        threshold=choose_threshold(scores, settings),
+        history=tuple(history),
+    )
+
+
+def _train(
+    rows: NDArray[np.float32], settings: FitSettings, labels: Labels | None, seed: int
+) -> Generator[TrainingStep, None, SnapshotArrays]:
+    """Train the network of the settings, and return its snapshots."""
+    backbone, n_features = settings.training.backbone, rows.shape[1]
+    size = sized_for(settings, n_features)
+
+    def steps() -> Generator[TrainingStep, None, SnapshotArrays]:
+        # Built inside the isolated steps: a network of the user's own may draw random numbers.
+        model = backbone.build(n_features, sized_for=size)
+        untrained = build_untrained(backbone, n_features, sized_for=size)
+        return (yield from settings.training.run(model, untrained, rows, labels, seed))
+
+    return (yield from run_isolated(steps(), is_custom=backbone.is_custom, seed=seed))
+
+
+def sized_for(settings: FitSettings, n_features: int) -> int | None:
+    """Return the number of features that the network's "auto" sizes are chosen for.
+
+    A network that only selects reference rows stays small.
+    """
+    return None if settings.reference is None else min(n_features, MAX_SELECTING_FEATURES)
+
+
+def fit_loss_scorer(
+    arrays: SnapshotArrays,
+    settings: FitSettings,
+    rows: NDArray[np.float32],
+    encoder: TableEncoder,
+) -> tuple[LossScorer, NDArray[np.float64]]:
+    """Return a scorer by loss, and the scores of the rows that set its scale."""
+    backbone, n_features = settings.training.backbone, rows.shape[1]
+    model = build_untrained(backbone, n_features, sized_for=sized_for(settings, n_features))
+    landmarks = None
+    if needs_landmarks(settings):
+        landmarks = select_landmarks(rows, encoder.feature_columns)
+    stacked = stack_snapshots(model, arrays, landmarks, encoder.feature_columns)
+    losses = map_blocks(stacked.losses, rows, stacked.block_rows)
+    if not (np.abs(losses) < WORST_LOSS).all():
+        raise TrainingError(
+            "After training, the losses of training rows are not finite. "
+            "Lower the backbone's learning_rate, or choose another backbone."
+        )
+    low, width = np.zeros(len(losses)), np.ones(len(losses))
+    if settings.scale_losses:
+        low, width = compute_loss_ranges(losses)
+    scorer = LossScorer(stacked, low, width, arrays, landmarks)
+    return scorer, scorer.combine(losses)
+
+
+def needs_landmarks(settings: FitSettings) -> bool:
+    """Return whether explanations of the settings' network compare rows with landmarks."""
+    from altbi.networks import IWAE
+
+    return not isinstance(settings.training.backbone, IWAE)
+
+
+def _select_reference(
+    sample: Table,
+    rows: NDArray[np.float32],
+    arrays: SnapshotArrays,
+    settings: FitSettings,
+    labels: Labels | None,
+    encoder: TableEncoder,
+    seed: int,
+) -> DistanceScorer:
+    """Select reference rows among those with small losses."""
+    reference = settings.reference
+    assert reference is not None
+    labels = np.full(len(rows), UNKNOWN, dtype=np.int8) if labels is None else labels
+    candidates = np.flatnonzero(labels != OUTLIER)
+    if len(candidates) > MAX_CANDIDATES:
+        drawn = candidates[sample_rows(len(candidates), MAX_CANDIDATES, seed)]
+        # Rows that a person has judged to be normal are always candidates.
+        candidates = np.union1d(drawn, np.flatnonzero(labels == INLIER)[:MAX_CANDIDATES])
+    _, losses = fit_loss_scorer(arrays, settings, rows[candidates], encoder)
+    return fit_distance_scorer(
+        encoder.standardize(sample.take(candidates)),
+        losses,
+        keep=reference.keep,
+        n_reference=reference.n_reference,
+        n_groups=reference.n_groups,
+        whiten=is_whitened(reference, encoder),
+        seed=seed,
+        certain=labels[candidates] == INLIER,
+    )
+
+
+def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
+    """Return whether distances are whitened."""
+    if reference.whiten == "auto":
+        return encoder.n_features_encoded in WHITENED_FEATURES
+    return reference.whiten
+
+
+def choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> float:
+    """Return the threshold of the settings for the scores of training rows."""
+    if settings.threshold is not None:
+        return float(settings.threshold)
+    return outlier_threshold(scores, settings.contamination)
+
+
+def resolve_seed(random_state: RandomState) -> int:
+    """Return the seed of a fit; NumPy's global random state is never used."""
+    if random_state is None:
+        return secrets.randbits(31)
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(random_state.randint(2**31 - 1))

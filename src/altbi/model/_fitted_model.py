@@ -1,0 +1,191 @@
+"""The fitted model: what scores, explains and is saved."""
+
+import warnings
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any, Self, final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi.encoding import Drift, TableEncoder
+from altbi.errors import TableWarning
+from altbi.explain import Explanation, explain
+from altbi.model._chunks import score_chunks
+from altbi.model._privacy_ledger import Ledger
+from altbi.model._settings import FitSettings
+from altbi.networks import TrainingStep
+from altbi.scorers import DistanceScorer, LossScorer
+from altbi.table import Table, TextConventions, as_table, is_frame
+
+__all__ = ["FittedModel", "TrainingTable"]
+
+Scores = NDArray[np.float64]
+
+
+class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a model knows about the table that it was fitted on.
+
+    Attributes
+    ----------
+    n_rows, n_sample : int
+        Rows of the table, and of the sample that was used for training.
+    is_frame : bool
+        Whether its columns had types, as in a data frame or a file.
+    has_names : bool
+        Whether its columns had names.
+    conventions : TextConventions
+        How its values were written in a text file.
+    """
+
+    n_rows: int
+    n_sample: int
+    is_frame: bool
+    has_names: bool
+    conventions: TextConventions
+
+
+@final
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class FittedModel:
+    """A fitted model. It never changes; `fit_model` and `load` create it.
+
+    Attributes
+    ----------
+    settings : FitSettings
+        What was asked for.
+    training_table : TrainingTable
+        The table that it was fitted on.
+    encoder : TableEncoder
+        How columns become numbers.
+    scorer : DistanceScorer or LossScorer
+        How encoded rows become scores.
+    threshold : float
+        Rows with a score above it are outliers.
+    history : tuple of TrainingStep
+        Batch size, kept share and loss of each training step.
+    ledger : Ledger or None
+        What a fit under a privacy budget has released.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import altbi
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> X[17] = 9.0
+    >>> model = altbi.OutlierDetector().fit(X).model_
+    >>> int(model.score(X).argmax())
+    17
+    """
+
+    settings: FitSettings
+    training_table: TrainingTable
+    encoder: TableEncoder
+    scorer: DistanceScorer | LossScorer
+    threshold: float
+    history: tuple[TrainingStep, ...]
+    ledger: Ledger | None = None
+
+    def score(self, X: Any) -> Scores:  # noqa: ANN401 - any table
+        """Return the outlier scores of a table's rows.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the training table.
+
+        Returns
+        -------
+        ndarray of shape (n_rows,)
+            High means outlier.
+
+        Warns
+        -----
+        TableWarning
+            If the table holds values that the training table did not.
+        """
+        scores, drift = self.score_table(self.prepare(X))
+        for sentence in drift.sentences():
+            warnings.warn(sentence, TableWarning, stacklevel=2)
+        return scores
+
+    def explain(self, X: Any) -> Explanation:  # noqa: ANN401
+        """Return the scores of a table's rows, split by column.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the training table.
+
+        Returns
+        -------
+        Explanation
+            Contributions, expected values and similar normal rows.
+        """
+        return explain(self.prepare(X), self.scorer, self.encoder)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the model to a file that holds no code.
+
+        Parameters
+        ----------
+        path : str or path
+            The file. It appears only when it is complete.
+        """
+        from altbi.model._file import save_model
+
+        save_model(self, path)
+
+    def to_bytes(self) -> bytes:
+        """Return the content of a model file.
+
+        Returns
+        -------
+        bytes
+            What `save` writes.
+        """
+        from altbi.model._file import model_to_bytes
+
+        return model_to_bytes(self)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, backbone: Any = None) -> Self:  # noqa: ANN401
+        """Read a model from a file.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+        backbone : class, function or nn.Module, optional
+            Your own network, if the model was fitted with one. A file only holds its name, and
+            nothing is imported by that name.
+
+        Returns
+        -------
+        FittedModel
+            The model.
+
+        Raises
+        ------
+        ModelFileError
+            If the file is damaged, of another program, or of another version.
+        """
+        from altbi.model._file import load_model
+
+        return load_model(path, backbone)
+
+    def score_table(self, table: Table) -> tuple[Scores, Drift]:
+        """Return the scores of a table with the columns of the fit, and its drift."""
+
+        def score(chunk: Table) -> Scores:
+            return self.scorer.score(self.scorer.encode(chunk, self.encoder))
+
+        return score_chunks(score, table, self.encoder)
+
+    def prepare(self, X: Any) -> Table:  # noqa: ANN401
+        """Return a table with the columns of the fit; array columns are found by position."""
+        if not is_frame(X):
+            return as_table(X, self.encoder.names)
+        table = as_table(X)
+        return table if self.training_table.is_frame else table.renamed(self.encoder.names)

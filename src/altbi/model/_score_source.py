@@ -1,0 +1,228 @@
+"""The second pass over a table: score every row, count scores, keep the highest."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from altbi.encoding import Drift
+from altbi.errors import TableError
+from altbi.io import ColumnParser, SelectedColumns, Source, parse_labels_column, prefetch
+from altbi.model._fitted_model import FittedModel
+from altbi.model._score_statistics import ScoreCounts, TopRows
+
+__all__ = [
+    "ScoreSummary",
+    "ScoredBatch",
+    "name_errors",
+    "output_schema",
+    "read_rows",
+    "score_batch",
+    "score_source",
+    "select_features",
+]
+
+Scores = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ScoredBatch:
+    """Scores and flags of a record batch, and its drift from the training sample."""
+
+    scores: Scores
+    flagged: NDArray[np.bool_]
+    drift: Drift
+
+
+def score_batch(
+    model: FittedModel, parser: ColumnParser, batch: pa.RecordBatch, first_row: int
+) -> ScoredBatch:
+    """Score a record batch. Every pass calls this function, so that scores are the same.
+
+    Parameters
+    ----------
+    model : FittedModel
+        The model.
+    parser : ColumnParser
+        Parses the columns of the batch.
+    batch : RecordBatch
+        At least one row.
+    first_row : int
+        Number of its first row in the table, for messages.
+
+    Returns
+    -------
+    ScoredBatch
+        Scores, flags and drift.
+    """
+    table = parser.table(batch, first_row, model.encoder.names)
+    scores, drift = model.score_table(table)
+    return ScoredBatch(scores, scores > model.threshold, drift)
+
+
+@final
+class ScoreSummary:
+    """What the second pass finds.
+
+    Parameters
+    ----------
+    top : int
+        How many of the highest scores to keep.
+    first_row : int, default=0
+        Number of the first row, for a partition of a table.
+
+    Attributes
+    ----------
+    n_rows, n_flagged : int
+        Rows that were scored, and rows above the threshold.
+    counts : ScoreCounts
+        Histogram of the scores.
+    top : TopRows
+        The rows with the highest scores.
+    drift : Drift
+        Values that the training sample did not have.
+    labelled : list of (scores, labels)
+        Scores of the rows with a known label.
+    """
+
+    def __init__(self, top: int, first_row: int = 0) -> None:
+        self.first_row = first_row
+        self.n_rows = self.n_flagged = 0
+        self.counts = ScoreCounts()
+        self.top = TopRows(top)
+        self.drift = Drift()
+        self.labelled: list[tuple[Scores, NDArray[np.bool_]]] = []
+
+    @property
+    def next_row(self) -> int:
+        """Number of the row after the last one."""
+        return self.first_row + self.n_rows
+
+    def add(self, batch: pa.RecordBatch, scored: ScoredBatch) -> None:
+        """Add the next rows."""
+        self.top.add(batch, scored.scores, self.next_row)
+        self.counts.add(scored.scores)
+        self.n_flagged += int(scored.flagged.sum())
+        self.n_rows += len(batch)
+        self.drift += scored.drift
+
+    def add_labels(self, scores: Scores, labels: Scores) -> None:
+        """Keep the scores of rows whose label is known."""
+        known = ~np.isnan(labels)
+        self.labelled.append((scores[known], labels[known] == 1))
+
+    def append(self, other: "ScoreSummary") -> None:
+        """Add the summary of the next partition."""
+        self.top.append(*other.top.in_order())
+        self.counts.add_bins(other.counts.keys, other.counts.counts)
+        self.n_flagged += other.n_flagged
+        self.n_rows += other.n_rows
+        self.drift += other.drift
+        self.labelled += other.labelled
+
+
+def score_source(
+    source: Source,
+    parser: ColumnParser,
+    selected: SelectedColumns,
+    model: FittedModel,
+    summary: ScoreSummary,
+) -> Iterator[pa.Table]:
+    """Score all rows of a source, and add them to a summary.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    parser : ColumnParser
+        Parses its columns.
+    selected : SelectedColumns
+        The columns by their roles.
+    model : FittedModel
+        The model.
+    summary : ScoreSummary
+        Receives what the pass finds.
+
+    Yields
+    ------
+    pyarrow.Table
+        The output, chunk by chunk.
+    """
+    with name_errors(source):
+        for batch in prefetch(source.batches(selected.to_score)):
+            scored = score_batch(model, parser, batch, summary.next_row)
+            output = _build_output(batch, selected, summary.next_row, scored)
+            summary.add(batch, scored)
+            if selected.label is not None:
+                column = batch.column(selected.label.column)
+                summary.add_labels(scored.scores, parse_labels_column(selected.label, column))
+            yield output
+
+
+def read_rows(source: Source, selected: SelectedColumns, rows: NDArray[np.int64]) -> pa.Table:
+    """Return the rows of these numbers, in this order."""
+    found, seen, last = [], 0, int(rows.max())
+    for batch in source.batches(selected.to_score):
+        inside = np.unique(rows[(rows >= seen) & (rows < seen + len(batch))])
+        found.append(batch.take(pa.array(inside - seen)))
+        seen += len(batch)
+        if seen > last:
+            break
+    else:
+        raise TableError(
+            f"{source.name}: row {last} was asked for, but the last of its {seen} rows is "
+            f"{seen - 1} (counted from 0)."
+        )
+    _, positions = np.unique(rows, return_inverse=True)
+    return pa.Table.from_batches(found).take(pa.array(positions))
+
+
+def output_schema(source: Source, selected: SelectedColumns) -> pa.Schema:
+    """Return the columns of the output."""
+    empty = pa.RecordBatch.from_arrays(
+        [pa.array([], source.schema.field(name).type) for name in selected.to_score],
+        names=selected.to_score,
+    )
+    nothing = ScoredBatch(np.empty(0), np.empty(0, dtype=np.bool_), Drift())
+    return _build_output(empty, selected, 0, nothing).schema
+
+
+def _build_output(
+    batch: pa.RecordBatch, selected: SelectedColumns, first_row: int, scored: ScoredBatch
+) -> pa.Table:
+    """Return row numbers, ids, scores and flags, then the input's columns if they are kept."""
+    rows = np.arange(first_row, first_row + len(scored.scores), dtype=np.int64)
+    taken, prefix = {*selected.ids, *selected.kept}, ""
+    while taken & {f"{prefix}{name}" for name in ("row", "score", "outlier")}:
+        prefix += "altbi_"
+    columns: dict[str, Any] = {f"{prefix}row": rows}
+    columns |= {name: batch.column(name) for name in selected.ids}
+    columns |= {f"{prefix}score": scored.scores, f"{prefix}outlier": scored.flagged}
+    columns |= {name: batch.column(name) for name in selected.kept}
+    return pa.table(columns)
+
+
+def select_features(
+    batches: Iterable[pa.RecordBatch], selected: SelectedColumns
+) -> Iterator[pa.RecordBatch]:
+    """Yield the columns to learn from; labels are only validated, so that errors show early."""
+    for batch in batches:
+        if selected.label is not None:
+            parse_labels_column(selected.label, batch.column(selected.label.column))
+        yield batch.select(list(selected.features))
+
+
+@contextmanager
+def name_errors(source: Source) -> Iterator[None]:
+    """Put the table's name at the start of errors about it."""
+    try:
+        yield
+    except TableError as error:
+        if str(error).startswith(source.name):
+            raise
+        raise TableError(f"{source.name}: {error}") from error

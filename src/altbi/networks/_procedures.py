@@ -1,0 +1,239 @@
+"""Training procedures: each trains a network and returns its snapshots."""
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from altbi.networks._backbones import Backbone
+from altbi.networks._interfaces import GenerativeModel
+from altbi.networks._peak_search import PeakCheck, Spread, search_peak
+from altbi.networks._schedule import Schedule
+from altbi.networks._stacking import SnapshotArrays, stack_states
+from altbi.networks._torch_modes import (
+    PrivateRandomState,
+    default_modes,
+    resolve_device,
+    single_thread,
+)
+from altbi.networks._training import KnownLabels, TrainingStep, train
+
+__all__ = ["AltbiTraining", "OdimTraining", "TrainingProcedure", "run_isolated"]
+
+INLIER, OUTLIER = 1, -1
+
+Result = TypeVar("Result")
+Steps = Generator[TrainingStep, None, SnapshotArrays]
+
+
+class TrainingProcedure(Protocol):
+    """What a fit asks of a training procedure.
+
+    Attributes
+    ----------
+    backbone : Backbone
+        The network to train.
+    planned_steps : int or None
+        Number of steps, if it is known before the training.
+    """
+
+    @property
+    def backbone(self) -> Backbone: ...
+
+    @property
+    def planned_steps(self) -> int | None: ...
+
+    def run(
+        self,
+        model: GenerativeModel,
+        untrained: GenerativeModel,
+        rows: NDArray[np.float32],
+        labels: NDArray[np.int8] | None,
+        seed: int,
+    ) -> Steps:
+        """Train the network, yield after each step, and return the snapshots."""
+        ...
+
+    def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
+        """Return the number of snapshots of a training with this history."""
+        ...
+
+    def is_complete(self, history: Sequence[TrainingStep]) -> bool:
+        """Return whether a history can be that of a complete training."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AltbiTraining:
+    """Algorithm 1: growing batches, the largest losses left out, snapshots of the last steps.
+
+    Attributes
+    ----------
+    backbone : Backbone
+        The network to train.
+    schedule : Schedule
+        Batch sizes, truncation and snapshots.
+    outlier_weight : float
+        Weight of the losses of labelled outliers, which training makes large.
+    label_trust : float
+        Share of the outlier labels that training trusts.
+    may_stop_early : bool
+        Whether a privacy budget may end the training before its last step.
+    """
+
+    backbone: Backbone
+    schedule: Schedule
+    outlier_weight: float
+    label_trust: float
+    may_stop_early: bool = False
+
+    @property
+    def planned_steps(self) -> int:
+        """Number of steps."""
+        return self.schedule.n_steps
+
+    def run(
+        self,
+        model: GenerativeModel,
+        untrained: GenerativeModel,
+        rows: NDArray[np.float32],
+        labels: NDArray[np.int8] | None,
+        seed: int,
+    ) -> Steps:
+        """Run Algorithm 1, yield after each step, and return the snapshots."""
+        device = resolve_device(self.backbone.device)
+        generator = torch.Generator(device).manual_seed(seed)
+        model.initialize(generator)
+        learned, known = self._split_by_label(rows, labels, device)
+        snapshots = []
+        for step in train(
+            model,
+            learned,
+            self.schedule,
+            learning_rate=self.backbone.resolve_learning_rate(),
+            weight_decay=self.backbone.weight_decay,
+            known=known,
+            generator=generator,
+        ):
+            if self.schedule.is_snapshot(step.step):
+                model.redraw()
+                snapshots.append(copy_state(model))
+            yield step
+        model.check_trained(torch.from_numpy(rows), untrained)
+        return stack_states(snapshots)
+
+    def _split_by_label(
+        self, rows: NDArray[np.float32], labels: NDArray[np.int8] | None, device: torch.device
+    ) -> tuple[torch.Tensor, KnownLabels | None]:
+        """Return the rows to learn from and the labels, on the device."""
+        if labels is None:
+            return torch.from_numpy(rows).to(device), None
+        is_outlier = labels == OUTLIER
+        learned, is_inlier, outliers = (
+            torch.from_numpy(array).to(device)
+            for array in (rows[~is_outlier], labels[~is_outlier] == INLIER, rows[is_outlier])
+        )
+        return learned, KnownLabels(is_inlier, outliers, self.outlier_weight, self.label_trust)
+
+    def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
+        """Return the number of snapshots; an early stop leaves at least the last state."""
+        if not self.may_stop_early:
+            return self.schedule.n_snapshots
+        return max(sum(self.schedule.is_snapshot(step.step) for step in history), 1)
+
+    def is_complete(self, history: Sequence[TrainingStep]) -> bool:
+        """Return whether a history can be that of a complete training."""
+        if self.may_stop_early:
+            return 0 < len(history) <= self.planned_steps
+        return len(history) == self.planned_steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OdimTraining:
+    """ODIM's training: several networks, each kept where its losses are most bimodal.
+
+    The attributes are the parameters of `altbi.ODIM`.
+    """
+
+    backbone: Backbone
+    n_models: int
+    batch_size: int
+    check_every: int
+    patience: int
+    max_updates: int
+    spread: Spread
+
+    @property
+    def planned_steps(self) -> None:
+        """None: the losses decide when training ends."""
+        return
+
+    def run(
+        self,
+        model: GenerativeModel,
+        untrained: GenerativeModel,
+        rows: NDArray[np.float32],
+        labels: NDArray[np.int8] | None,
+        seed: int,
+    ) -> Steps:
+        """Train all networks, yield at each check, and return one snapshot for each."""
+        generator = torch.Generator().manual_seed(seed)
+        snapshots, n_checks = [], 0
+        for _ in range(self.n_models):
+            model.initialize(generator)
+            for check in self._search(model, torch.from_numpy(rows), generator):
+                if check.is_best:
+                    best = copy_state(model)
+                yield TrainingStep(n_checks, check.batch_size, 1.0, check.loss)
+                n_checks += 1
+            snapshots.append(best)
+        return stack_states(snapshots)
+
+    def _search(
+        self, model: GenerativeModel, rows: torch.Tensor, generator: torch.Generator
+    ) -> Iterator[PeakCheck]:
+        return search_peak(
+            model,
+            rows,
+            batch_size=self.batch_size,
+            check_every=self.check_every,
+            patience=self.patience,
+            max_updates=self.max_updates,
+            spread=self.spread,
+            learning_rate=self.backbone.resolve_learning_rate(),
+            weight_decay=self.backbone.weight_decay,
+            generator=generator,
+        )
+
+    def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
+        """Return the number of networks."""
+        return self.n_models
+
+    def is_complete(self, history: Sequence[TrainingStep]) -> bool:
+        """Return whether there is at least one check for each network."""
+        return len(history) >= self.n_models
+
+
+def copy_state(model: GenerativeModel) -> dict[str, torch.Tensor]:
+    """Return a copy of a network's weights and buffers."""
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def run_isolated(
+    steps: Generator[TrainingStep, None, Result], *, is_custom: bool, seed: int
+) -> Generator[TrainingStep, None, Result]:
+    """Run each step on one thread and in torch's default modes; restore both between steps.
+
+    Sums are then taken in one order, so that results do not depend on the number of threads.
+    """
+    random_state = PrivateRandomState(seed)
+    while True:
+        with single_thread(), default_modes(), random_state.active_if(is_custom):
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                return cast(Result, end.value)
+        yield step

@@ -1,0 +1,439 @@
+"""From a table to a list of outliers: scan, fit, score, explain, write. Start reading here."""
+
+import tempfile
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+from altbi.detection import Detection
+from altbi.errors import ParameterError, TableError, TableWarning, import_extra
+from altbi.io import (
+    ColumnParser,
+    ColumnSelection,
+    ExpectedType,
+    ProgressCallback,
+    ScanResult,
+    SelectedColumns,
+    Source,
+    TableWriter,
+    atomic_files,
+    check_writable,
+    format_names,
+    no_progress,
+    open_table,
+    open_writer,
+    report_errors_as,
+    scan_table,
+    select_columns,
+    write_in_background,
+)
+from altbi.io._memory import open_in_memory
+from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
+from altbi.model._data_checks import check_data
+from altbi.model._score_source import (
+    ScoreSummary,
+    name_errors,
+    output_schema,
+    read_rows,
+    score_source,
+    select_features,
+)
+from altbi.report import Summary, can_report, render, require_report
+from altbi.report._explained_rows import ExplainedRows, build_reasons_table, explain_rows
+from altbi.report._summarize import summarize
+
+__all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
+
+# Opens the file for the scores, once the columns of the output are known.
+WriterFactory = Callable[[pa.Schema], AbstractContextManager[TableWriter]]
+
+
+def detect(
+    table: Any,  # noqa: ANN401 - a path or any table
+    output: str | PathLike[str] | None = None,
+    *,
+    detector: Any = None,  # noqa: ANN401 - an estimator or FitSettings
+    columns: str | Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
+    id: str | Sequence[str] = (),
+    label: str | None = None,
+    missing: str | Sequence[str] = (),
+    keep_columns: bool = False,
+    scores_format: Literal["csv", "parquet", "arrow", "jsonl"] = "csv",
+    report: bool | None = None,
+    top: int = 200,
+    engine: Any = None,  # noqa: ANN401 - altbi.distributed.Engine
+    on_progress: ProgressCallback = no_progress,
+    command: str = "",
+) -> Detection:
+    """Find the outliers of a table: fit, score, explain and report.
+
+    Parameters
+    ----------
+    table : str, path, Source or data frame
+        A file or folder of files, a table opened by `open_table`, or a table in memory.
+    output : str or path, optional
+        Folder for scores, reasons, model and report. Without one they are in a temporary folder
+        that exists as long as the result.
+    detector : estimator, optional
+        An unfitted `OutlierDetector`, `ALTBI` or `ODIM`. None is ``OutlierDetector()``.
+    columns : str or sequence of str, default=()
+        Columns to search; all if empty.
+    exclude : str or sequence of str, default=()
+        Columns to leave out.
+    id : str or sequence of str, default=()
+        Columns that identify a row. They are not searched, and kept in the output.
+    label : str, optional
+        A column with known labels, or ``COLUMN=VALUE`` with the value that marks an outlier. It is
+        not searched and only compared with the scores.
+    missing : str or sequence of str, default=()
+        Texts that stand for a missing value.
+    keep_columns : bool, default=False
+        Whether the scores file has all columns of the table.
+    scores_format : {"csv", "parquet", "arrow", "jsonl"}, default='csv'
+        Format of the scores file.
+    report : bool, optional
+        Whether to write the report page. None writes it if its libraries are installed.
+    top : int, default=200
+        Number of rows with the highest scores to explain.
+    engine : Engine, optional
+        Where both passes over the table run, partition by partition.
+    on_progress : callable, optional
+        Is called with the items of each pass and passes them on.
+    command : str, default=''
+        The command that the report names.
+
+    Returns
+    -------
+    Detection
+        Scores, flagged rows, reasons, model and report.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pyarrow as pa
+    >>> import altbi
+    >>> sizes = np.random.default_rng(0).normal(size=200)
+    >>> sizes[17] = 9.0
+    >>> detection = altbi.detect(pa.table({"size": sizes}), report=False)
+    >>> detection.n_rows, detection.top[0].number
+    (200, 17)
+    """
+    source = _open(table)
+    selection = ColumnSelection(
+        columns=_as_tuple(columns),
+        exclude=_as_tuple(exclude),
+        ids=_as_tuple(id),
+        label=label,
+        missing=_as_tuple(missing),
+        keep=keep_columns,
+    )
+    options: dict[str, Any] = {"top": top, "command": command, "on_progress": on_progress}
+    if engine is None:
+        pipeline = Pipeline(source, selection, **options)
+    else:
+        distributed = import_extra("altbi.distributed", extra="cluster")
+        pipeline = distributed.DistributedPipeline(source, selection, engine, **options)
+    report = can_report() if report is None else report
+    scratch = tempfile.TemporaryDirectory(prefix="altbi-") if output is None else None
+    folder = Path(scratch.name if scratch is not None else output or ".")
+    summary = pipeline.run(_as_settings(detector), folder, scores_format, report=report)
+    scores = folder / pipeline.scores_name(scores_format)
+    index = getattr(table, "index", None) if hasattr(table, "iloc") else None
+    return Detection(folder, scores, summary, index=index, scratch=scratch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedTable:
+    """A table after the first pass, with a fitted model: ready for the second pass."""
+
+    model: FittedModel
+    selected: SelectedColumns
+    parser: ColumnParser
+    n_rows: int
+    notes: tuple[str, ...]
+    partitions: tuple[Any, ...] = ()
+
+
+class Pipeline:
+    """The passes over one table.
+
+    Parameters
+    ----------
+    source : Source
+        The table.
+    selection : ColumnSelection, default=ColumnSelection()
+        The roles of its columns.
+    top : int, default=200
+        How many of the highest scores to explain.
+    command : str, default=""
+        The command that the report names.
+    on_progress : ProgressCallback, default=no_progress
+        Receives chunks and training steps, and passes them on.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        selection: ColumnSelection = ColumnSelection(),  # noqa: B008 - a frozen value
+        *,
+        top: int = 200,
+        command: str = "",
+        on_progress: ProgressCallback = no_progress,
+    ) -> None:
+        self.source = source
+        self.selection = selection
+        self.top = top
+        self.command = command
+        self.on_progress = on_progress
+
+    def run(
+        self,
+        settings: FitSettings,
+        folder: Path,
+        scores_format: str = "csv",
+        *,
+        report: bool = True,
+    ) -> Summary:
+        """Fit, score and explain; write scores, reasons, model and report page into a folder."""
+        if report:
+            require_report()  # before the training: a missing library must not cost the results
+        _check_no_leftovers(folder, self.scores_name(scores_format), report=report)
+        self._check_writable(scores_format)
+        with atomic_files(folder) as temporary:
+            prepared = self.fit(settings)
+            scored = self.score_to_folder(prepared, folder, scores_format, temporary)
+            explained = self.explain_top(prepared, scored)
+            reasons = build_reasons_table(explained, prepared.selected)
+            path = temporary("reasons.csv")
+            name = str(folder / "reasons.csv")
+            with open_writer(path, name, "csv", reasons.schema) as writer:
+                writer.write(reasons)
+            with report_errors_as(folder / "model.altbi"):
+                temporary("model.altbi").write_bytes(prepared.model.to_bytes())
+            summary = self.summarize(prepared, scored, explained)
+            if report:
+                page = render(summary)
+                with report_errors_as(folder / "report.html"):
+                    temporary("report.html").write_text(page, encoding="utf-8")
+        return summary
+
+    def fit(self, settings: FitSettings) -> PreparedTable:
+        """Read the table once, and fit a model on its sample."""
+        selected = select_columns(self.source, self.selection)
+        found, partitions = self._scan(selected, self.selection, settings.max_rows, settings)
+        model = self._fit_sample(found, settings)
+        return PreparedTable(
+            model=model,
+            selected=selected,
+            parser=found.parser,
+            n_rows=found.n_rows,
+            notes=(*self.source.notes, *check_data(found, model)),
+            partitions=partitions,
+        )
+
+    def prepare(self, model: FittedModel) -> PreparedTable:
+        """Read the table once for a model that is fitted already."""
+        words = (*self.selection.missing, *model.training_table.conventions.missing)
+        selection = replace(self.selection, missing=tuple(dict.fromkeys(words)))
+        selected = self._select_for(model, selection)
+        found, partitions = self._scan(
+            selected, selection, 1, model.settings, _expected_types(model, selected)
+        )
+        return PreparedTable(
+            model=model,
+            selected=selected,
+            parser=found.parser,
+            n_rows=found.n_rows,
+            notes=(*self.source.notes, *found.notes, *self._describe_unused(selected)),
+            partitions=partitions,
+        )
+
+    def score(
+        self, prepared: PreparedTable, open_output: WriterFactory | None = None
+    ) -> ScoreSummary:
+        """Score all rows, and write the scores if there is an output."""
+        summary = ScoreSummary(self.top)
+        rows = score_source(
+            self.source, prepared.parser, prepared.selected, prepared.model, summary
+        )
+        chunks = self.on_progress("scoring", rows, prepared.n_rows, len)
+        if open_output is None:
+            for _ in chunks:
+                pass
+            return summary
+        schema = output_schema(self.source, prepared.selected)
+        with open_output(schema) as file, write_in_background(file) as writer:
+            for chunk in chunks:
+                writer.write(chunk)
+        return summary
+
+    def score_to_folder(
+        self,
+        prepared: PreparedTable,
+        folder: Path,
+        scores_format: str,
+        temporary: Callable[[str], Path],
+    ) -> ScoreSummary:
+        """Score all rows into the scores file of an output folder."""
+        name = self.scores_name(scores_format)
+        path = temporary(name)
+        return self.score(
+            prepared, lambda schema: open_writer(path, str(folder / name), scores_format, schema)
+        )
+
+    def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
+        """Explain the rows with the highest scores."""
+        table, _, rows = scored.top.best()
+        return explain_rows(table, rows, prepared.parser, prepared.model)
+
+    def explain_at(self, prepared: PreparedTable, rows: Sequence[int]) -> ExplainedRows:
+        """Explain the rows of these numbers, in this order."""
+        numbers = np.asarray(rows, dtype=np.int64)
+        table = read_rows(self.source, prepared.selected, numbers)
+        return explain_rows(table, numbers, prepared.parser, prepared.model)
+
+    def summarize(
+        self, prepared: PreparedTable, scored: ScoreSummary, explained: ExplainedRows
+    ) -> Summary:
+        """Return what a report shows."""
+        return summarize(
+            self.source.name,
+            prepared.selected,
+            prepared.model,
+            scored,
+            explained,
+            notes=prepared.notes,
+            command=self.command,
+        )
+
+    def scores_name(self, scores_format: str) -> str:
+        """Return the name of the scores in an output folder."""
+        return f"scores.{scores_format}"
+
+    def _scan(
+        self,
+        selected: SelectedColumns,
+        selection: ColumnSelection,
+        limit: int,
+        settings: FitSettings,
+        expected: dict[str, ExpectedType] | None = None,
+    ) -> tuple[ScanResult, tuple[Any, ...]]:
+        """Make the first pass: infer types and draw a sample of at most `limit` rows."""
+        batches = self.source.batches(selected.to_learn)
+        chunks = self.on_progress("reading", batches, self.source.n_rows, len)
+        with name_errors(self.source):
+            found = scan_table(
+                self.source,
+                selected.features,
+                select_features(chunks, selected),
+                limit=limit,
+                seed=read_seed(settings),
+                missing=selection.missing,
+                expected=expected,
+            )
+        return found, ()
+
+    def _fit_sample(self, found: ScanResult, settings: FitSettings) -> FittedModel:
+        """Fit a model on the sample of the first pass; `check_data` reports the warnings."""
+        result: list[FittedModel] = []
+
+        def steps() -> Any:  # noqa: ANN401 - a generator of training steps
+            result.append((yield from iter_fit(found.sample, settings)))
+
+        with name_errors(self.source), warnings.catch_warnings():
+            warnings.simplefilter("ignore", TableWarning)
+            planned = settings.training.planned_steps
+            for _ in self.on_progress("training", steps(), planned, lambda _: 1):
+                pass
+        return result[0]
+
+    def _check_writable(self, scores_format: str) -> None:
+        """Raise an error for columns that the output files cannot hold."""
+        selected = select_columns(self.source, self.selection)
+        ids = pa.schema([self.source.schema.field(name) for name in selected.ids])
+        with name_errors(self.source):
+            check_writable(output_schema(self.source, selected), scores_format)
+            check_writable(ids, "csv")  # the reasons have the ids
+
+    def _select_for(self, model: FittedModel, selection: ColumnSelection) -> SelectedColumns:
+        """Select the model's columns: by name, or by position if it was fitted on an array."""
+        if model.training_table.is_frame:
+            return select_columns(self.source, selection, model.encoder.names)
+        selected = select_columns(self.source, selection)
+        n_expected = len(model.encoder.names)
+        if len(selected.features) != n_expected:
+            raise TableError(
+                f"{self.source.name}: {len(selected.features)} columns, but the model was fitted "
+                f"on an array of {n_expected}. Select as many with --columns."
+            )
+        return selected
+
+    def _describe_unused(self, selected: SelectedColumns) -> list[str]:
+        """Return a note about columns that the model does not use."""
+        used = {*selected.to_score, *self.source.sides}
+        unused = [name for name in self.source.schema.names if name not in used]
+        if not unused:
+            return []
+        return [f"The model does not use the columns {format_names(unused)}."]
+
+
+def _open(table: Any) -> Source:  # noqa: ANN401
+    if isinstance(table, Source):
+        return table
+    if isinstance(table, str | PathLike):
+        return open_table(table)
+    return open_in_memory(table)
+
+
+def _as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _as_settings(detector: Any) -> FitSettings:  # noqa: ANN401
+    if detector is None:
+        return build_settings("OutlierDetector", {})
+    if isinstance(detector, FitSettings):
+        return detector
+    if not hasattr(detector, "settings"):
+        raise ParameterError(
+            f"detector={detector!r}, but expected an OutlierDetector, an ALTBI or an ODIM."
+        )
+    settings: FitSettings = detector.settings()
+    return settings
+
+
+def _expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
+    """Return the type that the model expects of each column, and how it was written at the fit."""
+    encoder, readings = model.encoder, model.training_table.conventions.readings
+    columns = zip(selected.features, encoder.names, encoder.kinds, strict=True)
+    return {name: ExpectedType(kind, readings.get(known, "")) for name, known, kind in columns}
+
+
+def read_seed(settings: FitSettings) -> int:
+    """Return the seed of the sample of a file."""
+    if not isinstance(settings.random_state, int | np.integer):
+        raise ParameterError(
+            f"random_state={settings.random_state!r}, but expected a whole number: the sample of a "
+            "file is drawn before the fit, with the same seed."
+        )
+    return int(settings.random_state)
+
+
+def _check_no_leftovers(folder: Path, scores: str, *, report: bool) -> None:
+    """Raise an error for a folder with files of another run that this one would not replace."""
+    others = {folder / "scores", *folder.glob("scores.*")} - {folder / scores}
+    others |= set() if report else {folder / "report.html"}
+    for path in sorted(others):
+        if path.exists():
+            raise ParameterError(
+                f"{path} belongs to another run, and this one would not replace it. "
+                "Choose another folder, or remove the file."
+            )

@@ -1,0 +1,455 @@
+"""Rows that count as normal, and how far others are from the nearest of them."""
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from altbi.encoding import TableEncoder
+from altbi.networks import map_in_threads
+from altbi.networks._torch_modes import default_modes, single_thread
+from altbi.table import Table
+
+__all__ = ["DistanceScorer", "compute_whitening", "fit_distance_scorer"]
+
+Rows = NDArray[np.float32]
+Scores = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
+
+# Cells that one thread takes at a time, and the rows of one product of matrices: few enough that
+# its result stays near the processor, and enough that threads seldom wait for each other between
+# two of them. The product has always the same shape, and its width is a multiple of those that
+# kernels work on (12 and 16 here; columns left over go through another one, which rounds
+# otherwise): so sums are taken in one way for every row, whatever stands beside it.
+_BLOCK_CELLS = 1 << 18
+_TILE_ROWS = 384
+# Multiply-adds of a block for which a thread is started; minima cost as much as so many columns.
+_LEAST_WORK = 1 << 26
+_WIDTH_OF_MINIMA = 20
+# Distances of so little, as a share of the row's own size, are what rounding leaves of none.
+_NOTHING = 1e-12
+# Above this share of the row's own size four digits of a squared distance, mostly five or six, are
+# sure in single precision, which takes half the time. Nearer rows are measured again in double.
+_SURE = 0.01
+# Where fewer of the reference rows differ, it pays to measure equal rows once.
+_OFTEN = 0.9
+# How far a covariance is moved towards that of independent units, all alike.
+_SHRINKAGE = 0.1
+
+
+@final
+@dataclass(frozen=True)
+class DistanceScorer:
+    """Remembered rows in a few lots; a row's score is its mean squared distance to them.
+
+    The distance to a lot is that to the nearest row in it. One reference row that is equal to the
+    scored one, in all cells that this one has, is left out: it may be that row itself, which must
+    not be its own neighbour, and nothing but its values tells whether it is.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_reference, n_features_encoded)
+        The reference rows, as `TableEncoder.standardize` gives them, gaps as 0; at least two.
+    n_groups : int
+        Lots that the rows are dealt into, one by one; each has at least two.
+    whitening : ndarray of shape (n_features_encoded, n_features_encoded) or None
+        What rows are multiplied by before they are measured; None: they are measured as they are.
+        Gaps then count as 0.
+
+    Examples
+    --------
+    >>> rows = np.array([[0, 0], [4, 0], [1, 0], [0, 1]], dtype=np.float32)
+    >>> scorer = DistanceScorer(rows, n_groups=2)  # the first and third row, the second and fourth
+    >>> scorer.score(np.array([[3, 0], [0, 0]], dtype=np.float32))
+    array([2.5, 1. ])
+    """
+
+    kind: ClassVar[Literal["distance"]] = "distance"
+
+    rows: Rows
+    n_groups: int
+    whitening: Rows | None = None
+
+    def encode(self, table: Table, encoder: TableEncoder) -> Rows:
+        """Return the rows of a table as this scorer needs them: in robust z-scores."""
+        return encoder.standardize(table)
+
+    @property
+    def counted(self) -> int:
+        """Lots that count: no more than leave two rows for each."""
+        return max(min(self.n_groups, len(self.rows) // 2), 1)
+
+    @cached_property
+    def _groups(self) -> "_Groups":
+        with single_thread(), default_modes():
+            return _Groups(self.rows, self.counted, self.whitening)
+
+    @cached_property
+    def _unwhitened_groups(self) -> "_Groups":
+        if self.whitening is None:
+            return self._groups
+        with single_thread(), default_modes():
+            return _Groups(self.rows, self.counted, None)
+
+    def __reduce__(self) -> tuple[type[Self], tuple[Rows, int, Rows | None]]:
+        return type(self), (self.rows, self.n_groups, self.whitening)  # nothing computed
+
+    def score(self, rows: Rows) -> Scores:
+        """Score rows; high means outlier.
+
+        Gaps (NaN) are passed over, and the rest counts more, unless there is a whitening.
+        """
+        groups, scores = self._groups, np.empty(len(rows))
+        size = _block_rows(len(rows), rows.shape[1], len(groups.places))
+
+        def block(first: int) -> None:
+            some = rows[first : first + size]
+            distinct, places = _distinct(some) if groups.repeat else (some, slice(None))
+            scores[first : first + size] = _block_scores(groups, distinct)[places]
+
+        for _ in map_in_threads(block, range(0, len(rows), size)):
+            pass
+        return scores
+
+    def contributions(self, rows: Rows) -> NDArray[np.float64]:
+        """Take scores apart: ``(n_rows, n_features_encoded)``, which add up to the scores.
+
+        With a whitening, a unit's contribution is its difference times what all differences
+        together say of it, and may be below 0.
+        """
+        filled, weights = _weighed(rows)
+        contributions = np.empty(rows.shape)
+        for tile, distances, _ in self._groups.tiles(filled, weights, weights > 0):
+            places = self._groups.by_group(distances).argmin(axis=0)
+            numbers = (places * self.counted + np.arange(self.counted)[:, None]).T
+            apart = self.rows[numbers].astype(np.float64) - filled[tile, None]
+            if self.whitening is None:
+                contributions[tile] = (apart**2).mean(axis=1) * weights[tile]
+            else:
+                whitening = self.whitening.astype(np.float64)
+                contributions[tile] = (apart * (apart @ whitening @ whitening.T)).mean(axis=1)
+        return contributions
+
+    def most_similar(self, rows: Rows, weights: Rows, count: int) -> Numbers:
+        """Name the reference rows most like some rows, ``(n_rows, count)``, nearest first.
+
+        Of each unit of each row the weight says how many times its squared differences count, unit
+        by unit, also where there is a whitening. There may be fewer than `count`.
+        """
+        filled, factors = _weighed(rows)
+        count = min(count, len(self.rows) - 1)
+        numbers = np.empty((len(rows), count), dtype=np.intp)
+        groups = self._unwhitened_groups
+        for tile, distances, _ in groups.tiles(filled, factors * weights, factors > 0):
+            numbers[tile] = distances.argsort(axis=0, kind="stable")[:count].T
+        return numbers
+
+
+@final
+class _Buffers(threading.local):
+    """A thread's own places to compute in, by precision."""
+
+    def __init__(self) -> None:
+        self.of: dict[torch.dtype, Tensor] = {}
+
+
+@final
+class _Groups:
+    """Squared distances from rows to all reference ones, by one product of matrices."""
+
+    def __init__(self, reference: Rows, count: int, whitening: Rows | None) -> None:
+        self.reference = reference
+        self.count = count
+        self.whitening = None if whitening is None else _precisions(torch.from_numpy(whitening.T))
+        # Empty places make the lots equally large.
+        self.places = np.zeros((-(-len(reference) // count) * count, reference.shape[1]))
+        self.places[: len(reference)] = self._whitened(reference)
+        self.buffers = _Buffers()
+
+    def _whitened(self, rows: Rows) -> NDArray[np.float64]:
+        columns, cells = _columns(rows, rows.shape[1], torch.float64)
+        self._whiten(columns)
+        return np.hstack(list(cells))[:, : len(rows)].T
+
+    def _whiten(self, columns: Tensor) -> None:
+        """Change rows that stand side by side, a tile at a time."""
+        if self.whitening is not None:
+            for tile in columns:
+                tile.copy_(self.whitening[columns.dtype] @ tile)
+
+    @cached_property
+    def for_whole(self) -> dict[torch.dtype, Tensor]:
+        """What a row, and a 1 after it, is multiplied by to give its distances, by precision."""
+        sizes = (self.places**2).sum(axis=1, keepdims=True)
+        sizes[len(self.reference) :] = np.inf
+        return _precisions(torch.from_numpy(np.hstack([-2 * self.places, sizes])))
+
+    @cached_property
+    def for_weighed(self) -> Tensor:
+        """What a row times its weights, and these after it, is multiplied by."""
+        return torch.from_numpy(np.hstack([-2 * self.places, self.places**2]))
+
+    @cached_property
+    def repeat(self) -> bool:
+        """Whether reference rows are often equal: then the rows of the table are, too."""
+        distinct = {row.tobytes() for row in self.reference}
+        return len(distinct) < _OFTEN * len(self.reference)
+
+    @cached_property
+    def far_apart(self) -> bool:
+        """Whether rows like the reference ones are mostly sure in single precision."""
+        few = self.reference[:_TILE_ROWS]
+        ((_, distances, sizes),) = self.tiles(few, np.ones_like(few), np.ones_like(few, bool))
+        return bool((distances.min(axis=0) + sizes > _SURE * (1 + sizes)).mean() > 0.5)
+
+    def group_minima(self, rows: Rows, precision: torch.dtype) -> tuple[NDArray[Any], Scores]:
+        """Give the least distances ``(groups, n_rows)``, less the rows' own sizes, and these sizes.
+
+        A row that is reference is not left out here; of one with gaps all is NaN. Called by tasks
+        of `map_in_threads` only, whose modes the places to compute in are made for.
+        """
+        columns, cells = _columns(rows, len(rows.T) + 1, precision)
+        self._whiten(columns[:, :-1])
+        cells[:, -1] = 1
+        sizes = np.square(cells[:, :-1], dtype=np.float64).sum(axis=1).ravel()
+        # The least of a tile lie side by side: minima over short lines are slow.
+        group_minima = np.empty((len(columns), self.count, _TILE_ROWS), dtype=cells.dtype)
+        factors, distances = self.for_whole[precision], self._buffer(precision)
+        by_group = self.by_group(distances.numpy())
+        for tile, place in zip(columns, group_minima, strict=True):
+            torch.mm(factors, tile, out=distances)
+            np.minimum.reduce(by_group, axis=0, out=place)
+        return np.hstack(list(group_minima))[:, : len(rows)], sizes[: len(rows)]
+
+    def _buffer(self, precision: torch.dtype) -> Tensor:
+        """Give this thread's place for distances: the same scorer again and again stays near."""
+        buffers = self.buffers.of
+        if precision not in buffers:
+            buffers[precision] = torch.empty(len(self.places), _TILE_ROWS, dtype=precision)
+        return buffers[precision]
+
+    def tiles(
+        self, rows: Rows, weights: Rows, present: Mask
+    ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
+        """Give all distances of a few rows at a time, less the rows' own sizes, and these sizes.
+
+        Which rows, then ``(places, n_rows)`` distances and ``(n_rows,)`` sizes. One reference row
+        that is equal to the row, in all cells that it has, is out of its reach.
+        """
+        for first in range(0, len(rows), _TILE_ROWS):
+            tile = slice(first, min(first + _TILE_ROWS, len(rows)))
+            with single_thread(), default_modes():
+                distances, sizes = self._weighed(rows[tile], weights[tile])
+            self._leave_itself_out(rows[tile], present[tile], distances, sizes)
+            yield tile, distances, sizes
+
+    def _weighed(
+        self, rows: Rows, weights: Rows
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Give the distances of one tile, less the rows' own sizes, and these sizes."""
+        columns, (cells,) = _columns(rows, 2 * rows.shape[1], torch.float64)
+        self._whiten(columns[:, : rows.shape[1]])
+        cells, beside = np.split(cells, 2)
+        beside[:, : len(rows)] = weights.T if self.whitening is None else 1
+        sizes = (cells**2 * beside).sum(axis=0)[: len(rows)]
+        cells *= beside
+        distances = torch.mm(self.for_weighed, columns[0]).numpy()[:, : len(rows)]
+        distances[len(self.reference) :] = np.inf
+        return distances, sizes
+
+    def _leave_itself_out(
+        self,
+        rows: Rows,
+        present: Mask,
+        distances: NDArray[np.float64],
+        sizes: NDArray[np.float64],
+    ) -> None:
+        limits = _NOTHING * (1 + sizes) - sizes
+        if self.whitening is not None:
+            # A row that has lost a cell is away from where it was.
+            limits[~present.all(axis=1)] = np.finfo(np.float64).max
+        places = np.flatnonzero(distances.min(axis=0) <= limits)
+        if not len(places):
+            return
+        near = distances[:, places] <= limits[places]
+        firsts = near.argmax(axis=0)
+        same = (self.reference[firsts] == rows[places]) | ~present[places]
+        is_same = same.all(axis=1)
+        distances[firsts[is_same], places[is_same]] = np.inf
+        # The nearest few of the others may have an equal among them, too.
+        for place, candidates in zip(places[~is_same], near[:, ~is_same].T, strict=True):
+            others = np.flatnonzero(candidates)[1:]
+            equal = ((self.reference[others] == rows[place]) | ~present[place]).all(axis=1)
+            distances[others[equal][:1], place] = np.inf
+
+    def by_group(self, distances: NDArray[Any]) -> NDArray[Any]:
+        """Give ``(places of a lot, groups, n_rows)`` distances."""
+        return distances.reshape(-1, self.count, distances.shape[1])
+
+
+def _precisions(matrix: Tensor) -> dict[torch.dtype, Tensor]:
+    return {torch.float64: matrix.double(), torch.float32: matrix.float()}
+
+
+def _columns(rows: Rows, height: int, precision: torch.dtype) -> tuple[Tensor, NDArray[Any]]:
+    """Put rows side by side at the top of strips, matrices of one width; the last one is padded."""
+    whole, rest = divmod(len(rows), _TILE_ROWS)
+    columns = torch.zeros(whole + (rest > 0), height, _TILE_ROWS, dtype=precision)
+    cells = columns.numpy()
+    width = rows.shape[1]
+    tiles = rows[: whole * _TILE_ROWS].reshape(whole, _TILE_ROWS, width)
+    cells[:whole, :width] = tiles.transpose(0, 2, 1)
+    if rest:
+        cells[whole, :width, :rest] = rows[-rest:].T
+    return columns, cells
+
+
+def _block_rows(n_rows: int, width: int, n_places: int) -> int:
+    """Count the rows of a block in whole strips: what stays near, at most a thread's share.
+
+    A thread is started for a block that is worth it.
+    """
+    most = _BLOCK_CELLS // width // _TILE_ROWS
+    even = -(-n_rows // (torch.get_num_threads() * _TILE_ROWS))
+    worth = _LEAST_WORK // ((width + _WIDTH_OF_MINIMA) * n_places * _TILE_ROWS)
+    return max(min(most, max(even, worth)), 1) * _TILE_ROWS
+
+
+def _block_scores(groups: _Groups, rows: Rows) -> Scores:
+    """Score some rows; those near a reference one, and those with gaps, take the exact way.
+
+    Which way a row takes is up to that row and the scorer alone.
+    """
+    if not groups.far_apart:
+        return _exact_scores(groups, rows)
+    group_minima, sizes = groups.group_minima(rows, torch.float32)
+    scores = _mean(group_minima) + sizes
+    sure = (group_minima.min(axis=0) + sizes > _SURE * (1 + sizes)) & np.isfinite(scores)
+    if not sure.all():
+        scores[~sure] = _exact_scores(groups, rows[~sure])
+    return scores
+
+
+def _exact_scores(groups: _Groups, rows: Rows) -> Scores:
+    """Score some rows; those with gaps, or equal to a reference one, take the long way."""
+    group_minima, sizes = groups.group_minima(rows, torch.float64)
+    scores = _mean(group_minima + sizes)
+    special = ~(group_minima.min(axis=0) > _NOTHING * (1 + sizes) - sizes)
+    if special.any():
+        scores[special] = _long_way(groups, *_weighed(rows[special]))
+    return scores
+
+
+def _long_way(groups: _Groups, rows: Rows, weights: Rows) -> Scores:
+    scores = np.empty(len(rows))
+    for tile, distances, sizes in groups.tiles(rows, weights, weights > 0):
+        mean = _mean(groups.by_group(distances).min(axis=0) + sizes)
+        # Of a row with an equal in each lot nothing but rounding is left.
+        scores[tile] = np.where(mean <= _NOTHING * (1 + sizes), 0, mean)
+    return scores
+
+
+def _mean(squares: NDArray[Any]) -> Scores:
+    """Average over lots, in this order, whatever the shape."""
+    total = np.zeros(squares.shape[1])
+    for lot in squares:
+        total += lot
+    return total / len(squares)
+
+
+def _weighed(rows: Rows) -> tuple[Rows, Rows]:
+    """Give rows and weights: none for gaps, so much more for the others that the sum stays."""
+    present = ~np.isnan(rows)
+    shares = rows.shape[1] / np.maximum(present.sum(axis=1, keepdims=True), 1)
+    filled = np.where(present, rows, np.float32(0))
+    return filled, (present * shares).astype(np.float32)
+
+
+def _distinct(rows: Rows) -> tuple[Rows, Numbers]:
+    """Give each row that occurs, once, and the place of every row among them.
+
+    Tables of categories and whole numbers hold few different rows, and equal rows score alike.
+    """
+    # A sum of cells, as whole numbers, times odd factors tells rows apart, but for rare accidents.
+    factors = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64) * 2 + 1
+    bits = np.ascontiguousarray(rows).view(np.uint32)
+    _, firsts, places = np.unique(bits @ factors, return_index=True, return_inverse=True)
+    if not np.array_equal(bits[firsts][places], bits):
+        return rows, np.arange(len(rows))
+    return rows[firsts], places
+
+
+def fit_distance_scorer(
+    rows: Rows,
+    losses: Scores,
+    *,
+    keep: float,
+    n_reference: int,
+    n_groups: int,
+    whiten: bool = False,
+    seed: int,
+    certain: Mask,
+) -> DistanceScorer:
+    """Choose what to remember: rows that are not odd, by what is given and by their distances.
+
+    Of the rows the share `keep` that is least odd is kept, and the scorer is drawn from it. A row
+    far from that scorer is odd, too: in a second round these distances say which rows are kept.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_rows, n_features_encoded)
+        What may be reference.
+    oddness : ndarray of shape (n_rows,)
+        What is known of these rows so far; high means outlier.
+    keep : float in (0, 1]
+        Share of the rows that is kept.
+    n_reference, n_groups : int
+        Size of the scorer, and the lots that it is dealt into.
+    whiten : bool
+        Whether distances are measured in directions that are independent among the rows kept first.
+    seed : int
+        Seed of the draws.
+    certain : ndarray of bool
+        Rows that are kept however odd they look, and drawn first.
+    """
+    generator = np.random.default_rng(seed)
+    count = max(round(keep * len(rows)), 2 * n_groups, int(certain.sum()))
+    whitening = None
+    for _ in range(2):
+        losses = np.where(certain, -np.inf, losses)
+        # Shuffled first: among rows that are equally odd the order of the table must not decide.
+        shuffled = generator.permutation(len(rows))
+        ranked = shuffled[np.argsort(losses[shuffled], kind="stable")]
+        if whiten and whitening is None:
+            whitening = compute_whitening(rows[ranked[:count]])
+        kept = generator.permutation(ranked[:count])
+        drawn = np.sort(kept[np.argsort(~certain[kept], kind="stable")][:n_reference])
+        scorer = DistanceScorer(np.nan_to_num(rows[drawn]), n_groups, whitening)
+        losses = scorer.score(rows)
+    return scorer
+
+
+def compute_whitening(rows: Rows) -> Rows:
+    """Find a matrix after which units are independent, nearly, and vary alike.
+
+    The covariance is moved a little towards that of independent units, so that it can be inverted
+    where there are fewer rows than units.
+    """
+    with single_thread(), default_modes():
+        cells = torch.from_numpy(np.nan_to_num(rows)).double()
+        cells -= cells.mean(0)
+        covariance = cells.T @ cells / max(len(cells) - 1, 1)
+        variance = float(covariance.diagonal().mean()) or 1.0
+        covariance.mul_(1 - _SHRINKAGE).diagonal().add_(_SHRINKAGE * variance)
+        factor = torch.linalg.cholesky(covariance)
+        inverse = torch.linalg.solve_triangular(
+            factor, torch.eye(len(factor)).double(), upper=False
+        )
+        return inverse.T.float().contiguous().numpy()

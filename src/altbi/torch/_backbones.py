@@ -1,0 +1,169 @@
+"""Backbones that need PyTorch: the normalizing flow Glow, and networks of the user's own."""
+
+from typing import Any
+
+import torch
+
+from altbi._parameters import ParameterObject, check_parameters, is_count, is_number
+from altbi.networks import GenerativeModel
+from altbi.networks._backbones import MAX_LAYERS, are_widths, is_learning_rate
+from altbi.torch._custom import CustomModel, ModuleFactory
+from altbi.torch._glow import GlowNetwork
+
+__all__ = ["CustomBackbone", "Glow"]
+
+
+class Glow(ParameterObject):
+    """The normalizing flow GLOW, the paper's second backbone.
+
+    The default is a light flow for a few cores. The authors' code has ``Glow(flow_steps=16,
+    hidden=(256, 256))``.
+
+    Parameters
+    ----------
+    flow_steps : int, default=4
+        Steps of flow at each level.
+    hidden : tuple of two int, default=(64, 64)
+        Widths of the coupling networks' hidden layers.
+    learning_rate : float, default=0.001
+        Learning rate of Adam.
+    weight_decay : float, default=5e-07
+        Weight decay of Adam.
+    device : str, default='auto'
+        Device for the training: "cpu", "cuda" or another name that torch has. "auto" is "cuda" if
+        there is one, else "cpu". Rows are scored on the CPU.
+
+    References
+    ----------
+    Kingma, Dhariwal: Glow: Generative flow with invertible 1x1 convolutions. NeurIPS 2018.
+
+    Examples
+    --------
+    >>> from altbi import ALTBI
+    >>> from altbi.torch import Glow
+    >>> ALTBI(backbone=Glow(flow_steps=2)).backbone
+    Glow(flow_steps=2)
+    """
+
+    is_custom = False
+
+    def __init__(
+        self,
+        *,
+        flow_steps: int = 4,
+        hidden: tuple[int, int] = (64, 64),
+        learning_rate: float = 1e-3,
+        weight_decay: float = 5e-7,
+        device: str = "auto",
+    ) -> None:
+        self.flow_steps = flow_steps
+        self.hidden = hidden
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+
+    def validate(self) -> None:
+        """Raise an error if a parameter has a value that makes no sense."""
+        rules = {
+            "flow_steps": (
+                is_count(self.flow_steps) and self.flow_steps <= MAX_LAYERS,
+                f"a whole number from 1 to {MAX_LAYERS}",
+            ),
+            "hidden": (
+                not isinstance(self.hidden, str) and are_widths(self.hidden, exactly=2),
+                "two widths",
+            ),
+            **_training_rules(self.learning_rate, self.weight_decay, self.device),
+        }
+        check_parameters("Glow", self.get_params(), rules)
+
+    def resolve_learning_rate(self, *, private: bool = False) -> float:
+        """Return the learning rate."""
+        return self.learning_rate
+
+    def build(
+        self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
+    ) -> GenerativeModel:
+        """Return an untrained flow without memory for its weights."""
+        first, second = self.hidden
+        with torch.device("meta"):
+            return GlowNetwork(n_features, self.flow_steps, (first, second)).float()
+
+
+class CustomBackbone(ParameterObject):
+    """A network of your own, with the parameters of its training.
+
+    ``ALTBI(backbone=MyNetwork)`` is short for ``ALTBI(backbone=CustomBackbone(MyNetwork))``.
+
+    Parameters
+    ----------
+    module : class, function or nn.Module
+        A class or function that is called with the number of encoded features and returns an
+        ``nn.Module`` which maps rows to losses. A module itself is copied, with its weights.
+    learning_rate : float, default=0.001
+        Learning rate of Adam.
+    weight_decay : float, default=5e-07
+        Weight decay of Adam.
+    device : str, default='auto'
+        Device for the training, as for `Glow`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from altbi import ALTBI
+    >>> from altbi.torch import CustomBackbone
+    >>> class Centre(torch.nn.Module):
+    ...     def __init__(self, n_features):
+    ...         super().__init__()
+    ...         self.centre = torch.nn.Parameter(torch.zeros(n_features))
+    ...
+    ...     def forward(self, rows):
+    ...         return (rows - self.centre).square().sum(1)
+    >>> detector = ALTBI(backbone=CustomBackbone(Centre, learning_rate=0.01))
+    """
+
+    is_custom = True
+
+    def __init__(
+        self,
+        module: ModuleFactory,
+        *,
+        learning_rate: float = 1e-3,
+        weight_decay: float = 5e-7,
+        device: str = "auto",
+    ) -> None:
+        self.module = module
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.device = device
+
+    def validate(self) -> None:
+        """Raise an error if a parameter has a value that makes no sense."""
+        rules = {
+            "module": (
+                callable(self.module),
+                "a class, function or nn.Module that maps rows to losses",
+            ),
+            **_training_rules(self.learning_rate, self.weight_decay, self.device),
+        }
+        check_parameters("CustomBackbone", self.get_params(), rules)
+
+    def resolve_learning_rate(self, *, private: bool = False) -> float:
+        """Return the learning rate."""
+        return self.learning_rate
+
+    def build(
+        self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
+    ) -> GenerativeModel:
+        """Return the user's network for rows of `n_features` encoded features."""
+        return CustomModel(self.module, n_features)
+
+
+def _training_rules(
+    learning_rate: object, weight_decay: object, device: object
+) -> dict[str, tuple[bool, Any]]:
+    return {
+        "learning_rate": (is_learning_rate(learning_rate), "a number above 0"),
+        "weight_decay": (is_number(weight_decay, 0), "a number of at least 0"),
+        "device": (isinstance(device, str), "'auto' or a name that torch has"),
+    }

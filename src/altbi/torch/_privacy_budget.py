@@ -1,0 +1,129 @@
+"""The privacy budget of a fit."""
+
+from collections.abc import Generator, Mapping
+from typing import Literal
+
+from altbi._parameters import ParameterObject, check_parameters, is_number
+from altbi.encoding import Bounds
+from altbi.model._fitted_model import FittedModel
+from altbi.model._settings import FitSettings
+from altbi.networks import TrainingStep
+from altbi.table import Table
+from altbi.torch._private_fit import fit_privately
+from altbi.torch._truncation import Truncation
+
+__all__ = ["PrivacyBudget"]
+
+
+class PrivacyBudget(ParameterObject):
+    """A budget of differential privacy for a fit of `altbi.ALTBI`.
+
+    Gradients are clipped row by row and get noise, rows are scored by loss, and no row is stored.
+    All that the model file holds is within the budget; `FittedModel.ledger` lists what was
+    released. The noise cannot be repeated, so two fits differ. Needs the extra "privacy".
+
+    Parameters
+    ----------
+    epsilon : float
+        The budget.
+    delta : float in (0, 1), default=1e-06
+        Probability with which the guarantee of epsilon may fail. Choose it below one divided by the
+        number of rows.
+    bounds : pair, dict, "estimate" or None, default=None
+        The range of all columns, ``(low, high)``; or a dict with the range or the categories of
+        each column; or "estimate", which spends a tenth of the budget. A fit needs one of them.
+    clip : float, default=1.0
+        Norm to which the gradient of each row is clipped.
+    noise : float or "auto", default='auto'
+        Standard deviation of the noise, as a multiple of what one row can change. "auto" is the
+        smallest noise with which the whole training keeps to the budget. With a number, training
+        stops before the budget is exceeded.
+    truncation : {"tracked", "trimmed"}, default='tracked'
+        Which losses are left out. "tracked": those above a threshold that follows noisy counts.
+        "trimmed": the largest of the batch, with twice the noise.
+
+    Examples
+    --------
+    >>> from altbi import ALTBI
+    >>> from altbi.torch import PrivacyBudget
+    >>> ALTBI(privacy=PrivacyBudget(epsilon=3.0, bounds=(0, 1))).privacy
+    PrivacyBudget(epsilon=3.0, bounds=(0, 1))
+    """
+
+    def __init__(
+        self,
+        epsilon: float,
+        *,
+        delta: float = 1e-6,
+        bounds: Bounds | Literal["estimate"] | None = None,
+        clip: float = 1.0,
+        noise: float | Literal["auto"] = "auto",
+        truncation: Literal["tracked", "trimmed"] | type[Truncation] = "tracked",
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.bounds = bounds
+        self.clip = clip
+        self.noise = noise
+        self.truncation = truncation
+
+    def validate(self) -> None:
+        """Raise an error if a parameter has a value that makes no sense."""
+        rules = {
+            "epsilon": (_is_positive(self.epsilon), "a number above 0"),
+            "delta": (
+                is_number(self.delta, 0, 1) and 0 < self.delta < 1,
+                "a number between 0 and 1",
+            ),
+            "bounds": (
+                _are_bounds(self.bounds),
+                "(low, high), a dict of bounds and categories by column, 'estimate' or None",
+            ),
+            "clip": (_is_positive(self.clip), "a number above 0"),
+            "noise": (
+                self.noise == "auto" or _is_positive(self.noise),
+                "a number above 0, or 'auto'",
+            ),
+            "truncation": (_is_truncation(self.truncation), "'tracked' or 'trimmed'"),
+        }
+        check_parameters("PrivacyBudget", self.get_params(), rules)
+
+    def fit(
+        self, table: Table, settings: FitSettings, seed: int
+    ) -> Generator[TrainingStep, None, FittedModel]:
+        """Fit a model under the budget: yield after each training step, and return the model.
+
+        Parameters
+        ----------
+        table : Table
+            The table.
+        settings : FitSettings
+            Settings that have this budget.
+        seed : int
+            Seed of the first weights and of the noise for scoring. All else is drawn from a source
+            that cannot be repeated.
+
+        Returns
+        -------
+        generator
+            The training steps.
+        """
+        return fit_privately(self, table, settings, seed)
+
+
+def _is_positive(value: object) -> bool:
+    return is_number(value, 0) and value != 0
+
+
+def _is_truncation(value: object) -> bool:
+    if isinstance(value, type):
+        return issubclass(value, Truncation)
+    return value in ("tracked", "trimmed")
+
+
+def _are_bounds(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return all(isinstance(name, str) for name in value)
+    if isinstance(value, str):
+        return value == "estimate"
+    return value is None or isinstance(value, tuple | list)

@@ -1,0 +1,268 @@
+"""Fit a model under a privacy budget: everything that is released, in order."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from collections.abc import Generator
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from altbi.encoding import Column, TableEncoder, declared_column, declared_columns
+from altbi.errors import ParameterError, TableWarning, import_extra
+from altbi.model._fit import record_history
+from altbi.model._fitted_model import FittedModel, TrainingTable
+from altbi.model._privacy_accounting import Release, calibrate_noise, epsilon_of
+from altbi.model._privacy_ledger import Ledger
+from altbi.model._settings import PRIVATE_CONTAMINATION
+from altbi.networks import (
+    AltbiTraining,
+    IWAENetwork,
+    SnapshotArrays,
+    TrainingStep,
+    build_untrained,
+    run_isolated,
+    stack_snapshots,
+    stack_states,
+)
+from altbi.networks._procedures import copy_state
+from altbi.scorers import LossScorer, fit_typical_rows
+from altbi.table import Table, TextConventions
+from altbi.torch._noisy_counts import NoisyCounts, split_delta, threshold_release
+from altbi.torch._private_training import NoisyPlan, private_train
+from altbi.torch._truncation import Truncation, create_truncation
+
+if TYPE_CHECKING:
+    from altbi.model._settings import FitSettings
+    from altbi.torch._privacy_budget import PrivacyBudget
+
+__all__ = ["fit_privately"]
+
+# Smallest and largest loss of an encoded feature in [0, 1] with log-variances in [-6, 2].
+LEAST_LOSS, MOST_LOSS = -7.0, 200.0
+# Rows sampled from the network, from which typical values are computed.
+N_MODEL_SAMPLES = 2000
+
+Trained = tuple[SnapshotArrays, NDArray[np.float32]]
+
+
+def fit_privately(
+    budget: PrivacyBudget, table: Table, settings: FitSettings, seed: int
+) -> Generator[TrainingStep, None, FittedModel]:
+    """Fit a model under a budget: yield after each training step, and return the model.
+
+    The first weights and the noise for scoring come from the seed. All else that is random, batches
+    and noise, comes from a source that cannot be repeated.
+    """
+    _check_table(budget, table, settings)
+    estimates_categories = budget.bounds == "estimate" and "category" in table.kinds
+    delta, categories_delta = split_delta(budget.delta, names_categories=estimates_categories)
+    counts = NoisyCounts(budget.epsilon, delta, secret_generator())
+    n_rows = counts.count(len(table))
+    encoder = _fit_encoder(budget, table, counts)
+    # Values outside the bounds must not dominate the training.
+    rows = encoder.transform(table).clip(0, 1)
+    truncation = create_truncation(budget.truncation, rows.shape[1])
+    plan = _plan_training(budget, settings, counts, n_rows, truncation)
+
+    history: list[TrainingStep] = []
+    steps = run_isolated(_train(settings, rows, plan, truncation, seed), is_custom=False, seed=seed)
+    arrays, sampled = yield from record_history(steps, history)
+    counts.releases += plan.releases()
+    scorer = _build_scorer(settings, arrays, sampled, encoder)
+    model = FittedModel(
+        settings=settings,
+        training_table=TrainingTable(
+            n_rows=n_rows,
+            n_sample=n_rows,
+            is_frame=table.is_frame,
+            has_names=table.has_names,
+            # How a column is parsed depends on its values: a single row may change it.
+            conventions=TextConventions(missing=table.conventions.missing),
+        ),
+        encoder=encoder,
+        scorer=scorer,
+        threshold=0.0,
+        history=tuple(history),
+    )
+    threshold = _choose_threshold(model, table, counts, n_rows)
+    rho = plan.schedule.rho
+    ledger = Ledger(
+        epsilon=float(budget.epsilon),
+        delta=float(budget.delta),
+        categories_delta=categories_delta,
+        truncation=truncation.name if rho < 1 else "none",
+        clip=float(budget.clip),
+        guarantee=truncation.guaranteed or rho == 1,
+        releases=tuple(counts.releases),
+    )
+    for problem in ledger.find_problems(n_rows):
+        warnings.warn(problem, TableWarning, stacklevel=6)
+    return replace(model, threshold=threshold, ledger=ledger)
+
+
+def secret_generator() -> np.random.Generator:
+    """Return a source of noise that nobody can guess."""
+    return np.random.default_rng(secrets.randbits(256))
+
+
+def _check_table(budget: PrivacyBudget, table: Table, settings: FitSettings) -> None:
+    """Raise an error for a fit that cannot keep the guarantee, before anything is released."""
+    import_extra("opacus", extra="privacy")
+    n_rows = table.drawn_from or len(table)
+    if n_rows > settings.max_rows:
+        raise ParameterError(
+            f"The table has {n_rows} rows, more than max_rows={settings.max_rows}, but a fit under "
+            "a privacy budget uses all rows. Raise max_rows."
+        )
+    if budget.bounds is None:
+        raise ParameterError(
+            "PrivacyBudget: bounds=None, but bounds read from the table would reveal rows. "
+            "Pass bounds=(low, high) for all columns, a dict with the bounds or categories of each "
+            "column, or bounds='estimate', which spends a tenth of the budget."
+        )
+
+
+def _fit_encoder(budget: PrivacyBudget, table: Table, counts: NoisyCounts) -> TableEncoder:
+    """Return an encoder with declared columns, or with columns estimated from noisy counts."""
+    if budget.bounds is not None and budget.bounds != "estimate":
+        return TableEncoder.declare(declared_columns(table.names, table.kinds, budget.bounds))
+    columns: dict[int, Column] = {
+        number: declared_column(table.names[number], "boolean", (0, 1))
+        for number, kind in enumerate(table.kinds)
+        if kind == "boolean"
+    }
+    columns |= _estimate_ranges(table, counts) | _estimate_categories(table, counts)
+    return TableEncoder.declare(tuple(columns[number] for number in range(len(table.names))))
+
+
+def _estimate_ranges(table: Table, counts: NoisyCounts) -> dict[int, Column]:
+    numbers = [n for n, kind in enumerate(table.kinds) if kind in ("number", "date")]
+    if not numbers:
+        return {}
+    low, high = counts.bounds(table.numbers(numbers))
+    return {
+        number: declared_column(table.names[number], table.kinds[number], ends)
+        for number, *ends in zip(numbers, low.tolist(), high.tolist(), strict=True)
+    }
+
+
+def _estimate_categories(table: Table, counts: NoisyCounts) -> dict[int, Column]:
+    numbers = [n for n, kind in enumerate(table.kinds) if kind == "category"]
+    if not numbers:
+        return {}
+    found = counts.categories(
+        [table.categories(number) for number in numbers], TableEncoder().max_categories
+    )
+    return {
+        number: declared_column(table.names[number], "category", categories)
+        for number, categories in zip(numbers, found, strict=True)
+    }
+
+
+def _plan_training(
+    budget: PrivacyBudget,
+    settings: FitSettings,
+    counts: NoisyCounts,
+    n_rows: int,
+    truncation: Truncation,
+) -> NoisyPlan:
+    """Return the noise for all steps or, with a given noise, the number of steps it allows."""
+    schedule = cast(AltbiTraining, settings.training).schedule
+    later = [] if settings.threshold is not None else [threshold_release(counts)]
+    fixed = [*counts.releases, *later]
+
+    def plan(noise: float, steps: int) -> NoisyPlan:
+        return NoisyPlan(
+            schedule=schedule,
+            n_rows=n_rows,
+            clip=budget.clip,
+            noise=noise,
+            count_share=truncation.count_share if schedule.rho < 1 else 0.0,
+            steps=steps,
+        )
+
+    def releases(noise: float, steps: int) -> list[Release]:
+        return [*fixed, *plan(noise, steps).releases()]
+
+    steps = schedule.n_steps
+    if budget.noise == "auto":
+        noise = calibrate_noise(lambda noise: releases(noise, steps), counts.epsilon, counts.delta)
+        return plan(noise, steps)
+    while steps and epsilon_of(releases(budget.noise, steps), counts.delta) > counts.epsilon:
+        steps -= 1
+    if not steps:
+        raise ParameterError(
+            f"PrivacyBudget: noise={budget.noise}, but a single step would cost more than "
+            f"epsilon={budget.epsilon}. Raise noise, or pass noise='auto'."
+        )
+    return plan(budget.noise, steps)
+
+
+def _train(
+    settings: FitSettings,
+    rows: NDArray[np.float32],
+    plan: NoisyPlan,
+    truncation: Truncation,
+    seed: int,
+) -> Generator[TrainingStep, None, Trained]:
+    """Train the network; return its snapshots, and rows sampled from it.
+
+    If the budget ends before the first snapshot, the last state is the snapshot.
+    """
+    backbone = settings.training.backbone
+    within = torch.Generator().manual_seed(secrets.randbits(32))  # Monte Carlo samples in training
+    public = torch.Generator().manual_seed(seed)
+    # BatchNorm would mix the rows of a batch.
+    model = cast(IWAENetwork, backbone.build(rows.shape[1], batch_norm=False))
+    model.initialize(public)
+    snapshots: list[dict[str, torch.Tensor]] = []
+    for step in private_train(
+        model,
+        torch.from_numpy(rows),
+        plan,
+        truncation,
+        learning_rate=backbone.resolve_learning_rate(private=True),
+        weight_decay=backbone.weight_decay,
+        generator=within,
+        secret=secret_generator(),
+    ):
+        is_last = step.step == plan.steps - 1
+        if plan.schedule.is_snapshot(step.step) or (is_last and not snapshots):
+            # The state of the other generator would reveal how many rows were drawn.
+            model.generator = public
+            model.redraw()
+            model.generator = within
+            snapshots.append(copy_state(model))
+        yield step
+    # The table's own rows may not be used again: typical values come from the network's samples.
+    sampled = model.eval().sample_rows_from_model(N_MODEL_SAMPLES, public).clamp(0, 1).numpy()
+    return stack_states(snapshots), sampled
+
+
+def _build_scorer(
+    settings: FitSettings,
+    arrays: SnapshotArrays,
+    sampled: NDArray[np.float32],
+    encoder: TableEncoder,
+) -> LossScorer:
+    """Return the scorer, with typical values from rows that the network has sampled."""
+    network = build_untrained(settings.training.backbone, sampled.shape[1], batch_norm=False)
+    stacked = stack_snapshots(network, arrays, None, encoder.feature_columns)
+    n_snapshots = stacked.n_snapshots
+    scorer = LossScorer(stacked, np.zeros(n_snapshots), np.ones(n_snapshots), arrays)
+    return replace(scorer, typical=fit_typical_rows(scorer, encoder, sampled))
+
+
+def _choose_threshold(model: FittedModel, table: Table, counts: NoisyCounts, n_rows: int) -> float:
+    settings = model.settings
+    if settings.threshold is not None:
+        return float(settings.threshold)
+    share = PRIVATE_CONTAMINATION if settings.contamination == "auto" else settings.contamination
+    scores, _ = model.score_table(table)
+    size = model.encoder.n_features_encoded
+    return counts.threshold(scores, LEAST_LOSS * size, MOST_LOSS * size, share, n_rows)
