@@ -29,9 +29,9 @@ _ENOUGH_ROWS = 100
 class Drift:
     """Cells that are missing where none was, categories that no column had, values out of range.
 
-    A column whose rare categories were folded into one unit cannot tell a rare category from a new
-    one: `TableEncoder.notes` has said that it has such categories, and `others` counts both
-    together, where they were few.
+    A column whose rare categories were folded into one unit cannot tell a rare category from a new one:
+    `TableEncoder.notes` has said that it has such categories, and `others` counts both together, where
+    they were few.
     """
 
     missing: Counter[str] = field(default_factory=Counter)

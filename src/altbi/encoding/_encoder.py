@@ -130,8 +130,8 @@ class TableEncoder:
     def decode_expected(self, features: NDArray[np.floating]) -> list[pa.Array]:
         """Turn a model's features ``(n, n_features_encoded)`` into one array per column, in the column's own terms.
 
-        Numbers come in their original features, booleans as true or false, dates as timestamps in
-        UTC without a zone, categories as the text of the strongest category.
+        Numbers come in their original features, booleans as true or false, dates as timestamps in UTC
+        without a zone, categories as the text of the strongest category.
         """
         return list(map(expected_cells, self.columns, self._by_column(features)))
 
@@ -145,8 +145,8 @@ class TableEncoder:
     def group_medians(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
         """Give the middle of groups of standardized rows: ``(n, k, n_features_encoded)`` to ``(n, n_features_encoded)``.
 
-        That is the (lower) median, which is a value of the group; for the categories of a category
-        it is the share of rows that have it.
+        That is the (lower) median, which is a value of the group; for the categories of a category it
+        is the share of rows that have it.
         """
         half = (rows.shape[1] - 1) // 2
         middle = np.partition(rows, half, axis=1)[:, half]
@@ -166,10 +166,11 @@ class TableEncoder:
         """Say of which categories most cells of the sample have no category of their own."""
         return [
             f"Column {column.name!r} holds {column.distinct} different texts, most of them too "
-            f"rare for a category of their own: they count as {OTHER!r}, and the column says little.
-            " "If it holds dates or numbers, convert it; if it names rows, leave it out." for
-            number, column in enumerate(self.columns) if column.kind == "category" and (features[:,
-            self._layout.starts[number] + len(column.categories)] > 0).mean() > 0.5
+            f"rare for a category of their own: they count as {OTHER!r}, and the column says little. "
+            "If it holds dates or numbers, convert it; if it names rows, leave it out."
+            for number, column in enumerate(self.columns)
+            if column.kind == "category"
+            and (features[:, self._layout.starts[number] + len(column.categories)] > 0).mean() > 0.5
         ]
 
     def describe_changes(self) -> list[str]:

@@ -52,10 +52,10 @@ def integer_from(value: object, where: str) -> int:
 
 
 def _column(item: object, where: str) -> Column:
-    state = mapping_from(item, {field.name for field in fields(Column)}, where) column =
-    Column(**{key: READERS[key](value, f"{where}, {key}") for key, value in state.items()})  # type:
-    ignore[arg-type] scalar, category = column.kind != "category", column.kind == "category" rules =
-    {
+    state = mapping_from(item, {field.name for field in fields(Column)}, where)
+    column = Column(**{key: READERS[key](value, f"{where}, {key}") for key, value in state.items()})  # type: ignore[arg-type]
+    scalar, category = column.kind != "category", column.kind == "category"
+    rules = {
         "at least one row": column.present + column.missing >= 1,
         "low <= high": column.low <= column.high,
         "fill from 0 to 1": 0 <= column.fill <= 1,

@@ -200,9 +200,9 @@ class IWAENetwork(GenerativeModel):
     def _selected(self, rows: Tensor, z: Tensor, divergence: Tensor) -> Tensor:
         """Losses ``(n_rows, K)`` of the n_samples that weigh in, infinite for the others.
 
-        The gradient of the bound is the n_samples' own, weighted by ``p(x, z_k) / q(z_k | x)``. In
-        wide rows one draw or two have all the weight, so that all n_samples are compared without a
-        gradient, and the last layers, the widest, learn from these few.
+        The gradient of the bound is the n_samples' own, weighted by ``p(x, z_k) / q(z_k | x)``. In wide
+        rows one draw or two have all the weight, so that all n_samples are compared without a gradient,
+        and the last layers, the widest, learn from these few.
         """
         hidden = self.decoder(z.flatten(0, 1))
         losses = self._draw_losses(rows, hidden.detach()) + divergence.detach()

@@ -98,8 +98,8 @@ class Snapshots:
     def contributions(self, columns: Tensor) -> LossContributions:
         """Take the losses apart by integrated gradients on the way from the neutral row.
 
-        The contributions of a row's cells add up to its loss less that of the neutral row, but for
-        what eight points of the way miss; both are in the rest, with all that has no finite slope.
+        The contributions of a row's cells add up to its loss less that of the neutral row, but for what
+        eight points of the way miss; both are in the rest, with all that has no finite slope.
         """
         rows, losses = columns.T.contiguous(), self.losses(columns)
         cells = torch.stack(

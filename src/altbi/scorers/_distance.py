@@ -121,8 +121,8 @@ class DistanceScorer:
     def contributions(self, rows: Rows) -> NDArray[np.float64]:
         """Take scores apart: ``(n_rows, n_features_encoded)``, which add up to the scores.
 
-        With a whitening, a unit's contribution is its difference times what all differences
-        together say of it, and may be below 0.
+        With a whitening, a unit's contribution is its difference times what all differences together say of
+        it, and may be below 0.
         """
         filled, weights = _weighed(rows)
         contributions = np.empty(rows.shape)
