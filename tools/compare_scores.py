@@ -102,9 +102,7 @@ def build_current(name: str) -> Any:  # noqa: ANN401
         "paper": lambda: ALTBI.paper(),
         "glow": lambda: ALTBI(backbone=Glow()),
         "odim": lambda: ODIM(n_models=3),
-        "private": lambda: ALTBI(
-            privacy=PrivacyBudget(epsilon=5.0, delta=1e-5, bounds="estimate")
-        ),
+        "private": lambda: ALTBI(privacy=PrivacyBudget(epsilon=5.0, delta=1e-5, bounds="estimate")),
     }[name]()
 
 
@@ -165,12 +163,12 @@ def largest_difference(first: NDArray[Any], second: NDArray[Any]) -> float:
     return float(np.nanmax(np.abs(first - second), initial=0.0) / size)
 
 
-def compare(jobs: Jobs, tolerance: float) -> int:
+def compare(jobs: Jobs, current: Path, tolerance: float) -> int:
     """Print a line for each job; return how many differ by more than the tolerance."""
     failed = 0
     for table, detector in jobs:
         name = f"{table}-{detector}.npz"
-        with np.load(CACHE / "baseline" / name) as old, np.load(CACHE / "current" / name) as new:
+        with np.load(CACHE / "baseline" / name) as old, np.load(current / name) as new:
             worst = {key: largest_difference(old[key], new[key]) for key in old.files}
         bad = any(value > tolerance for value in worst.values())
         failed += bad
@@ -198,8 +196,9 @@ def main() -> int:
     missing = [job for job in jobs if not (CACHE / "baseline" / "{}-{}.npz".format(*job)).exists()]
     if missing:
         start_worker("baseline", check_out_baseline(), CACHE / "baseline", missing)
-    start_worker("current", ROOT / "src", CACHE / "current", jobs)
-    return 1 if compare(jobs, args.tolerance) else 0
+    with tempfile.TemporaryDirectory(prefix="altbi-") as folder:
+        start_worker("current", ROOT / "src", Path(folder), jobs)
+        return 1 if compare(jobs, Path(folder), args.tolerance) else 0
 
 
 if __name__ == "__main__":
