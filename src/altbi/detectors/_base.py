@@ -127,7 +127,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
             High means outlier.
         """
         check_is_fitted(self, "model_")
-        return self.model_.score(self._validate(X))
+        return self.model_.score_with_warnings(self._validate(X), stacklevel=3)
 
     def score_samples(self, X: Any) -> Scores:  # noqa: ANN401
         """Return the scores of rows in scikit-learn's sign.

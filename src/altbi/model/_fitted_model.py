@@ -105,10 +105,7 @@ class FittedModel:
         TableWarning
             If the table holds values that the training table did not.
         """
-        scores, drift = self.score_table(self.prepare(X))
-        for sentence in drift.sentences():
-            warnings.warn(sentence, TableWarning, stacklevel=2)
-        return scores
+        return self.score_with_warnings(self.prepare(X), stacklevel=3)
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
         """Return the scores of a table's rows, split by column.
@@ -174,6 +171,13 @@ class FittedModel:
         from altbi.model._file import load_model
 
         return load_model(path, backbone)
+
+    def score_with_warnings(self, table: Table, *, stacklevel: int) -> Scores:
+        """Return the scores of a table with the columns of the fit, and warn about drift."""
+        scores, drift = self.score_table(table)
+        for sentence in drift.sentences():
+            warnings.warn(sentence, TableWarning, stacklevel=stacklevel)
+        return scores
 
     def score_table(self, table: Table) -> tuple[Scores, Drift]:
         """Return the scores of a table with the columns of the fit, and its drift."""

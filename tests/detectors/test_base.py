@@ -1,0 +1,124 @@
+"""Input of detectors: arrays, data frames, names, and errors about them."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from altbi import ALTBI, ODIM, OutlierDetector, Schedule
+from altbi.errors import ModelFileError, TableError
+from altbi.table import as_table
+
+SHORT = Schedule(T0=1, T1=1, T2=2)
+NAMES = ["a", "b", "c", "d"]
+X = np.random.default_rng(0).normal(size=(200, 4))
+
+
+def test_frames_and_arrays_give_the_same_scores():
+    array = ALTBI(schedule=SHORT).fit(X).outlier_score(X)
+    tables = (
+        pd.DataFrame(X, columns=NAMES),
+        pl.DataFrame(X, schema=NAMES),
+        pa.table(dict(zip(NAMES, X.T, strict=True))),
+    )
+
+    for table in tables:
+        detector = ALTBI(schedule=SHORT).fit(table)
+        assert np.array_equal(detector.outlier_score(table), array)
+        assert detector.feature_names_in_.tolist() == NAMES
+
+
+def test_mixing_frames_and_arrays_warns_as_scikit_learn():
+    frame = pd.DataFrame(X, columns=NAMES)
+    named, unnamed = ALTBI(schedule=SHORT).fit(frame), ALTBI(schedule=SHORT).fit(X)
+
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        from_array = named.outlier_score(X)
+    with pytest.warns(UserWarning, match="was fitted without feature names"):
+        from_frame = unnamed.outlier_score(frame)
+
+    assert np.array_equal(from_array, named.outlier_score(frame))
+    assert np.array_equal(from_frame, unnamed.outlier_score(X))
+
+
+def test_names_survive_saving(tmp_path):
+    frame = pd.DataFrame(X, columns=NAMES)
+    for table, names in ((frame, NAMES), (X, None)):
+        detector = OutlierDetector(schedule=SHORT).fit(table)
+        detector.save(tmp_path / "model.altbi")
+
+        loaded = OutlierDetector.load(tmp_path / "model.altbi")
+
+        found = getattr(loaded, "feature_names_in_", None)
+        assert (None if found is None else found.tolist()) == names
+        assert loaded.n_features_in_ == 4
+
+
+def test_loading_with_another_class_is_refused(tmp_path):
+    OutlierDetector(schedule=SHORT).fit(X).save(tmp_path / "model.altbi")
+
+    for wrong in (ALTBI, ODIM):
+        with pytest.raises(ModelFileError, match="holds the detector 'OutlierDetector'"):
+            wrong.load(tmp_path / "model.altbi")
+
+
+def test_single_and_double_precision_agree():
+    single = ALTBI(schedule=SHORT).fit(X.astype(np.float32)).outlier_score(X.astype(np.float32))
+    double = ALTBI(schedule=SHORT).fit(X).outlier_score(X)
+
+    assert single.dtype == double.dtype == np.float64
+    assert np.corrcoef(single, double)[0, 1] > 0.9999
+
+
+def test_text_in_an_array_is_located():
+    texts = X.astype(object)
+    texts[5, 2] = "n/a?"
+
+    with pytest.raises(TableError, match=r"'n/a\?' in column 2, row 5"):
+        ALTBI().fit(texts)
+
+
+@pytest.mark.parametrize("kind", ["M8[D]", "m8[s]"])
+def test_arrays_of_dates_are_refused(kind):
+    with pytest.raises(TableError, match="Put dates into a data frame"):
+        ALTBI().fit(np.zeros((5, 2), dtype=kind))
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2, 3], [("a", 1), ("a", 2), ("b", 1), ("b", 2)]])
+def test_other_column_order_is_refused(names):
+    frame = pd.DataFrame(X)
+    frame.columns = (
+        pd.Index(names) if isinstance(names[0], int) else pd.MultiIndex.from_tuples(names)
+    )
+    detector = ALTBI(schedule=SHORT).fit(frame)
+
+    assert detector.outlier_score(frame).shape == (len(X),)
+    with pytest.raises(TableError, match="order"):
+        detector.outlier_score(frame[frame.columns[::-1]])
+
+
+@pytest.mark.parametrize("convert", [as_table, lambda table: table.to_reader()])
+def test_tables_and_readers_are_matched_by_name(convert):
+    arrow = pa.table(dict(zip(NAMES, X.T, strict=True)))
+    detector = ALTBI(schedule=SHORT).fit(convert(arrow))
+
+    assert detector.n_features_in_ == 4
+    assert detector.outlier_score(convert(arrow)).shape == (len(X),)
+    with pytest.raises(TableError, match="order"):
+        detector.outlier_score(convert(arrow.select(["b", "a", "c", "d"])))
+
+
+@pytest.mark.parametrize(
+    "value", [["a", "b"], "abc", [[["a"]]], 5, None, [[1, 2], [3]], {"a": [1]}, Path("a.csv")]
+)
+def test_input_that_is_not_a_table_is_refused(value):
+    with pytest.raises((ValueError, TypeError), match=r"array|sequence"):
+        ALTBI().fit(value)
+
+
+def test_lazy_frame_is_refused():
+    with pytest.raises(TableError, match="LazyFrame is lazy"):
+        ALTBI().fit(pl.DataFrame(X, schema=NAMES).lazy())
