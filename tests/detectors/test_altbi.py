@@ -20,8 +20,8 @@ from altbi.torch import Glow, PrivacyBudget
 SHORT = Schedule(T0=2, T1=2, T2=4)
 
 
-@pytest.fixture(scope="module")
-def X():
+@pytest.fixture(scope="module", name="X")
+def make_rows():
     rng = np.random.default_rng(0)
     return rng.normal(size=(600, 1)) * [0.25, 0.5, 0.75, 1] + 0.05 * rng.normal(size=(600, 4))
 

@@ -13,8 +13,8 @@ from altbi.table import as_table
 SHORT = Schedule(T0=2, T1=2, T2=4)
 
 
-@pytest.fixture(scope="module")
-def X():
+@pytest.fixture(scope="module", name="X")
+def make_rows():
     return np.random.default_rng(0).normal(size=(600, 4))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import date
 from importlib import import_module
 from os import PathLike
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -17,24 +17,29 @@ from altbi.errors import AltbiError, ModelFileError
 from altbi.io import atomic_file, report_errors_as
 from altbi.model._container import encode_model, read_model
 from altbi.model._fit import is_whitened, needs_landmarks, sized_for
-from altbi.model._fitted_model import FittedModel, TrainingTable
+from altbi.model._fitted_model import FittedModel
+from altbi.model._header import (
+    Header,
+    describe_error,
+    invalid_file,
+    parse_header,
+    require,
+)
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings, build_settings
 from altbi.networks import (
     N_LANDMARKS,
     GenerativeModel,
-    TrainingStep,
     build_untrained,
     stack_snapshots,
 )
 from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
 from altbi.scorers._loss import LEAST_WIDTH
 
-__all__ = ["Header", "load_model", "model_to_bytes", "parse_header", "save_model"]
+__all__ = ["load_model", "model_to_bytes", "save_model"]
 
 Path = str | PathLike[str]
 Tensors = dict[str, NDArray[Any]]
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 SNAPSHOT = "snapshot."
 # The classes that a model file may name, and where they are.
@@ -45,48 +50,7 @@ PARAMETER_OBJECTS = {
     "PrivacyBudget": "altbi.torch",
 }
 CUSTOM = "CustomBackbone"
-DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
 FLOAT64_TENSORS = ("low", "width", "baseline", "usual", "neutral")
-
-
-class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The header of a model file.
-
-    Attributes
-    ----------
-    format, format_version : str, int
-        Name and version of the file format.
-    altbi_version : str
-        The version of altbi that wrote the file.
-    detector : str
-        Name of the detector.
-    parameters : dict
-        Its parameters; parameter objects are dicts with the class name under "object".
-    n_reference : int
-        Number of rows of the training table that the file holds.
-    table : TrainingTable
-        The training table.
-    threshold : float
-        Rows with a score above it are outliers.
-    encoder : dict
-        State of the encoder.
-    history : tuple of TrainingStep
-        The training steps.
-    privacy : dict or None
-        The privacy ledger.
-    """
-
-    format: str
-    format_version: int
-    altbi_version: str
-    detector: str
-    parameters: dict[str, Any]
-    n_reference: Count
-    table: TrainingTable
-    threshold: float
-    encoder: dict[str, Any]
-    history: tuple[TrainingStep, ...]
-    privacy: dict[str, Any] | None
 
 
 def save_model(model: FittedModel, path: Path) -> None:
@@ -136,31 +100,14 @@ def load_model(path: Path, backbone: Any = None) -> FittedModel:  # noqa: ANN401
     try:
         return _restore(path, header, tensors, custom)
     except ModelFileError as error:
-        raise error if str(error).startswith(str(path)) else _invalid(path, error) from None
+        raise error if str(error).startswith(str(path)) else invalid_file(path, error) from None
     except (AltbiError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         if custom is None:
-            raise _invalid(path, error) from None
+            raise invalid_file(path, error) from None
         raise ModelFileError(
-            f"{path}: the file cannot be loaded with this backbone ({_describe(error)}). "
+            f"{path}: the file cannot be loaded with this backbone ({describe_error(error)}). "
             "Pass the network that the model was fitted with."
         ) from error
-
-
-def parse_header(path: Path, fields: dict[str, Any]) -> Header:
-    """Return a checked header; values of a wrong type raise a `ModelFileError`."""
-    try:
-        header = msgspec.convert(fields, Header)
-    except msgspec.ValidationError as error:
-        raise _invalid(path, error) from None
-    table = header.table
-    require(path, header.detector in DETECTORS, f"it holds the detector {header.detector!r}")
-    require(path, 2 <= table.n_sample <= table.n_rows, "its sample is larger than its table")
-    require(path, header.n_reference <= table.n_sample, "it holds more rows than its sample")
-    is_private = header.privacy is not None
-    hides_loss = all((step.loss is None) == is_private for step in header.history)
-    require(path, hides_loss, "its losses do not match its privacy ledger")
-    require(path, len(header.history) > 0, "its training history is empty")
-    return header
 
 
 def _restore(path: Path, header: Header, tensors: Tensors, backbone: Any) -> FittedModel:  # noqa: ANN401
@@ -365,19 +312,3 @@ def _from_plain(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, dict):
         return {key: _from_plain(item) for key, item in value.items()}
     return value
-
-
-def require(path: Path, holds: bool, problem: str) -> None:
-    """Raise a `ModelFileError` unless a condition holds."""
-    if not holds:
-        raise ModelFileError(f"{path}: {problem}. Save the model again.")
-
-
-def _invalid(path: Path, error: Exception) -> ModelFileError:
-    return ModelFileError(
-        f"{path}: the file is not valid ({_describe(error)}). Save the model again."
-    )
-
-
-def _describe(error: Exception) -> str:
-    return f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from altbi.encoding import TableEncoder
 from altbi.errors import TableWarning, TrainingError
-from altbi.model._fitted_model import FittedModel, TrainingTable
+from altbi.model._fitted_model import FittedModel
+from altbi.model._header import TrainingTable
 from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels, draw_training_sample
 from altbi.model._settings import FitSettings, RandomState, ReferenceSettings
 from altbi.model._threshold import outlier_threshold

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self, final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,37 +12,16 @@ from altbi.encoding import Drift, TableEncoder
 from altbi.errors import TableWarning
 from altbi.explain import Explanation, explain
 from altbi.model._chunks import score_chunks
+from altbi.model._header import TrainingTable
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings
 from altbi.networks import TrainingStep
 from altbi.scorers import DistanceScorer, LossScorer
-from altbi.table import Table, TextConventions, as_table, is_frame
+from altbi.table import Table, as_table, is_frame
 
-__all__ = ["FittedModel", "TrainingTable"]
+__all__ = ["FittedModel", "load"]
 
 Scores = NDArray[np.float64]
-
-
-class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a model knows about the table that it was fitted on.
-
-    Attributes
-    ----------
-    n_rows, n_sample : int
-        Rows of the table, and of the sample that was used for training.
-    is_frame : bool
-        Whether its columns had types, as in a data frame or a file.
-    has_names : bool
-        Whether its columns had names.
-    conventions : TextConventions
-        How its values were written in a text file.
-    """
-
-    n_rows: int
-    n_sample: int
-    is_frame: bool
-    has_names: bool
-    conventions: TextConventions
 
 
 @final
@@ -193,3 +171,40 @@ class FittedModel:
             return as_table(X, self.encoder.names)
         table = as_table(X)
         return table if self.training_table.is_frame else table.renamed(self.encoder.names)
+
+
+def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # noqa: ANN401
+    """Read a fitted model from a file.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    backbone : class, function or nn.Module, optional
+        Your own network, if the model was fitted with one. A file only holds its name, and nothing
+        is imported by that name.
+
+    Returns
+    -------
+    FittedModel
+        The model.
+
+    Raises
+    ------
+    ModelFileError
+        If the file is damaged, of another program, or of another version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import altbi
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     altbi.OutlierDetector().fit(X).save(Path(folder, "model.altbi"))
+    ...     model = altbi.load(Path(folder, "model.altbi"))
+    >>> model.score(X).shape
+    (200,)
+    """
+    return FittedModel.load(path, backbone=backbone)

@@ -12,7 +12,7 @@ from altbi.encoding import Column, TableEncoder
 from altbi.errors import ModelFileError
 from altbi.io._text_formats import PLAIN
 from altbi.model._container import read_header
-from altbi.model._file import parse_header
+from altbi.model._header import parse_header
 from altbi.model._privacy_ledger import Ledger
 from altbi.table import TextConventions
 

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from altbi.encoding import Column, TableEncoder, declared_column, declared_columns
 from altbi.errors import ParameterError, TableWarning, import_extra
 from altbi.model._fit import record_history
-from altbi.model._fitted_model import FittedModel, TrainingTable
+from altbi.model._fitted_model import FittedModel
+from altbi.model._header import TrainingTable
 from altbi.model._privacy_accounting import Release, calibrate_noise, epsilon_of
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import PRIVATE_CONTAMINATION

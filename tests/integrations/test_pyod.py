@@ -1,3 +1,5 @@
+"""The PyOD face of the recommended detector."""
+
 import inspect
 import pickle
 import subprocess
@@ -11,28 +13,31 @@ from pyod.utils.utility import check_detector
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-import altbi
+from altbi import IWAE, OutlierDetector, Schedule
 from altbi.errors import ParameterError
-from altbi.integrations.pyod import ALTBI, NOT_SHARED
+from altbi.integrations.pyod import PyODDetector
 
-SMALL = {"n0": 32, "T0": 2, "T1": 8, "T2": 10, "hidden": (8,), "latent": 2}
-ODD = [3, 77, 150]
+SMALL = {
+    "schedule": Schedule(n0=32, T0=2, T1=8, T2=10),
+    "backbone": IWAE(hidden=(8,), latent=2),
+}
+OUTLIERS = [3, 77, 150]
 
 
 @pytest.fixture(scope="module")
 def rows():
     rows = np.random.default_rng(0).normal(size=(200, 4))
-    rows[ODD] += 8.0
+    rows[OUTLIERS] += 8.0
     return rows
 
 
 @pytest.fixture(scope="module")
 def fitted(rows):
-    return ALTBI(contamination=0.05, **SMALL).fit(rows)
+    return PyODDetector(contamination=0.05, **SMALL).fit(rows)
 
 
 class AtTwo:
-    """A stand-in for a PyThresh object: what BaseDetector asks of one, at a known threshold."""
+    """A stand-in for a PyThresh object with a known threshold."""
 
     def fit(self, scores):
         self.thresh_ = np.sort(scores)[-2]
@@ -42,28 +47,28 @@ class AtTwo:
         return (scores >= self.thresh_).astype(int)
 
 
-def test_it_is_a_pyod_detector_and_fit_gives_it_back(rows):
-    detector = ALTBI(**SMALL)
+def test_fit_returns_a_pyod_detector(rows):
+    detector = PyODDetector(**SMALL)
 
     assert isinstance(detector, BaseDetector)
     assert detector.fit(rows) is detector
     check_detector(detector)  # what PyOD's ensembles ask of their members
 
 
-def test_scores_are_those_of_the_plain_detector_to_the_bit(rows, fitted):
-    plain = altbi.ALTBI(**SMALL).fit(rows)
+def test_scores_equal_those_of_the_detector(rows, fitted):
+    plain = OutlierDetector(**SMALL).fit(rows)
     others = rows[::3] * 1.5
 
     np.testing.assert_array_equal(fitted.decision_scores_, plain.outlier_score(rows))
     np.testing.assert_array_equal(fitted.decision_function(others), plain.outlier_score(others))
 
 
-def test_training_rows_keep_their_scores_to_the_bit(rows, fitted):
+def test_training_rows_keep_their_scores(rows, fitted):
     np.testing.assert_array_equal(fitted.decision_function(rows), fitted.decision_scores_)
 
 
 def test_high_means_outlier(fitted):
-    assert set(np.argsort(-fitted.decision_scores_)[:3]) == set(ODD)
+    assert set(np.argsort(-fitted.decision_scores_)[:3]) == set(OUTLIERS)
 
 
 def test_labels_follow_threshold_and_contamination(rows, fitted):
@@ -73,8 +78,8 @@ def test_labels_follow_threshold_and_contamination(rows, fitted):
     np.testing.assert_array_equal(fitted.predict(rows), fitted.labels_)
 
 
-def test_a_pythresh_object_sets_the_threshold(rows):
-    detector = ALTBI(contamination=AtTwo(), **SMALL).fit(rows)
+def test_pythresh_object_sets_the_threshold(rows):
+    detector = PyODDetector(contamination=AtTwo(), **SMALL).fit(rows)
 
     assert detector.labels_.sum() == 2
     np.testing.assert_array_equal(detector.predict(rows), detector.labels_)
@@ -91,7 +96,7 @@ def test_probabilities_add_up_and_rise_with_the_score(rows, fitted, method):
     assert by_score[-1] > by_score[0]
 
 
-def test_confidence_is_a_probability_and_comes_with_labels(rows, fitted):
+def test_confidence_is_a_probability(rows, fitted):
     labels, confidence = fitted.predict(rows, return_confidence=True)
 
     np.testing.assert_array_equal(labels, fitted.labels_)
@@ -99,7 +104,7 @@ def test_confidence_is_a_probability_and_comes_with_labels(rows, fitted):
     assert ((confidence >= 0) & (confidence <= 1)).all()
 
 
-def test_rejection_keeps_a_label_or_withholds_it(rows, fitted):
+def test_rejection_withholds_some_labels(rows, fitted):
     labels = fitted.predict_with_rejection(rows, T=4, c_r=0.1)
 
     withheld = labels == -2
@@ -107,111 +112,78 @@ def test_rejection_keeps_a_label_or_withholds_it(rows, fitted):
     np.testing.assert_array_equal(labels[~withheld], fitted.labels_[~withheld])
 
 
-def test_fit_predict_gives_the_labels(rows, fitted):
+def test_fit_predict_returns_the_labels(rows, fitted):
     with pytest.warns(FutureWarning, match="fit_predict"):
-        labels = ALTBI(contamination=0.05, **SMALL).fit_predict(rows)
+        labels = PyODDetector(contamination=0.05, **SMALL).fit_predict(rows)
 
     np.testing.assert_array_equal(labels, fitted.labels_)
 
 
 def test_labels_of_the_user_are_not_used(rows, fitted):
     with pytest.warns(UserWarning, match="y should not be presented"):
-        with_labels = ALTBI(contamination=0.05, **SMALL).fit(rows, np.arange(len(rows)) % 2)
+        with_labels = PyODDetector(contamination=0.05, **SMALL).fit(rows, np.arange(len(rows)) % 2)
 
     np.testing.assert_array_equal(with_labels.decision_scores_, fitted.decision_scores_)
 
 
 @pytest.mark.parametrize("contamination", [0.0, 0.51, -0.1, 1, float("nan")])
-def test_contamination_outside_its_range_is_refused_as_pyod_does(contamination):
+def test_wrong_contamination_is_refused_as_in_pyod(contamination):
     with pytest.raises(ValueError, match="contamination must be in") as theirs:
         HBOS(contamination=contamination)
     with pytest.raises(ValueError, match="contamination must be in") as ours:
-        ALTBI(contamination=contamination)
+        PyODDetector(contamination=contamination)
 
     assert str(ours.value) == str(theirs.value)
 
 
-def test_other_arguments_are_refused_by_the_plain_detector(rows):
-    with pytest.raises(ParameterError, match="rho=2"):
-        ALTBI(rho=2).fit(rows)
+def test_other_parameters_are_checked_at_fit(rows):
+    with pytest.raises(ParameterError, match="keep=2"):
+        PyODDetector(keep=2).fit(rows)
 
 
-def test_every_argument_reaches_the_plain_detector(rows):
-    arguments = {
-        "backbone": "glow",
-        "n0": 64,
-        "gamma": 1.1,
-        "rho": 0.8,
-        "T0": 2,
-        "T1": 3,
-        "T2": 5,
-        "updates": 2,
-        "first_truncated": 3,
-        "max_batch": 70,
-        "draws": 3,
-        "hidden": (7, 5),
-        "latent": 3,
-        "flow_steps": 1,
-        "network": "paper",
-        "average": "plain",
-        "learning_rate": 0.01,
-        "weight_decay": 0.001,
-        "score_by": "distance",
-        "keep": 0.7,
+def test_every_parameter_reaches_the_detector(rows):
+    parameters = {
         "n_reference": 30,
         "n_groups": 4,
+        "keep": 0.7,
         "whiten": True,
-        "push": 0.5,
-        "trust": 0.5,
+        "schedule": Schedule(n0=64, T0=2, T1=3, T2=5),
+        "backbone": IWAE(n_samples=3),
         "max_rows": 60,
-        "device": "cpu",
         "random_state": 9,
     }
-    assert arguments.keys() == altbi.ALTBI().get_params().keys() - NOT_SHARED
+    assert parameters.keys() == PyODDetector().get_params(deep=False).keys() - {"contamination"}
 
-    ours = ALTBI(**arguments).fit(rows).decision_scores_
+    detector = PyODDetector(**parameters).fit(rows)
 
-    assert np.array_equal(ours, altbi.ALTBI(**arguments).fit(rows).outlier_score(rows))
+    expected = OutlierDetector(**parameters).fit(rows).outlier_score(rows)
+    assert np.array_equal(detector.decision_scores_, expected)
 
 
-def test_arguments_and_defaults_are_those_of_the_plain_detector():
-    ours, plain = (
+def test_defaults_are_those_of_the_detector():
+    ours, theirs = (
         {name: p.default for name, p in inspect.signature(cls).parameters.items()}
-        for cls in (ALTBI, altbi.ALTBI)
+        for cls in (PyODDetector, OutlierDetector)
     )
 
     assert ours.pop("contamination") == 0.1
-    assert ours == {name: plain[name] for name in plain.keys() - NOT_SHARED}
+    assert ours == {name: theirs[name] for name in ours}
 
 
-@pytest.mark.parametrize("preset", ["paper", "reference"])
-def test_presets_are_those_of_the_plain_detector(preset):
-    ours = getattr(ALTBI, preset)(contamination=0.2, rho=0.5).get_params()
-    plain = getattr(altbi.ALTBI, preset)(rho=0.5).get_params()
-
-    assert ours.pop("contamination") == 0.2
-    assert ours == {name: plain[name] for name in plain.keys() - NOT_SHARED}
-
-
-def test_privacy_is_not_offered_where_scores_of_training_rows_are_kept():
-    with pytest.raises(TypeError, match="epsilon"):
-        ALTBI(epsilon=1.0)
-
-
-def test_clone_copies_the_arguments_and_nothing_learned(fitted):
+def test_clone_copies_parameters_only(fitted):
     copy = clone(fitted)
 
     assert copy.get_params() == fitted.get_params()
-    assert copy.get_params()["T2"] == 10
+    assert copy.get_params()["schedule__T2"] == 10
     assert not hasattr(copy, "decision_scores_")
 
 
 def test_scoring_before_fit_is_refused(rows):
     with pytest.raises(NotFittedError):
-        ALTBI().decision_function(rows)
+        PyODDetector().decision_function(rows)
 
 
-def test_it_survives_the_pickle_by_which_pyod_saves(rows, fitted):
+def test_detector_can_be_pickled(rows, fitted):
     loaded = pickle.loads(pickle.dumps(fitted))
 
     np.testing.assert_array_equal(loaded.decision_function(rows), fitted.decision_scores_)

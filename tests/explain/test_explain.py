@@ -1,23 +1,35 @@
+"""Explanations: contributions, expected values and similar normal rows."""
+
+from functools import cache
+
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
-from altbi import ALTBI, Explanation
+from altbi import ALTBI, Explanation, OutlierDetector, Schedule
 from altbi.errors import ParameterError
+from altbi.torch import Glow
 
-PRESETS = [ALTBI, ALTBI.paper, ALTBI.reference]
+DETECTORS = {"OutlierDetector": OutlierDetector, "ALTBI": ALTBI, "ALTBI.paper": ALTBI.paper}
 TABLES = {"biopsies": load_breast_cancer, "iris": load_iris, "wine": load_wine}
+SHORT = Schedule(T0=1, T1=1, T2=2)
 
 
-@pytest.fixture(scope="module", params=PRESETS, ids=["plain", "paper", "reference"])
+@cache
+def fit(detector, table):
+    """Return a fitted detector and its table; every pair is fitted once."""
+    X = TABLES[table]().data
+    return DETECTORS[detector]().fit(X), X
+
+
+@pytest.fixture(scope="module", params=DETECTORS)
 def explained(request):
-    X = load_breast_cancer().data
-    detector = request.param().fit(X)
+    detector, X = fit(request.param, "biopsies")
     return detector, X, detector.explain(X)
 
 
-def test_parts_and_remainder_add_up_to_the_score(explained):
+def test_contributions_and_remainder_add_up(explained):
     detector, X, explanation = explained
 
     total = explanation.contributions.sum(axis=1) + explanation.remainder
@@ -30,7 +42,7 @@ def test_columns_account_for_most_of_the_scores(explained):
     assert explained[2].remainder_share() < 0.25
 
 
-def test_an_explanation_does_not_depend_on_company(explained):
+def test_explanation_does_not_depend_on_other_rows(explained):
     detector, X, explanation = explained
 
     alone = detector.explain(X[7:8])
@@ -39,7 +51,7 @@ def test_an_explanation_does_not_depend_on_company(explained):
     assert alone.remainder[0] == explanation.remainder[7]
 
 
-def test_expectations_are_in_the_columns_own_units(explained):
+def test_expected_values_are_in_original_units(explained):
     _, X, explanation = explained
 
     for column, expected in enumerate(explanation.expected):
@@ -48,8 +60,8 @@ def test_expectations_are_in_the_columns_own_units(explained):
         assert values.mean() < X[:, column].max()
 
 
-def test_expectations_follow_the_rows(explained):
-    """The decoder reproduces rows, so that expected and real cells go together."""
+def test_expected_values_follow_the_rows(explained):
+    """Expected and actual values are correlated."""
     _, X, explanation = explained
 
     together = [
@@ -60,12 +72,11 @@ def test_expectations_follow_the_rows(explained):
     assert np.median(together) > 0.3
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", TABLES)
-def test_a_corrupted_cell_s_column_ranks_first(preset, name):
-    """One cell of a normal row is moved far outside its column's range."""
-    X = TABLES[name]().data
-    detector = preset().fit(X)
+@pytest.mark.parametrize("name", DETECTORS)
+@pytest.mark.parametrize("table", TABLES)
+def test_column_of_a_changed_value_ranks_first(name, table):
+    """One value of a normal row is moved far outside its column's range."""
+    detector, X = fit(name, table)
     normal = X[detector.outlier_score(X) <= np.median(detector.outlier_score(X))]
     rng = np.random.default_rng(0)
     rows = normal[rng.integers(0, len(normal), 300)]
@@ -83,11 +94,10 @@ def test_a_corrupted_cell_s_column_ranks_first(preset, name):
     )
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-@pytest.mark.parametrize("name", TABLES)
-def test_the_expectation_for_a_corrupted_cell_is_near_what_stood_there(preset, name):
-    X = TABLES[name]().data
-    detector = preset().fit(X)
+@pytest.mark.parametrize("name", DETECTORS)
+@pytest.mark.parametrize("table", TABLES)
+def test_expected_value_is_near_the_original(name, table):
+    detector, X = fit(name, table)
     rng = np.random.default_rng(0)
     rows = X[rng.integers(0, len(X), 300)]
     cells = np.arange(300), rng.integers(0, X.shape[1], 300)
@@ -101,10 +111,9 @@ def test_the_expectation_for_a_corrupted_cell_is_near_what_stood_there(preset, n
     assert np.median(off) < np.median(column_mean_off)
 
 
-def test_a_flow_is_explained_too():
-    """Integrated gradients add up; a planted cell is nearly always named first."""
+def test_flow_contributions_name_changed_values():
     X = load_wine().data
-    detector = ALTBI(backbone="glow", score_by="loss", hidden=(16, 16), T1=70).fit(X)
+    detector = ALTBI(backbone=Glow(hidden=(16, 16)), schedule=Schedule(T1=70)).fit(X)
     rng = np.random.default_rng(0)
     rows, columns = X[rng.integers(0, len(X), 64)], rng.integers(0, X.shape[1], 64)
     rows[np.arange(64), columns] += np.ptp(X, axis=0)[columns] * rng.choice([-1, 1], 64)
@@ -122,7 +131,7 @@ def test_a_flow_is_explained_too():
     assert np.array_equal(alone.z_scores[0], explanation.z_scores[7])
 
 
-def test_a_flow_names_the_cells_that_do_not_belong_together():
+def test_flow_names_values_that_contradict_each_other():
     rng = np.random.default_rng(0)
     size = rng.normal(size=500)
     table = pd.DataFrame(
@@ -133,40 +142,40 @@ def test_a_flow_names_the_cells_that_do_not_belong_together():
             "noise": rng.normal(size=500),
         }
     )
-    # Each cell is usual alone; either of the two may be the wrong one.
+    # Each value is usual by itself; either of the two may be wrong.
     wrong = np.concatenate([np.linspace(-2, -1, 15), np.linspace(1, 2, 15)])
     kinds = np.where(wrong > 0, "big", "small")
-    odd = pd.DataFrame({"size": wrong, "weight": -wrong, "kind": kinds, "noise": 0.0})
+    unusual = pd.DataFrame({"size": wrong, "weight": -wrong, "kind": kinds, "noise": 0.0})
 
-    detector = ALTBI(backbone="glow", score_by="loss", hidden=(32, 32)).fit(table)
-    explanation = detector.explain(odd)
+    detector = ALTBI(backbone=Glow(hidden=(32, 32))).fit(table)
+    explanation = detector.explain(unusual)
 
     assert (explanation.contributions[:, :2].min(1) > explanation.contributions[:, 2:].max(1)).all()
-    first = [explanation.reasons(row)[0] for row in range(len(odd))]
+    first = [explanation.reasons(row)[0] for row in range(len(unusual))]
     named = [reason for reason in first if reason.column in ("size", "weight")]
     assert len(named) >= 27
-    # A cell that does not count is not called odd, neither there nor in the rows learned from.
+    # Values that do not matter have small z-scores, here and in training rows.
     assert (explanation.z_scores[:, 3] < 3).all()
     assert (detector.explain(table[:100]).z_scores.mean(0) < 1.5).all()
-    # Expected is something nearer to what stands in the other of the two.
+    # The expected value is closer to what the other column suggests.
     assert all(reason.expected / reason.value < 1 for reason in named)
 
 
-def test_in_a_wide_table_a_flow_looks_closely_at_the_columns_that_count():
+def test_flow_examines_the_largest_contributions_of_wide_tables():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 40))
     detector = ALTBI(
-        backbone="glow", score_by="loss", flow_steps=2, hidden=(8, 8), T0=5, T1=20, T2=22
+        backbone=Glow(flow_steps=2, hidden=(8, 8)), schedule=Schedule(T0=5, T1=20, T2=22)
     ).fit(X)
-    odd = X[:3].copy()
-    odd[[0, 1, 2], [35, 7, 20]] = 12.0
+    unusual = X[:3].copy()
+    unusual[[0, 1, 2], [35, 7, 20]] = 12.0
 
-    explanation = detector.explain(odd)
+    explanation = detector.explain(unusual)
 
     named = [explanation.reasons(row)[0].column for row in range(3)]
     assert named == ["x35", "x7", "x20"]
     assert ((explanation.z_scores > 0).sum(1) <= 32).all()
-    alone = detector.explain(odd[1:2])
+    alone = detector.explain(unusual[1:2])
     assert np.array_equal(alone.z_scores[0], explanation.z_scores[1])
 
 
@@ -184,12 +193,10 @@ def mixed_table(n_rows=400, seed=0):
     )
 
 
-def test_the_units_of_a_category_are_folded_into_its_column():
+def test_categories_have_one_contribution():
     table = mixed_table()
-    odd = table.iloc[[3]].assign(colour="ultraviolet")
-    detector = ALTBI().fit(table)
-
-    explanation = detector.explain(odd)
+    unusual = table.iloc[[3]].assign(colour="ultraviolet")
+    explanation = OutlierDetector().fit(table).explain(unusual)
 
     assert explanation.columns == ("size", "weight", "colour", "day", "paid")
     assert explanation.contributions.shape == (1, 5)
@@ -200,25 +207,25 @@ def test_the_units_of_a_category_are_folded_into_its_column():
     assert explanation.expected[4][0].as_py() in {True, False}
 
 
-def test_reasons_come_furthest_first_and_know_their_rows(explained):
+def test_reasons_are_sorted_by_z_score(explained):
     _, X, explanation = explained
 
     reasons = explanation.reasons(5, top=4)
 
-    z_scores = [reason.z_scores for reason in reasons]
+    z_scores = [reason.z_score for reason in reasons]
     assert z_scores == sorted(explanation.z_scores[5])[::-1][: len(reasons)]
     assert 1 <= len(reasons) <= 4
     for reason in reasons:
         column = explanation.columns.index(reason.column)
         assert reason.value == X[5, column]
         assert reason.contribution == explanation.contributions[5, column]
-        assert reason.z_scores >= 1 or len(reasons) == 1
+        assert reason.z_score >= 1 or len(reasons) == 1
     with pytest.raises(ParameterError, match="row=569, but the explanation has 569 rows"):
         explanation.reasons(569)
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_a_planted_cell_is_named_first_in_a_table_of_mixed_and_skewed_columns(preset):
+@pytest.mark.parametrize("name", DETECTORS)
+def test_planted_value_is_named_first_beside_skewed_columns(name):
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -233,28 +240,28 @@ def test_a_planted_cell_is_named_first_in_a_table_of_mixed_and_skewed_columns(pr
         table.loc[row, column] = value
         table.loc[row, "country"] = "NL"
 
-    explanation = preset().fit(table).explain(table)
+    explanation = DETECTORS[name]().fit(table).explain(table)
 
     for row, (column, value) in plants.items():
         first = explanation.reasons(row)[0]
         assert (first.column, first.value) == (column, value)
 
 
-def test_a_cell_that_is_as_expected_is_no_reason():
+def test_expected_value_is_no_reason():
     table = mixed_table()
-    explanation = ALTBI().fit(table).explain(table)
+    explanation = OutlierDetector().fit(table).explain(table)
 
     reasons = [explanation.reasons(row) for row in range(len(table))]
 
     assert all(r.value != r.expected for found in reasons if len(found) > 1 for r in found)
 
 
-def test_values_are_the_table_s_own():
+def test_values_are_those_of_the_table():
     table = mixed_table()
     table.loc[0, "size"] = np.nan
     table.loc[1, "colour"] = None
 
-    values = ALTBI.paper(T1=1, T2=2).fit(table).explain(table).values
+    values = ALTBI(schedule=SHORT).fit(table).explain(table).values
 
     assert values[0].to_pylist() == [None, *table["size"][1:]]
     assert values[2].to_pylist()[:2] == [table["colour"][0], None]
@@ -262,16 +269,16 @@ def test_values_are_the_table_s_own():
     assert values[4].to_pylist() == list(table["paid"])
 
 
-def test_columns_named_like_ours_are_not_lost():
+def test_column_named_like_the_score_is_kept():
     table = pd.DataFrame(np.random.default_rng(0).random((30, 2)), columns=["(score)", "a"])
-    detector = ALTBI.paper(T1=1, T2=2).fit(table)
+    detector = ALTBI(schedule=SHORT).fit(table)
 
     arrow = detector.explain(table).to_arrow()
 
     assert arrow.column_names == ["(score)", "a", "(remainder)", "(score)"]
 
 
-def test_the_remainder_s_share_is_that_of_the_deviations():
+def test_remainder_share_is_a_share_of_variation():
     explanation = Explanation(
         columns=("a", "b"),
         score=np.array([3.0, 7.0]),
@@ -282,11 +289,11 @@ def test_the_remainder_s_share_is_that_of_the_deviations():
         expected=(),
     )
 
-    # Deviations from the mean: 1 + 1 in a, 0.5 + 0.5 in b, 0.5 + 0.5 in the remainder.
+    # Differences from the mean: 1 + 1 in a, 0.5 + 0.5 in b, 0.5 + 0.5 in the remainder.
     assert explanation.remainder_share() == pytest.approx(1 / 4)
 
 
-def test_the_arrow_table_s_rows_add_up(explained):
+def test_arrow_table_adds_up(explained):
     table = explained[2].to_arrow()
 
     numbers = np.column_stack([column.to_numpy() for column in table.columns])
@@ -294,22 +301,22 @@ def test_the_arrow_table_s_rows_add_up(explained):
     assert np.allclose(numbers[:, :-1].sum(1), numbers[:, -1], rtol=1e-5, atol=1e-5)
 
 
-def test_distances_are_taken_apart_without_a_remainder(explained):
-    detector, _, explanation = explained
-    if detector.scorer_ is None:
+def test_distances_have_no_remainder(explained):
+    _, _, explanation = explained
+    if explanation.neighbours is None:
         with pytest.raises(ParameterError, match="scored by loss"):
             explanation.nearest(0)
         return
 
-    # Scores are measured in single precision, contributions are not: four digits are sure, mostly six.
-    apart = np.abs(explanation.contributions.sum(axis=1) / explanation.score - 1)
-    assert apart.max() < 1e-4
-    assert np.quantile(apart, 0.9) < 1e-6
+    # Scores are computed in single precision, contributions in double.
+    error = np.abs(explanation.contributions.sum(axis=1) / explanation.score - 1)
+    assert error.max() < 1e-4
+    assert np.quantile(error, 0.9) < 1e-6
     assert (explanation.contributions >= 0).all()
     assert not explanation.remainder.any()
 
 
-def test_the_rows_shown_are_rows_of_the_table_and_like_the_odd_one_but_for_its_odd_cell():
+def test_nearest_rows_agree_in_the_other_columns():
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 2, 600)
     table = pd.DataFrame(
@@ -320,9 +327,9 @@ def test_the_rows_shown_are_rows_of_the_table_and_like_the_odd_one_but_for_its_o
             "sort": np.where(kind, "large", "small"),
         }
     ).round(3)
-    odd = pd.DataFrame({"length": [0.0], "width": [0.0], "price": [9.0], "sort": ["small"]})
+    unusual = pd.DataFrame({"length": [0.0], "width": [0.0], "price": [9.0], "sort": ["small"]})
 
-    explanation = ALTBI().fit(table).explain(odd)
+    explanation = OutlierDetector().fit(table).explain(unusual)
 
     nearest = explanation.nearest(0, top=5)
     assert nearest.num_rows == 5
