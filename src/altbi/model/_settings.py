@@ -147,10 +147,7 @@ def outlier_detector_settings(
         ),
         scale_losses=True,
         privacy=None,
-        contamination=contamination,
-        threshold=threshold,
-        max_rows=max_rows,
-        random_state=random_state,
+        **_fit_options(parameters),
     )
 
 
@@ -192,10 +189,7 @@ def altbi_settings(
         reference=None,
         scale_losses=average == "scaled" and privacy is None,
         privacy=privacy,
-        contamination=contamination,
-        threshold=threshold,
-        max_rows=max_rows,
-        random_state=random_state,
+        **_fit_options(parameters),
     )
 
 
@@ -244,10 +238,7 @@ def odim_settings(
         reference=None,
         scale_losses=False,
         privacy=None,
-        contamination=contamination,
-        threshold=None,
-        max_rows=max_rows,
-        random_state=random_state,
+        **_fit_options(parameters),
     )
 
 
@@ -274,6 +265,12 @@ def build_settings(detector: str, parameters: Mapping[str, Any]) -> FitSettings:
         The checked settings.
     """
     return _BUILDERS[detector](**parameters)
+
+
+def _fit_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that all detectors pass to a fit unchanged."""
+    names = ("contamination", "threshold", "max_rows", "random_state")
+    return {name: parameters.get(name) for name in names}
 
 
 def _label_rules(outlier_weight: object, label_trust: object) -> Rules:
