@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from altbi import ALTBI, ODIM, OutlierDetector, Schedule
-from altbi.errors import ModelFileError, TableError
+from altbi.errors import ModelFileError, ParameterError, TableError
 from altbi.table import as_table
+from altbi.torch import PrivacyBudget
 
 SHORT = Schedule(T0=1, T1=1, T2=2)
 NAMES = ["a", "b", "c", "d"]
@@ -122,3 +123,9 @@ def test_input_that_is_not_a_table_is_refused(value):
 def test_lazy_frame_is_refused():
     with pytest.raises(TableError, match="LazyFrame is lazy"):
         ALTBI().fit(pl.DataFrame(X, schema=NAMES).lazy())
+
+
+@pytest.mark.parametrize("detector", [ODIM(), ALTBI(privacy=PrivacyBudget(1.0, bounds=(-5, 5)))])
+def test_labels_are_refused_where_they_are_not_used(detector):
+    with pytest.raises(ParameterError, match="known_inlier and known_outlier"):
+        detector.fit(X, known_outlier=np.arange(len(X)) < 3)

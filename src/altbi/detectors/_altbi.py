@@ -1,14 +1,11 @@
 """The paper's method."""
 
-from collections.abc import Iterator
-from typing import Any, Literal, Self, final
-
-from numpy.typing import ArrayLike
+from typing import Literal, Self, final
 
 from altbi.detectors._base import Detector
 from altbi.model._settings import Privacy, RandomState
 from altbi.model._threshold import Contamination
-from altbi.networks import IWAE, Backbone, Schedule, TrainingStep
+from altbi.networks import IWAE, Backbone, Schedule
 
 __all__ = ["ALTBI"]
 
@@ -152,67 +149,3 @@ class ALTBI(Detector):
             max_rows=max_rows,
             random_state=random_state,
         )
-
-    def fit(
-        self,
-        X: Any,  # noqa: ANN401 - any table
-        y: object = None,
-        *,
-        known_inlier: ArrayLike | None = None,
-        known_outlier: ArrayLike | None = None,
-    ) -> Self:
-        """Fit the detector on a table in which nobody, or nearly nobody, has labelled rows.
-
-        Parameters
-        ----------
-        X : array or data frame
-            The table.
-        y : object
-            Not used.
-        known_inlier : array of bool, optional
-            Rows that are known to be normal. Their losses always count.
-        known_outlier : array of bool, optional
-            Rows that are believed to be outliers. Some labels may be wrong.
-
-        Returns
-        -------
-        object
-            The fitted detector.
-        """
-        for _ in self.iter_fit(X, known_inlier=known_inlier, known_outlier=known_outlier):
-            pass
-        return self
-
-    def iter_fit(
-        self,
-        X: Any,  # noqa: ANN401
-        *,
-        known_inlier: ArrayLike | None = None,
-        known_outlier: ArrayLike | None = None,
-    ) -> Iterator[TrainingStep]:
-        """Fit step by step; the detector is fitted when there are no more steps.
-
-        Parameters
-        ----------
-        X : array or data frame
-            The table.
-        known_inlier, known_outlier : array of bool, optional
-            As for `fit`.
-
-        Yields
-        ------
-        TrainingStep
-            Batch size, kept share and loss of each step.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from altbi import ALTBI
-        >>> detector = ALTBI()
-        >>> steps = detector.iter_fit(np.random.default_rng(0).normal(size=(200, 3)))
-        >>> next(steps).batch_size
-        128
-        >>> sum(1 for _ in steps)
-        89
-        """
-        yield from self._iter_fit(X, known_inlier, known_outlier)

@@ -43,8 +43,15 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         """Return the checked settings of a fit with these parameters."""
         return build_settings(type(self).__name__, self.get_params(deep=False))
 
-    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table
-        """Fit the detector on a table in which nobody has labelled the bad rows.
+    def fit(
+        self,
+        X: Any,  # noqa: ANN401 - any table
+        y: object = None,
+        *,
+        known_inlier: ArrayLike | None = None,
+        known_outlier: ArrayLike | None = None,
+    ) -> Self:
+        """Fit the detector on a table in which nobody, or nearly nobody, has labelled rows.
 
         Parameters
         ----------
@@ -52,46 +59,61 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
             The table.
         y : object
             Not used.
+        known_inlier : array of bool, optional
+            Rows that are known to be normal. Their losses always count. Not for ODIM.
+        known_outlier : array of bool, optional
+            Rows that are believed to be outliers. Some labels may be wrong. Not for ODIM.
 
         Returns
         -------
         object
             The fitted detector.
         """
-        for _ in self.iter_fit(X):
+        for _ in self.iter_fit(X, known_inlier=known_inlier, known_outlier=known_outlier):
             pass
         return self
 
-    def iter_fit(self, X: Any) -> Iterator[TrainingStep]:  # noqa: ANN401
+    def iter_fit(
+        self,
+        X: Any,  # noqa: ANN401
+        *,
+        known_inlier: ArrayLike | None = None,
+        known_outlier: ArrayLike | None = None,
+    ) -> Iterator[TrainingStep]:
         """Fit step by step; the detector is fitted when there are no more steps.
 
         Parameters
         ----------
         X : array or data frame
             The table.
+        known_inlier, known_outlier : array of bool, optional
+            As for `fit`.
 
         Yields
         ------
         TrainingStep
             Batch size, kept share and loss of each step.
-        """
-        yield from self._iter_fit(X, None, None)
 
-    def _iter_fit(
-        self,
-        X: Any,  # noqa: ANN401
-        known_inlier: ArrayLike | None,
-        known_outlier: ArrayLike | None,
-    ) -> Iterator[TrainingStep]:
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from altbi import OutlierDetector
+        >>> detector = OutlierDetector()
+        >>> steps = detector.iter_fit(np.random.default_rng(0).normal(size=(200, 3)))
+        >>> next(steps).batch_size
+        128
+        >>> sum(1 for _ in steps)
+        89
+        """
         settings = self.settings()
         if hasattr(self, "model_"):
             del self.model_  # an interrupted fit leaves no fitted detector
         table = self._validate_for_fit(X)
         labels = parse_labels(known_inlier, known_outlier, X, len(table))
-        if labels is not None and settings.privacy is not None:
+        if labels is not None and not settings.uses_labels:
             raise ParameterError(
-                "known_inlier and known_outlier are not covered by a privacy budget. "
-                "Leave them out, or fit without a budget."
+                "known_inlier and known_outlier are neither for ODIM nor for a privacy budget, "
+                "which does not cover them. Leave them out, or use another detector."
             )
         self.model_ = yield from iter_fit(table, settings, labels)
 

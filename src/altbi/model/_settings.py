@@ -102,6 +102,11 @@ class FitSettings:
     max_rows: int
     random_state: RandomState
 
+    @property
+    def uses_labels(self) -> bool:
+        """Whether a fit can use rows with known labels."""
+        return isinstance(self.training, AltbiTraining) and self.privacy is None
+
 
 def outlier_detector_settings(
     *,
