@@ -1,5 +1,6 @@
 """The Python examples of README and docs run, and links between pages hold."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -95,11 +96,12 @@ def test_links_lead_to_existing_files_and_headings(page):
     assert broken == []
 
 
+@functools.cache
 def headings(page):
-    """Return GitHub's anchors of the headings of a page."""
+    """Return GitHub's anchors of a page's headings, or of the lines of another file."""
     text = page.read_text(encoding="utf-8")
     if page.suffix != ".md":
-        return {heading for heading in (f"L{n + 1}" for n in range(text.count("\n") + 1))}
+        return {f"L{number}" for number in range(1, text.count("\n") + 2)}
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
