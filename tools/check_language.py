@@ -308,10 +308,8 @@ def print_findings(findings: Sequence[Finding], show_counts: bool) -> None:
 
 
 def _package(path: str) -> str:
-    """Return the first three folders of a source file, or the first folder of another file."""
-    folders = Path(path).parts
-    depth = {"src": 3, "bench": 4}.get(folders[0], 1)
-    return "/".join(folders[:depth])
+    """Return the folder of a file, at most four levels deep."""
+    return "/".join(Path(path).parent.parts[:4]) or "."
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -320,6 +318,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--counts", action="store_true", help="print the findings per package")
     options = parser.parse_args(arguments)
     spelling = start_spelling(ROOT)
+    # Check this working tree, even if another one is installed.
+    sys.path[:0] = [str(ROOT / folder) for folder in SOURCE_FOLDERS]
     findings = list(check_files(ROOT, Rules.load(ROOT / "tools" / "language.toml")))
     findings += check_public_docstrings(ROOT, PUBLIC_MODULES)
     findings += collect_spelling(spelling)
