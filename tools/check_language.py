@@ -26,7 +26,7 @@ SUFFIXES = {".py", ".md", ".html", ".js", ".css", ".toml"}
 SKIPPED_FOLDERS = {"build", "dist", "__pycache__", "altbi-demo", "node_modules"}
 # Records of runs are data.
 SKIPPED_PATHS = {"bench/results", "benchmarks/results"}
-SOURCE_FOLDERS = ("src", "bench/src")
+SOURCE_FOLDERS = ("src/", "bench/src/")
 PUBLIC_MODULES = ("altbi", "altbi.torch", "altbi.distributed", "altbi.integrations.pyod")
 
 # Checks of numpydoc for public names. The others are off for these reasons:
@@ -42,7 +42,7 @@ NUMPYDOC_CHECKS = {
     "YD01",
 }  # fmt: skip
 
-_HAS_ATTRIBUTES = re.compile(r"^\s*Attributes\n\s*-{10}", re.MULTILINE)
+_SECTION = re.compile(r"^\s*(\w+)\n\s*-{3,}$", re.MULTILINE)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -226,14 +226,17 @@ def check_public_docstrings(root: Path, modules: Sequence[str]) -> Iterator[Find
 
     for name in dict.fromkeys(_public_names(modules)):
         result = validate(name)
-        # Users read the attributes of a record, but do not construct it.
-        checks = NUMPYDOC_CHECKS - (
-            {"PR01"} if _HAS_ATTRIBUTES.search(result["docstring"]) else set()
-        )
+        checks = NUMPYDOC_CHECKS - ({"PR01"} if _is_record(result["docstring"]) else set())
         for code, message in result["errors"]:
             if code in checks:
                 path = _relative(result["file"] or "", root)
                 yield Finding(path, result["file_line"] or 1, f"{name}: {code} {message}")
+
+
+def _is_record(docstring: str) -> bool:
+    """Return whether users read the attributes of a class, but do not construct it."""
+    sections = set(_SECTION.findall(docstring))
+    return "Attributes" in sections and "Parameters" not in sections
 
 
 def _relative(path: str, root: Path) -> str:

@@ -10,6 +10,12 @@ import pytest
 import check_language
 from check_language import Finding, Rules
 
+PARAMETERS = """
+    Parameters
+    ----------
+    x : int
+        The first value.
+"""
 MISSPELLED = "t" + "eh"  # codespell reads this file, too
 
 
@@ -167,6 +173,28 @@ class TestPublicDocstrings:
 
         assert ["GL08" in each.message for each in found] == [True]
 
+    @pytest.mark.parametrize(("sections", "n_findings"), [("", 0), (PARAMETERS, 1)])
+    def test_records_need_no_parameters(self, validate, sections, n_findings):
+        found = validate(
+            f'''
+__all__ = ["Pair"]
+
+class Pair:
+    """A pair.
+{sections}
+    Attributes
+    ----------
+    x : int
+        The first value.
+    """
+
+    def __init__(self, x, y):
+        self.x = x
+'''
+        )
+
+        assert ["PR01" in each.message for each in found] == [True] * n_findings
+
     def test_names_that_are_not_exported_pass(self, validate):
         assert validate("__all__ = []\n\ndef double(x): ...\n") == []
 
@@ -228,6 +256,7 @@ class TestOutput:
 
     @pytest.mark.parametrize(("findings", "code"), [([], 0), ([Finding("a", 1, "")], 1)])
     def test_exit_code_says_whether_something_was_found(self, monkeypatch, capsys, findings, code):
+        monkeypatch.setattr(sys, "path", [*sys.path])
         monkeypatch.setattr(check_language, "start_spelling", lambda root: None)
         monkeypatch.setattr(check_language, "collect_spelling", lambda process: [])
         monkeypatch.setattr(check_language, "check_files", lambda root, rules: findings)
