@@ -1,19 +1,23 @@
-# Two commands on a fresh machine with python3, pip and venv: `make demo` and `make test`.
+# `make demo` and `make test` need only python3 with pip and venv. `make quick` takes 90 seconds.
 VENV := .venv
 BIN := $(VENV)/bin
 PRODUCT := $(VENV)/.product
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types layers unit browser clean
+.PHONY: demo test quick lint types layers unit browser clean
 
 demo: $(PRODUCT)
 	$(BIN)/altbi demo
 
 test: lint types layers unit
 
+quick: lint types layers
+	$(BIN)/python -m pytest -m "not slow"
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tools/check_language.py
 
 types: $(READY)
 	$(BIN)/mypy
@@ -30,7 +34,7 @@ browser:
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	chromium fonts-dejavu-core > /dev/null; }
 
-# Set-up runs again only when what is to be installed has changed. The demo needs the product only.
+# The environment is set up again only when the requirements change. The demo needs the product only.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 $(PRODUCT): pyproject.toml constraints.txt
