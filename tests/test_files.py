@@ -203,7 +203,7 @@ def test_parquet(tmp_path, codec):
     source = open_table(tmp_path / "a.csv")
 
     assert isinstance(source, ParquetSource)
-    assert (source.format, source.loose, source.n_rows) == ("parquet", False, 3)
+    assert (source.format, source.is_untyped, source.n_rows) == ("parquet", False, 3)
     assert read(source).equals(TABLE)
     assert read(source).equals(TABLE)
 
@@ -862,7 +862,7 @@ def test_the_table_of_an_npz_and_what_stands_beside_it(source_of, save, order):
 
     source = source_of(npz_bytes(save, X=np.asarray(X, order=order), y=y, names=np.array(["a"])))
 
-    assert (source.format, source.sides, source.n_rows) == ("npz", ("y",), 70_000)
+    assert (source.format, source.extra_columns, source.n_rows) == ("npz", ("y",), 70_000)
     assert source.schema.names == ["x0", "x1", "x2", "y"]
     assert "'y' beside it" in source.notes[0]
     assert "'names' (1,) cannot be a column" in source.notes[1]
@@ -889,7 +889,7 @@ def test_one_axis_is_one_column(source_of):
 def test_arrays_with_one_axis_are_columns(source_of):
     source = source_of(npz_bytes(a=np.array([1, 2]), b=np.array(["x", "é"])))
     assert cells(source) == {"a": [1, 2], "b": ["x", "é"]}
-    assert (source.sides, source.notes) == ((), [])
+    assert (source.extra_columns, source.notes) == ((), [])
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def drawn(n_rows, limit, seed, size):
     sample = RowSampler(limit, seed)
     for first in range(0, n_rows, size):
         sample.add(pa.record_batch({"x": np.arange(first, min(first + size, n_rows))}))
-    table, rows = sample.drawn()
+    table, rows = sample.result()
     assert table["x"].to_pylist() == rows.tolist()
     assert sample.seen == n_rows
     return rows.tolist()
@@ -68,7 +68,7 @@ def test_the_sample_does_not_keep_whole_batches_alive():
     for _ in range(50):
         sample.add(pa.record_batch({"x": np.zeros(10_000)}))
 
-    table, _ = sample.drawn()
+    table, _ = sample.result()
 
     assert sum(len(part) for part in sample._parts) <= 10
     assert table.nbytes < 1000
@@ -87,7 +87,7 @@ def test_types_are_settled_over_all_chunks_and_the_sample_has_them():
     assert found.sample.kinds == ("category", "number")
     assert found.sample.levels(0).to_pylist() == ["1", "2", "x", "4"]
     np.testing.assert_array_equal(found.sample.numbers([1])[:, 0], [1, np.nan, 2.5, np.nan])
-    assert (found.n_rows, found.sample.drawn_from, found.sample_rows.tolist()) == (
+    assert (found.n_rows, found.sample.n_source_rows, found.sample_rows.tolist()) == (
         4,
         4,
         [0, 1, 2, 3],

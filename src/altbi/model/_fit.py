@@ -124,7 +124,7 @@ def _fit(table: Table, settings: FitSettings, labels: Labels | None, seed: int) 
     return FittedModel(
         settings=settings,
         training_table=TrainingTable(
-            n_rows=table.drawn_from or len(table),
+            n_rows=table.n_source_rows or len(table),
             n_sample=len(sample),
             is_frame=table.is_frame,
             has_names=table.has_names,
