@@ -24,10 +24,10 @@ class AltbiError(Exception):
     --------
     >>> import altbi
     >>> try:
-    ...     altbi.OutlierDetector().fit([[1.0, 2.0]])
+    ...     altbi.open_table("sizes.csv", format="xlsx")
     ... except altbi.AltbiError as error:
-    ...     print(type(error).__name__)
-    TableError
+    ...     print(error)
+    format='xlsx', but expected one of csv, jsonl, parquet, arrow, npz, npy.
     """
 
 

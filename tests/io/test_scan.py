@@ -1,3 +1,5 @@
+"""The first pass: types, missing values and the sample."""
+
 from collections import Counter
 
 import numpy as np
@@ -14,43 +16,43 @@ class Chunks(Source):
 
     name = "chunks"
 
-    def __init__(self, *batches, format="parquet", loose=False, columns=None):
-        self.parts = batches
+    def __init__(self, *batches, format="parquet", is_untyped=False, columns=None):
+        self.record_batches = batches
         self.schema = batches[0].schema if batches else pa.schema(columns)
         self.format = format
-        self.loose = loose
+        self.is_untyped = is_untyped
         self.notes = []
 
     def batches(self, columns):
-        return (batch.select(list(columns)) for batch in self.parts)
+        return (batch.select(list(columns)) for batch in self.record_batches)
 
 
-def surveyed(source, limit=10, seed=0, **options):
+def scan(source, limit=10, seed=0, **options):
     names = source.schema.names
     return scan_table(source, names, source.batches(names), limit=limit, seed=seed, **options)
 
 
-def drawn(n_rows, limit, seed, size):
-    sample = RowSampler(limit, seed)
+def sample_in_chunks(n_rows, limit, seed, size):
+    sampler = RowSampler(limit, seed)
     for first in range(0, n_rows, size):
-        sample.add(pa.record_batch({"x": np.arange(first, min(first + size, n_rows))}))
-    table, rows = sample.result()
+        sampler.add(pa.record_batch({"x": np.arange(first, min(first + size, n_rows))}))
+    table, rows = sampler.result()
     assert table["x"].to_pylist() == rows.tolist()
-    assert sample.seen == n_rows
+    assert sampler.next_row == n_rows
     return rows.tolist()
 
 
 @pytest.mark.parametrize("size", [1, 7, 64, 1000])
 @pytest.mark.parametrize("limit", [1, 5, 99, 100, 500])
-def test_a_sample_in_chunks_is_the_sample_of_the_whole(size, limit):
-    assert drawn(100, limit, 3, size) == sample_rows(100, limit, 3).tolist()
+def test_sample_does_not_depend_on_chunks(size, limit):
+    assert sample_in_chunks(100, limit, 3, size) == sample_rows(100, limit, 3).tolist()
 
 
-def test_every_row_is_equally_likely_and_so_is_every_pair():
-    trials, n_rows, limit = 4000, 12, 4
+def test_rows_and_pairs_are_sampled_uniformly():
+    trials, n_rows, limit = 3000, 12, 4
     single, pairs = Counter(), Counter()
     for seed in range(trials):
-        rows = drawn(n_rows, limit, seed, size=5)
+        rows = sample_in_chunks(n_rows, limit, seed, size=5)
         single.update(rows)
         pairs.update((a, b) for a in rows for b in rows if a < b)
 
@@ -60,32 +62,32 @@ def test_every_row_is_equally_likely_and_so_is_every_pair():
     chance = limit / n_rows * (limit - 1) / (n_rows - 1)
     counts = np.array([pairs[a, b] for a in range(n_rows) for b in range(a + 1, n_rows)])
     chi_square = ((counts - trials * chance) ** 2 / (trials * chance)).sum()
-    assert chi_square < 130  # 65 pairs free: the mean is 65, the deviation 11
+    assert chi_square < 130  # 65 degrees of freedom: mean 65, standard deviation 11
 
 
-def test_the_sample_does_not_keep_whole_batches_alive():
-    sample = RowSampler(limit=5, seed=0)
+def test_sampler_frees_the_batches():
+    sampler = RowSampler(limit=5, seed=0)
     for _ in range(50):
-        sample.add(pa.record_batch({"x": np.zeros(10_000)}))
+        sampler.add(pa.record_batch({"x": np.zeros(10_000)}))
 
-    table, _ = sample.result()
+    table, _ = sampler.result()
 
-    assert sum(len(part) for part in sample._parts) <= 10
+    assert sum(len(batch) for batch in sampler._batches) <= 10
     assert table.nbytes < 1000
 
 
-def test_types_are_settled_over_all_chunks_and_the_sample_has_them():
+def test_types_are_inferred_over_all_chunks():
     source = Chunks(
         pa.record_batch({"a": ["1", "2"], "b": ["1", "NA"]}),
         pa.record_batch({"a": ["x", "4"], "b": ["2.5", ""]}),
         format="csv",
-        loose=True,
+        is_untyped=True,
     )
 
-    found = surveyed(source)
+    found = scan(source)
 
     assert found.sample.kinds == ("category", "number")
-    assert found.sample.levels(0).to_pylist() == ["1", "2", "x", "4"]
+    assert found.sample.categories(0).to_pylist() == ["1", "2", "x", "4"]
     np.testing.assert_array_equal(found.sample.numbers([1])[:, 0], [1, np.nan, 2.5, np.nan])
     assert (found.n_rows, found.sample.n_source_rows, found.sample_rows.tolist()) == (
         4,
@@ -95,29 +97,29 @@ def test_types_are_settled_over_all_chunks_and_the_sample_has_them():
     assert [note for note in found.notes if "'a' is read as text" in note]
 
 
-def test_words_for_missing_are_words_in_json_and_cells_can_be_named_missing():
+def test_missing_words_depend_on_format_and_options():
     batch = pa.record_batch({"a": ["NA", "DE", "?"]})
 
-    assert surveyed(Chunks(batch, format="jsonl", loose=True)).sample.levels(0).null_count == 0
-    found = surveyed(Chunks(batch, format="csv", loose=True), missing=["?"])
-    assert found.sample.levels(0).to_pylist() == [None, "DE", None]
+    assert scan(Chunks(batch, format="jsonl", is_untyped=True)).sample.categories(0).null_count == 0
+    found = scan(Chunks(batch, format="csv", is_untyped=True), missing=["?"])
+    assert found.sample.categories(0).to_pylist() == [None, "DE", None]
 
 
-def test_typed_texts_are_taken_as_they_are():
-    found = surveyed(Chunks(pa.record_batch({"a": ["1", "2"]})))
+def test_typed_texts_are_not_parsed():
+    found = scan(Chunks(pa.record_batch({"a": ["1", "2"]})))
 
     assert found.sample.kinds == ("category",)
 
 
-def test_infinity_is_found_outside_the_sample_too():
+def test_infinity_outside_the_sample_raises():
     values = np.zeros(100)
     values[99] = np.inf
     batches = [pa.record_batch({"a": values[:50]}), pa.record_batch({"a": values[50:]})]
 
     with pytest.raises(TableError, match=r"'a' contains infinity, first in row 99"):
-        surveyed(Chunks(*batches), limit=2)
+        scan(Chunks(*batches), limit=2)
 
 
-def test_no_rows_are_refused():
+def test_table_without_rows_raises():
     with pytest.raises(TableError, match="holds no rows"):
-        surveyed(Chunks(columns=[("a", pa.float64())]))
+        scan(Chunks(columns=[("a", pa.float64())]))
