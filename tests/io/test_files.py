@@ -75,10 +75,11 @@ def test_lines_above_the_limit_raise(open_bytes, error_of):
     assert "line 2 is longer than 16 MiB" in error_of(b'{"a":1}\n{"a":"' + long + long + b'"}\n')
 
 
-def test_huge_line_is_refused_in_bounded_memory(tmp_path):
-    path = tmp_path / "a.csv"
+@pytest.mark.parametrize("start", [b"a,b\n1,", b'a,b\n1,"', b'{"a": "x"}\n{"a": "'])
+def test_huge_line_is_refused_in_bounded_memory(tmp_path, start):
+    path = tmp_path / "a.txt"
     with path.open("wb") as file:
-        file.write(b"a,b\n1,")
+        file.write(start)
         for _ in range(200):
             file.write(b"x" * (1 << 20))
 
