@@ -217,7 +217,7 @@ NOISE = random.Random(0).randbytes(2000)
 BROKEN = {
     "empty": ("x.csv", "", ["no rows", "Expected"]),
     "header only": ("x.csv", "a,b\n", ["no rows", "only the line with the names"]),
-    "one row": ("x.csv", "a,b\n1,2\n", ["1 sample", "minimum of 2", "more rows"]),
+    "one row": ("x.csv", "a,b\n1,2\n", ["1 row", "at least 2", "more rows"]),
     "ragged": ("x.csv", "a,b\n1,2\n3,4,5\n6,7\n", ["line 3", "3 cells", "expected 2"]),
     "open quote": ("x.csv", 'a,b\n1,2\n3,"4\n5,6\n', ["quote", "line 3", "never closed"]),
     "damaged letter": (
