@@ -112,20 +112,20 @@ def test_ambiguous_day_and_month_add_a_note():
 
 
 @pytest.mark.parametrize(
-    ("texts", "beside"),
+    ("texts", "example"),
     [
-        (["2024-01-02", "2024-11-30", "unknown"], ": 'unknown' stands beside '2024-01-02'"),
-        (["n.a.", "1/12/2024", "13/1/2024"], ": 'n.a.' stands beside '1/12/2024'"),
-        (["2024-01-02", "3.4.2024", "2024-01-05"], ": '3.4.2024' stands beside '2024-01-02'"),
+        (["2024-01-02", "2024-11-30", "unknown"], ": 'unknown' is not written like '2024-01-02'"),
+        (["n.a.", "1/12/2024", "13/1/2024"], ": 'n.a.' is not written like '1/12/2024'"),
+        (["2024-01-02", "3.4.2024", "2024-01-05"], ": '3.4.2024' is not written like '2024-01-02'"),
         (["2024-01-02", "2024-02-30"], ""),
     ],
 )
-def test_text_among_dates_adds_a_note(texts, beside):
+def test_text_among_dates_adds_a_note(texts, example):
     inference, values = infer(texts)
 
     assert inference.infer() is TEXT
     assert list(inference.notes(pa.array(values))) == [
-        f"Column 'c' is read as text, though most of its cells look like dates{beside}. Write all "
+        f"Column 'c' is read as text, though most of its cells look like dates{example}. Write all "
         "dates in one format, and pass --missing VALUE for texts that mean a missing value."
     ]
 
@@ -135,7 +135,7 @@ def test_possible_thousands_separators_add_a_note():
         inference, values = infer(["950"], ["1.800", "2.000"], expected=expected)
         assert values == [950, 1.8, 2.0]
         (note,) = inference.notes(pa.array(["950"]))
-        assert "points may stand between thousands, as in '1.800'" in note
+        assert "points may be thousands separators, as in '1.800'" in note
 
     for surely in (["950", "1.8"], ["0.125", "1.800"], ["950", "951"]):
         inference, _ = infer(["1.800"] if "." in "".join(surely) else ["1"], surely)
@@ -248,4 +248,4 @@ def test_ambiguous_commas_add_a_note():
     inference, values = infer(["1,234", "12"])
 
     (note,) = inference.notes(pa.array(values))
-    assert "decimal or stand between thousands" in note
+    assert "decimal or thousands separators" in note

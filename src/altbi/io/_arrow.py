@@ -19,19 +19,7 @@ _PADDED_MAGIC_BYTES = 8
 
 @final
 class ArrowSource(Source):
-    """An Arrow IPC file or stream.
-
-    Parameters
-    ----------
-    packed : CompressedFile
-        The file.
-    schema : pyarrow.Schema
-        All columns.
-    is_file : bool
-        Whether it has the file format, with an index of its batches, or the stream format.
-    n_rows : int, optional
-        Number of rows; unknown for a stream.
-    """
+    """An Arrow IPC file, with an index of its batches, or an IPC stream."""
 
     format = "arrow"
 

@@ -34,23 +34,7 @@ class _NoRowsError(TableError):
 
 @final
 class CsvSource(Source):
-    """A CSV file.
-
-    Parameters
-    ----------
-    packed : CompressedFile
-        The file.
-    encoding : str
-        Encoding of the file.
-    dialect : Dialect
-        Dialect of the file.
-    names : sequence of str
-        The columns.
-    header : bool
-        Whether the first line holds the names.
-    notes : list of str
-        Assumptions that were made.
-    """
+    """A CSV file, plain or compressed."""
 
     format = "csv"
     is_untyped = True
@@ -125,17 +109,7 @@ class CsvSource(Source):
 
 @final
 class CsvFolder(Source):
-    """The rows of several CSV files with the same columns.
-
-    Parameters
-    ----------
-    name : str
-        Name of the folder in messages.
-    files : sequence of CsvSource
-        The files, in the order of their rows.
-    notes : list of str
-        Assumptions that were made.
-    """
+    """The rows of several CSV files with the same columns."""
 
     format = "csv"
     is_untyped = True

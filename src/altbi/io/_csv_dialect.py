@@ -52,8 +52,8 @@ class Dialect:
         """Return the position after the last complete record of a text that starts with one."""
         if self.quote.encode() not in data and not (self.escape and b"\\" in data):
             return data.rfind(self.newline) + 1
-        whole = _patterns(self).records.match(data)
-        return whole.end() if whole else 0
+        records = _patterns(self).records.match(data)
+        return records.end() if records else 0
 
     def first_record(self, data: bytes) -> bytes:
         """Return the first record of a text that starts with one."""
@@ -61,7 +61,7 @@ class Dialect:
         return first.group() if first else data
 
     def widths(self, data: bytes) -> Iterator[int]:
-        """Count the cells of each record that is not blank."""
+        """Yield the number of values of each record that is not blank."""
         start = width = 0
         field = _patterns(self).field
         while start < len(data) and (match := field.match(data, start)):
@@ -81,7 +81,7 @@ def detect_dialect(head: bytes, delimiter: str | None = None) -> Dialect:
     """
     newline = b"\n" if b"\n" in head else b"\r"
     quote = _find_quote(head)
-    # A backslash before a quote that ends no cell can only be there to keep it from ending one.
+    # A backslash before a quote that does not end a value can only escape it.
     marks = quote.encode() + rb"(?![,;\t|\r\n" + quote.encode() + rb"]|\Z)"
     escape = re.search(rb"\\" + marks, head) is not None
     if delimiter is not None:

@@ -32,23 +32,7 @@ _KINDS: dict[pa.DataType, Kind] = {
 
 @final
 class JsonLinesSource(Source):
-    """A JSON lines file.
-
-    Parameters
-    ----------
-    packed : CompressedFile
-        The file.
-    encoding : str
-        Encoding of the file.
-    columns : mapping
-        For each path of keys, the type of its column; the column's name is ``a.b``.
-    is_plain : bool
-        Whether Arrow can read the file by itself.
-    n_rows : int
-        How many lines are not blank.
-    notes : list of str
-        Assumptions that were made.
-    """
+    """A JSON lines file; `columns` has the type at each path of keys."""
 
     format = "jsonl"
     is_untyped = True
@@ -211,7 +195,7 @@ class _ColumnTypes:
     kinds : dict
         The kind at each path of keys, in the order of first appearance.
     is_plain : bool
-        Whether Arrow can read the whole file; otherwise, Python has to, line by line.
+        Whether Arrow can read the file; otherwise Python reads it line by line.
     n_rows : int
         Lines that are not blank.
     """

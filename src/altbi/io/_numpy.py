@@ -106,21 +106,7 @@ class _ArrayFile:
 
 @final
 class NumpySource(Source):
-    """A table of arrays.
-
-    Parameters
-    ----------
-    packed : CompressedFile
-        The file.
-    format : str
-        "npz" or "npy".
-    arrays : sequence of _ArrayFile
-        One 2-D array and any number of 1-D arrays of the same length.
-    extra_columns : tuple of str
-        The arrays that are only read if they are named.
-    notes : list of str
-        Assumptions that were made.
-    """
+    """A table of one 2-D array and any number of 1-D arrays of the same length."""
 
     def __init__(
         self,
@@ -259,7 +245,7 @@ def _open_array(
 
 
 def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, Fortran order and dtype; the stream then stands at the first value."""
+    """Return shape, Fortran order and dtype; the stream is then at the first value."""
     try:
         version = np.lib.format.read_magic(stream)
         shape, is_fortran, dtype = _HEADER_READERS[version](stream)

@@ -38,19 +38,7 @@ class _Fragment:
 
 @final
 class ParquetSource(Source):
-    """One or more Parquet files.
-
-    Parameters
-    ----------
-    name : str
-        Name of the file or folder in messages.
-    fragments : sequence of _Fragment
-        The files, in the order of their rows.
-    schema : pyarrow.Schema
-        All columns.
-    n_rows : int
-        Number of rows.
-    """
+    """The rows of one or more Parquet files."""
 
     format = "parquet"
 

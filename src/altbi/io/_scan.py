@@ -185,21 +185,7 @@ class ColumnParser:
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """The result of the first pass.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number of rows of the source.
-    parser : ColumnParser
-        Parses the columns of the source.
-    sample : Table
-        The training sample.
-    sample_rows : ndarray of int
-        Row numbers of the sample.
-    notes : tuple of str
-        Notes about the types of the columns.
-    """
+    """The result of the first pass: a parser, the training sample, and notes about the types."""
 
     n_rows: int
     parser: ColumnParser

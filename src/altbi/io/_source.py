@@ -111,13 +111,7 @@ class Source(abc.ABC):
 
 @final
 class MemorySource(Source):
-    """A pyarrow table in memory.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        The table.
-    """
+    """A pyarrow table in memory."""
 
     format = "arrow"
 

@@ -41,10 +41,10 @@ _COMPATIBLE: dict[Kind, set[Kind]] = {
 }
 _CONFLICTS = {
     frozenset({"dates as day/month/year", "dates as month/day/year"}): (
-        "day and month of its dates cannot be told apart; write them as year-month-day"
+        "day and month of its dates are ambiguous; write them as year-month-day"
     ),
     frozenset({"numbers with a decimal comma", "numbers with commas between thousands"}): (
-        "the commas in its numbers may be decimal or stand between thousands; write a decimal point"
+        "the commas in its numbers may be decimal or thousands separators; write a decimal point"
     ),
 }
 _LIKE_CODE = r"^0\d"
@@ -109,8 +109,8 @@ def _calendar(day_first: str, time: str = "") -> Parse:
     shape = {"%d": r"(?P<d>\d{1,2})", "%m": r"\d{1,2}", "%Y": r"\d{4}"}
     clock = {"%H": r"\d{1,2}", "%M": r"\d{2}", "%S": r"\d{2}"}
     pattern = day_first.replace(".", r"\.") + time
-    for part, digits in (shape | clock).items():
-        pattern = pattern.replace(part, digits)
+    for directive, digits in (shape | clock).items():
+        pattern = pattern.replace(directive, digits)
 
     def parse(texts: pa.Array) -> pa.Array:
         days = pc.extract_regex(texts, f"^{pattern}$")
@@ -331,7 +331,7 @@ class TypeInference:
         elif format_ is NUMBER and self.with_points and _POINTS in self.formats:
             yield (
                 f"Column {self.column!r} is read as numbers with a decimal point, though its "
-                f"points may stand between thousands, as in {_quote(self.with_points)}. If they "
+                f"points may be thousands separators, as in {_quote(self.with_points)}. If they "
                 "do, write the numbers without them."
             )
         elif format_ is TEXT:
@@ -351,12 +351,12 @@ class TypeInference:
         first = texts.filter(pc.match_substring_regex(texts, _LIKE_DATE))[0].as_py()
         same = pc.equal(_date_shapes(texts), _date_shapes(pa.array([first]))[0])
         others = texts.filter(pc.invert(same))
-        beside = ""
+        example = ""
         if len(others):
-            beside = f": {_quote(others[0].as_py())} stands beside {_quote(first)}"
+            example = f": {_quote(others[0].as_py())} is not written like {_quote(first)}"
         yield (
             f"Column {self.column!r} is read as text, though most of its cells look like dates"
-            f"{beside}. Write all dates in one format, and pass --missing VALUE for texts that "
+            f"{example}. Write all dates in one format, and pass --missing VALUE for texts that "
             "mean a missing value."
         )
 
