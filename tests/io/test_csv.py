@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_bytes import TEXTS, cells, csv_bytes, read
 
+from altbi.errors import TableError
 from altbi.io import open_table
 
 
@@ -85,3 +86,47 @@ def test_ragged_lines_raise_with_their_number(error_of, data, line, found, expec
 
 def test_unclosed_quote_raises_with_its_line(error_of):
     assert "opens in line 3 or later is never closed" in error_of(b'a,b\n"1",2\n1,"2\n3,4\n')
+
+
+# Folders of CSV files
+
+
+def open_folder(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.csv").write_text(text)
+    return open_table(folder)
+
+
+def test_folder_is_read_in_the_order_of_names(tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "z.tsv").write_text("a;b\n9;z\n")
+    (tmp_path / "_hidden.csv").write_text("junk")
+
+    source = open_folder(tmp_path, b="a;b\n2;x\n", a="a;b\n1,5;y\n", c="a;b\n")
+
+    assert cells(source) == {"a": ["1,5", "2", "9"], "b": ["y", "x", "z"]}
+    names = [path.rpartition("/")[2] for path in source.paths]
+    assert names == ["a.csv", "b.csv", "c.csv", "z.tsv"]
+    assert [cells(file)["b"] for file in source.partitions(1)] == [["y"], ["x"], [], ["z"]]
+
+
+def test_file_with_other_columns_is_named(tmp_path):
+    with pytest.raises(TableError, match=r"c\.csv: its columns are 'a', 'x', but expected"):
+        open_folder(tmp_path, a="a,b\n1,2\n", b="a,b\n1,2\n", c="a,x\n1,2\n")
+
+
+def test_files_without_header_have_equal_widths(tmp_path):
+    source = open_folder(tmp_path, a="1,2\n", b="3,4\n")
+
+    assert cells(source) == {"x0": ["1", "3"], "x1": ["2", "4"]}
+    with pytest.raises(TableError, match=r"c\.csv: its columns are 'x0', 'x1', 'x2'"):
+        open_folder(tmp_path, c="3,4,5\n")
+
+
+def test_files_without_rows_are_skipped(tmp_path):
+    source = open_folder(tmp_path, a="", b="a,b\n", c="a,b\n1,2\n")
+
+    assert cells(source) == {"a": ["1"], "b": ["2"]}
+    (tmp_path / "c.csv").unlink()
+    with pytest.raises(TableError, match="none of its 2 CSV files holds a row"):
+        open_table(tmp_path)

@@ -95,3 +95,13 @@ def test_folder_of_parquet_files_is_one_table(tmp_path):
     }
     assert read(source, ["year"]).column("year").to_pylist() == [2020, 2020, 2021]
     assert read(source, ["c"]).equals(read(source).select(["c"]))
+
+
+def test_partitions_are_row_groups_below_the_limit(tmp_path):
+    table = pa.table({"a": range(10)})
+    pq.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+
+    partitions = open_table(tmp_path / "a.parquet").partitions(5)
+
+    assert [source.n_rows for source in partitions] == [4, 4, 2]
+    assert pa.concat_tables(map(read, partitions)).equals(table)

@@ -1,13 +1,23 @@
 """The first pass: types, missing values and the sample."""
 
+import json
 from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from altbi.errors import TableError
-from altbi.io import RowSampler, Source, scan_table
+from altbi.io import (
+    ColumnParser,
+    RowSampler,
+    Source,
+    TableScan,
+    largest_sample_key,
+    scan_table,
+)
 from altbi.table import sample_rows
 
 
@@ -123,3 +133,41 @@ def test_infinity_outside_the_sample_raises():
 def test_table_without_rows_raises():
     with pytest.raises(TableError, match="holds no rows"):
         scan(Chunks(columns=[("a", pa.float64())]))
+
+
+@given(st.integers(1, 400), st.integers(1, 120), st.integers(0, 5), st.integers(1, 90))
+def test_samples_of_partitions_are_the_full_sample(n_rows, limit, seed, size):
+    max_key, found = largest_sample_key(n_rows, limit, seed), []
+    for first in range(0, n_rows, size):
+        sampler = RowSampler(limit, seed, first_row=first, max_key=max_key)
+        sampler.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))
+        found += sampler.result()[1].tolist()
+
+    assert found == sample_rows(n_rows, limit, seed).tolist()
+
+
+def test_scans_of_partitions_can_be_merged():
+    batches = [pa.record_batch({"a": texts}) for texts in (["1", "2"], ["x", "3"], ["4", "5"])]
+    source = Chunks(*batches, format="csv", is_untyped=True)
+    merged = TableScan(source, ["a"])
+    for batch in batches:
+        scan_of_one = TableScan(source, ["a"])
+        scan_of_one.add(batch)
+        assert merged.merge(scan_of_one.state, len(batch))
+
+    result = merged.result(pa.Table.from_batches(batches), np.arange(6))
+
+    assert (result.n_rows, result.notes) == (6, scan(source).notes)
+    assert result.parser.state == scan(source).parser.state
+    assert "row 2 (counted from 0) holds 'x'" in result.notes[0]
+
+
+def test_parser_is_restored_from_its_state():
+    batch = pa.record_batch({"a": ["1,5", "?"], "b": ["x", "y"]})
+    parser = scan(Chunks(batch, format="csv", is_untyped=True), missing=["?"]).parser
+
+    restored = ColumnParser.from_state(json.loads(json.dumps(parser.state)))
+
+    table = restored.parse(batch, first_row=7, names=["u", "v"])
+    assert (table.names, table.kinds, table.first_row) == (("u", "v"), ("number", "category"), 7)
+    np.testing.assert_array_equal(table.numbers([0])[:, 0], [1.5, np.nan])
