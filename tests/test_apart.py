@@ -53,9 +53,9 @@ def test_types_settled_in_parts_are_those_of_one_pass(tmp_path_factory, parts, w
 def test_samples_of_parts_are_the_sample_of_the_whole(n_rows, limit, seed, size):
     bar, found = largest_sample_key(n_rows, limit, seed), []
     for first in range(0, n_rows, size):
-        sample = RowSampler(limit, seed, first_row=first, bar=bar)
+        sample = RowSampler(limit, seed, first_row=first, max_key=bar)
         sample.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))
-        table, rows = sample.drawn()
+        table, rows = sample.result()
         assert table["n"].to_pylist() == rows.tolist()
         found += rows.tolist()
 

@@ -20,7 +20,7 @@ from altbi.detectors import load
 from altbi.errors import ModelFileError, ParameterError
 from altbi.model._container import _digest, read_header, read_model, write_model
 from altbi.table import TextConventions, as_table
-from altbi.io._atomic import atomic_files
+from altbi.io import atomic_files
 
 FAST = {"T1": 5, "T2": 8, "score_by": "loss"}
 REMEMBERING = FAST | {"score_by": "distance", "n_reference": 50}

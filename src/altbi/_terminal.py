@@ -1,12 +1,12 @@
-"""Text that a terminal can show without acting on it."""
+"""Text that is safe to print on a terminal."""
 
-__all__ = ["printable", "shortened"]
+__all__ = ["escape_text", "shorten"]
 
 
-def printable(text: str) -> str:
-    r"""Escape what a terminal would act on: control characters, escape sequences, half characters.
+def escape_text(text: str) -> str:
+    r"""Return the text with control characters, escape sequences and lone surrogates escaped.
 
-    >>> printable("café \x1b[2J")
+    >>> escape_text("café \x1b[2J")
     'café \\x1b[2J'
     """
     return "".join(
@@ -15,10 +15,10 @@ def printable(text: str) -> str:
     )
 
 
-def shortened(text: str, width: int) -> str:
-    """Cut a text that is too long, and show that it was cut.
+def shorten(text: str, width: int) -> str:
+    """Return a text of at most ``width`` characters; a longer one ends with an ellipsis.
 
-    >>> shortened("anticonstitutionally", 9)
+    >>> shorten("anticonstitutionally", 9)
     'anticons…'
     """
     return text if len(text) <= width else f"{text[: width - 1]}…"

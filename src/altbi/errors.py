@@ -1,4 +1,4 @@
-"""One family of errors; each says where, what, what was expected and what to do."""
+"""Exceptions and warnings, and helpers that create them."""
 
 import importlib
 from types import ModuleType
@@ -18,31 +18,41 @@ __all__ = [
 
 
 class AltbiError(Exception):
-    """Anything that `altbi` refuses to do."""
+    """Base class of all errors that `altbi` raises on purpose.
+
+    Examples
+    --------
+    >>> import altbi
+    >>> try:
+    ...     altbi.open_table("sizes.csv", format="xlsx")
+    ... except altbi.AltbiError as error:
+    ...     print(error)
+    format='xlsx', but expected one of csv, jsonl, parquet, arrow, npz, npy.
+    """
 
 
 class TableError(AltbiError, ValueError):
-    """The table cannot be used as it is."""
+    """A table is invalid or cannot be read."""
 
 
 class TableWarning(UserWarning):
-    """The table was changed on its way in."""
+    """A table has values that were changed or that may need attention."""
 
 
 class ParameterError(AltbiError, ValueError):
-    """A parameter has a value that makes no sense."""
+    """A parameter has an invalid value."""
 
 
 class TrainingError(AltbiError, RuntimeError):
-    """Training did not come to an end."""
+    """Training failed."""
 
 
 class ModelFileError(AltbiError, ValueError):
-    """The model file is broken, foreign, or of another version."""
+    """A model file is damaged, not a model file, or of an unsupported version."""
 
 
 class EngineError(AltbiError, RuntimeError):
-    """Work in several processes, or on several machines, did not come to its end."""
+    """Distributed work failed."""
 
 
 class MissingExtraError(AltbiError, ImportError):
@@ -50,7 +60,7 @@ class MissingExtraError(AltbiError, ImportError):
 
 
 def import_extra(module: str, *, extra: str) -> ModuleType:
-    """Import an optional dependency, or say how to install it."""
+    """Import an optional dependency; the error for a missing one names the extra to install."""
     try:
         return importlib.import_module(module)
     except ImportError as cause:
@@ -60,8 +70,8 @@ def import_extra(module: str, *, extra: str) -> ModuleType:
 
 
 def infinity_error(name: str, row: int) -> TableError:
-    """Say where an infinite number stands."""
+    """Return the error for an infinite value in a column."""
     return TableError(
         f"Column {name!r} contains infinity, first in row {row} (counted from 0), but expected "
-        "finite numbers. Replace infinite cells by a finite number, or leave them empty (missing)."
+        "finite numbers. Replace infinite values by finite numbers, or leave them empty (missing)."
     )

@@ -27,6 +27,7 @@ from altbi.io import (
     check_writable,
     format_names,
     no_progress,
+    open_in_memory,
     open_table,
     open_writer,
     report_errors_as,
@@ -34,7 +35,6 @@ from altbi.io import (
     select_columns,
     write_in_background,
 )
-from altbi.io._memory import open_in_memory
 from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
 from altbi.model._data_checks import check_data
 from altbi.model._score_source import (
@@ -378,7 +378,7 @@ class Pipeline:
 
     def _describe_unused(self, selected: SelectedColumns) -> list[str]:
         """Return a note about columns that the model does not use."""
-        used = {*selected.to_score, *self.source.sides}
+        used = {*selected.to_score, *self.source.extra_columns}
         unused = [name for name in self.source.schema.names if name not in used]
         if not unused:
             return []
@@ -412,7 +412,7 @@ def _as_settings(detector: Any) -> FitSettings:  # noqa: ANN401
 
 def _expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
     """Return the type that the model expects of each column, and how it was written at the fit."""
-    encoder, readings = model.encoder, model.training_table.conventions.readings
+    encoder, readings = model.encoder, model.training_table.conventions.text_formats
     columns = zip(selected.features, encoder.names, encoder.kinds, strict=True)
     return {name: ExpectedType(kind, readings.get(known, "")) for name, known, kind in columns}
 

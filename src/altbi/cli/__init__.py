@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from types import FrameType
 
-from altbi._terminal import printable
+from altbi._terminal import escape_text
 from altbi.cli._parser import build_parser
 from altbi.errors import AltbiError
 
@@ -144,7 +144,7 @@ def _format_error(error: AltbiError | OSError) -> str:
 def _print_error(program: str, sentence: str) -> None:
     """Print one line to stderr; escape text from files that a terminal would act on."""
     clear_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{clear_progress}{program}: {printable(' '.join(sentence.split()))}\n")
+    sys.stderr.write(f"{clear_progress}{program}: {escape_text(' '.join(sentence.split()))}\n")
 
 
 def _escape_unprintable_output() -> None:

@@ -23,7 +23,7 @@ from altbi.io import (
     ColumnSelection,
     Source,
     atomic_file,
-    format_of,
+    infer_format,
     no_progress,
     open_stream_writer,
     open_writer,
@@ -222,7 +222,7 @@ def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFacto
     if path is None:
         yield _open_stdout(format_)
         return
-    written = format_ or format_of(str(path))
+    written = format_ or infer_format(str(path))
     with atomic_file(path) as temporary:
         yield lambda schema: open_writer(temporary, str(path), written, schema)
 

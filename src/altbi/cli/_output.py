@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from altbi._terminal import printable, shortened
+from altbi._terminal import escape_text, shorten
 from altbi.report import Summary, TopRow
 from altbi.report._formatting import number_text
 
@@ -119,8 +119,8 @@ def _format_nearest(group: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def _beside(column: str, cells: Sequence[str]) -> str:
-    texts = (shortened(printable(cell), _NEAREST_CELL) for cell in cells)
-    name = f"{shortened(printable(column), _COLUMN):{_COLUMN}}"
+    texts = (shorten(escape_text(cell), _NEAREST_CELL) for cell in cells)
+    name = f"{shorten(escape_text(column), _COLUMN):{_COLUMN}}"
     return " " * _NEAREST_INDENT + name + "".join(f" {text:>{_NEAREST_CELL}}" for text in texts)
 
 
@@ -152,12 +152,12 @@ def _table(top: Sequence[TopRow], threshold: float, ids: Sequence[str]) -> Itera
 def _format_ids(ids: dict[str, str], indent: int) -> Iterator[str]:
     names = ", ".join(f"{name} {cell}" for name, cell in ids.items())
     if names:
-        yield f"{' ' * indent}({shortened(printable(names), WIDTH - indent - 2)})"
+        yield f"{' ' * indent}({shorten(escape_text(names), WIDTH - indent - 2)})"
 
 
 def _format_reason(column: str, value: str, expected: str, z_score: float) -> str:
-    name = shortened(printable(column), _COLUMN)
-    cells = (shortened(printable(cell) or "missing", _CELL) for cell in (value, expected))
+    name = shorten(escape_text(column), _COLUMN)
+    cells = (shorten(escape_text(cell) or "missing", _CELL) for cell in (value, expected))
     return f"{name:{_COLUMN}} {next(cells):>{_CELL}} {next(cells):>{_CELL}}  {z_score:>10.1f}"
 
 
@@ -184,12 +184,12 @@ def _format_notes(notes: Sequence[str]) -> Iterator[str]:
 def _format_files(files: Sequence[str], hint: str) -> Iterator[str]:
     yield ""
     yield "written:"
-    yield from (f"  {printable(file)}" for file in files)
+    yield from (f"  {escape_text(file)}" for file in files)
     if hint:
         yield hint
 
 
 def _wrapped(text: str, bullet: str = "") -> list[str]:
     return textwrap.wrap(
-        printable(text), WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet)
+        escape_text(text), WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet)
     )

@@ -16,6 +16,7 @@ from altbi.errors import TableError
 from altbi.io import (
     ColumnSelection,
     ExpectedType,
+    InferenceState,
     ProgressCallback,
     RowSampler,
     ScanResult,
@@ -27,7 +28,6 @@ from altbi.io import (
     no_progress,
     open_writer,
 )
-from altbi.io._type_inference import InferenceState
 from altbi.model import FittedModel
 from altbi.model._score_source import (
     ScoreSummary,
@@ -154,7 +154,7 @@ def scan_partitions(
             raise _changed(source)
         rows = np.concatenate([looked.sample_rows for looked in samples])
         tables = [looked.sample for looked in samples if looked.sample is not None]
-        surveyed = look.scan_table(pa.concat_tables(tables), rows)
+        surveyed = look.result(pa.concat_tables(tables), rows)
     partitions = map(Partition, sources, _firsts(counts), counts)
     return surveyed, tuple(
         partition for partition in partitions if partition.n_rows
@@ -240,7 +240,7 @@ def _scan_partition(task: _Task) -> _PartitionScan:
     look = TableScan(task.source, selected.features, missing=task.missing, expected=task.expected)
     sample, rows = None, 0
     if draw is not None:
-        sample = RowSampler(draw.limit, draw.seed, first_row=draw.first_row, bar=draw.bar)
+        sample = RowSampler(draw.limit, draw.seed, first_row=draw.first_row, max_key=draw.bar)
     try:
         for batch in select_features(task.source.batches(selected.to_learn), selected):
             rows += len(batch)
@@ -254,7 +254,7 @@ def _scan_partition(task: _Task) -> _PartitionScan:
         return _PartitionScan(rows=rows)
     if sample is None or not rows:
         return _PartitionScan(rows=rows, state=look.state)
-    drawn, numbers = sample.drawn()
+    drawn, numbers = sample.result()
     return _PartitionScan(rows=rows, state=look.state, sample=drawn, sample_rows=numbers)
 
 
@@ -262,7 +262,7 @@ def _follow(
     look: TableScan, source: Source, looked: _PartitionScan, selected: SelectedColumns
 ) -> None:
     """Put a partition below those before it; where that cannot be, read it again to say why."""
-    if looked.state is not None and look.follow(looked.state, looked.rows):
+    if looked.state is not None and look.merge(looked.state, looked.rows):
         return
     for batch in select_features(source.batches(selected.to_learn), selected):
         look.add(batch)

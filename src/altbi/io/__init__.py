@@ -5,14 +5,10 @@ from altbi.io._column_selection import (
     ColumnSelection,
     Label,
     SelectedColumns,
-    format_names,
     parse_labels_column,
     select_columns,
 )
-from altbi.io._folders import UNFINISHED_MARKER, is_table_file
-from altbi.io._open import open_table
-from altbi.io._prefetch import prefetch, write_in_background
-from altbi.io._progress import ProgressCallback, no_progress
+from altbi.io._open import UNFINISHED_MARKER, is_table_file, open_table
 from altbi.io._scan import (
     ColumnParser,
     RowSampler,
@@ -21,21 +17,31 @@ from altbi.io._scan import (
     largest_sample_key,
     scan_table,
 )
-from altbi.io._source import Source
-from altbi.io._type_inference import ExpectedType
+from altbi.io._source import (
+    ProgressCallback,
+    Source,
+    format_names,
+    no_progress,
+    open_in_memory,
+    prefetch,
+)
+from altbi.io._type_inference import PLAIN_FORMATS, ExpectedType, InferenceState
 from altbi.io._writers import (
     TableWriter,
     check_writable,
-    format_of,
+    infer_format,
     open_stream_writer,
     open_writer,
+    write_in_background,
 )
 
 __all__ = [
+    "PLAIN_FORMATS",
     "UNFINISHED_MARKER",
     "ColumnParser",
     "ColumnSelection",
     "ExpectedType",
+    "InferenceState",
     "Label",
     "ProgressCallback",
     "RowSampler",
@@ -48,10 +54,11 @@ __all__ = [
     "atomic_files",
     "check_writable",
     "format_names",
-    "format_of",
+    "infer_format",
     "is_table_file",
     "largest_sample_key",
     "no_progress",
+    "open_in_memory",
     "open_stream_writer",
     "open_table",
     "open_writer",

@@ -1,4 +1,4 @@
-"""Files that are either whole or not there: written under another name, renamed when done."""
+"""Atomic writes: a file is written under a temporary name and renamed when it is complete."""
 
 import errno
 import os
@@ -10,58 +10,79 @@ from pathlib import Path
 
 __all__ = ["atomic_file", "atomic_files", "report_errors_as"]
 
-_ONE_AT_A_TIME = threading.Lock()
+_UMASK_LOCK = threading.Lock()
 
 
 @contextmanager
 def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path]]:
-    """Give a function that turns the name of a file in the folder into the path to write it to.
+    """Write several files of a folder atomically.
 
-    When the block ends well, all files get their names; otherwise none does, and no trace is left:
-    not even of the folder, if it was made here. Old files of these names stay until then.
+    Files are renamed when the block ends without an error, and existing files are replaced only
+    then. After an error all temporary files are removed, and the folder if it was created here.
+
+    Parameters
+    ----------
+    folder : str or path
+        The folder. It is created if it does not exist.
+
+    Yields
+    ------
+    callable
+        Returns the temporary path for the name of a file.
 
     Examples
     --------
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with atomic_files(folder) as draft:
-    ...         draft("notes.txt").write_text("all of it")
+    ...     with atomic_files(folder) as temporary_path:
+    ...         temporary_path("notes.txt").write_text("some text")
     ...     [path.name for path in Path(folder).iterdir()]
     9
     ['notes.txt']
     """
     folder = Path(folder)
-    made = _make(folder)
-    drafts: dict[Path, Path] = {}
+    created = _create_folder(folder)
+    temporary: dict[Path, Path] = {}
 
-    def draft(name: str) -> Path:
-        path = _replaceable(folder / name)
+    def temporary_path(name: str) -> Path:
+        path = _resolve_replaceable(folder / name)
         with report_errors_as(path):
-            descriptor, part = tempfile.mkstemp(
+            descriptor, created_path = tempfile.mkstemp(
                 dir=path.parent, prefix=f".{path.name}.", suffix=".part"
             )
         os.close(descriptor)
-        drafts[path] = Path(part)
-        return Path(part)
+        temporary[path] = Path(created_path)
+        return temporary[path]
 
     try:
-        yield draft
-        for path, part in drafts.items():
+        yield temporary_path
+        for path, file in temporary.items():
             with report_errors_as(path):
-                _settle(part)
-        for path, part in drafts.items():
+                _flush(file)
+        for path, file in temporary.items():
             with report_errors_as(path):
-                part.replace(path)
+                file.replace(path)
     except BaseException:
-        for part in drafts.values():
-            part.unlink(missing_ok=True)
-        for empty in made:
-            _remove_if_empty(empty)
+        for file in temporary.values():
+            file.unlink(missing_ok=True)
+        for empty in created:
+            if empty.is_dir() and not any(empty.iterdir()):
+                empty.rmdir()
         raise
 
 
 @contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Write one file atomically; yields the temporary path. The folder must exist."""
+    path = Path(path)
+    if not path.parent.exists():
+        raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
+    with atomic_files(path.parent) as temporary_path:
+        yield temporary_path(path.name)
+
+
+@contextmanager
 def report_errors_as(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Tell errors of the disk with the name that a file will have, for a block that writes it."""
+    """Raise disk errors with this path instead of the path of a temporary file."""
     try:
         yield
     except OSError as error:
@@ -70,32 +91,22 @@ def report_errors_as(path: str | os.PathLike[str]) -> Iterator[None]:
         raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
 
 
-@contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give the path to write one file to; its folder must exist."""
-    path = Path(path)
-    if not path.parent.exists():
-        raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
-    with atomic_files(path.parent) as draft:
-        yield draft(path.name)
+def _resolve_replaceable(path: Path) -> Path:
+    """Return the target of links; anything but a regular file raises an error.
 
-
-def _replaceable(path: Path) -> Path:
-    """Give the file that a name stands for, also through links; one that can be renamed over.
-
-    A device or a pipe is no such file: the rename would put an ordinary file in its place.
+    A rename would replace a device or a pipe by a regular file.
     """
     path = path.resolve()
     if path.is_dir():
         raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
     if path.exists() and not path.is_file():
-        problem = "The path is a device, a pipe or a socket. Give a file, or - for standard output"
+        problem = "The path is a device, a pipe or a socket. Pass a file, or - for standard output"
         raise FileExistsError(errno.EEXIST, problem, str(path))
     return path
 
 
-def _make(folder: Path) -> list[Path]:
-    """Make a folder and those above it; give the new ones, innermost first."""
+def _create_folder(folder: Path) -> list[Path]:
+    """Create a folder and its parents; return the new ones, innermost first."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
@@ -103,20 +114,15 @@ def _make(folder: Path) -> list[Path]:
     return missing
 
 
-def _settle(part: Path) -> None:
-    """Bring the content to the disk before the name, with the permissions of an ordinary file."""
-    with part.open("rb") as file:
+def _flush(path: Path) -> None:
+    """Write a file to the disk before it is renamed, with the permissions of a normal file."""
+    with path.open("rb") as file:
         os.fsync(file.fileno())
-    part.chmod(0o666 & ~_umask())
+    path.chmod(0o666 & ~_read_umask())
 
 
-def _remove_if_empty(folder: Path) -> None:
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-
-
-def _umask() -> int:
-    with _ONE_AT_A_TIME:  # two threads would take each other's for the real one
+def _read_umask() -> int:
+    with _UMASK_LOCK:  # the umask can only be read by setting it
         mask = os.umask(0)
         os.umask(mask)
     return mask

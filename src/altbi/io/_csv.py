@@ -1,52 +1,43 @@
-"""CSV: every cell is the text that was written; types are settled later."""
+"""CSV files and folders of CSV files; every value is read as text."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import final
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
+from altbi._terminal import escape_text
 from altbi.errors import TableError
-from altbi.io._compressed import CompressedFile, first_line, limited
-from altbi.io._csv_dialect import Dialect, detect_dialect
-from altbi.io._csv_header import name_columns
-from altbi.io._encodings import utf8_pieces
-from altbi.io._line_blocks import Block, complete_lines
-from altbi.io._source import Source
+from altbi.io._csv_dialect import Dialect, detect_dialect, name_columns
+from altbi.io._files import (
+    Block,
+    CompressedFile,
+    describe_cause,
+    detect_compression,
+    detect_encoding,
+    read_utf8,
+    split_lines,
+)
+from altbi.io._source import Source, format_names, split_batch
 
-__all__ = ["CsvSource", "NoRowsError", "open_csv", "open_csv_like"]
+__all__ = ["CsvFolder", "CsvSource", "open_csv", "open_csv_folder"]
 
-_LOOK = 1 << 20
-_SHOWN = 10
+_HEAD_BYTES = 1 << 20
+_START_BYTES = 16
 
 
-class NoRowsError(TableError):
-    """A file without rows, which may still be one of several."""
+class _NoRowsError(TableError):
+    """A file without rows; in a folder, the next file may have some."""
 
 
 @final
 class CsvSource(Source):
-    """A CSV file.
-
-    Parameters
-    ----------
-    packed : CompressedFile
-        The file.
-    encoding : str
-        What it is written in.
-    dialect : Dialect
-        How it is written.
-    names : sequence of str
-        The columns.
-    header : bool
-        Whether the first line holds the names.
-    notes : list of str
-        What was assumed.
-    """
+    """A CSV file, plain or compressed."""
 
     format = "csv"
-    loose = True
+    is_untyped = True
 
     def __init__(
         self,
@@ -68,52 +59,78 @@ class CsvSource(Source):
         self._header = header
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read these columns, block by block."""
+        """Yield these columns, block by block."""
         wanted = list(columns)
         for block in self.body():
-            for batch in self._parsed(block, wanted).select(wanted).to_batches():
-                yield from limited(batch)
+            for batch in self._parse_block(block, wanted).select(wanted).to_batches():
+                yield from split_batch(batch)
 
     def body(self) -> Iterator[Block]:
-        """Read the records below the header; no block is blank."""
+        """Yield the records below the header; no block is blank."""
         blocks = _blocks(self._packed, self._encoding, self._dialect)
         first = next(blocks, None)
         if first is not None and self._header:
             record = self._dialect.first_record(first.data)
-            first = _below(first, len(record), self._dialect)
+            first = _skip(first, len(record), self._dialect)
         for block in chain([first] if first else [], blocks):
             if block.data.strip(b"\r\n"):
                 yield block
 
-    def _parsed(self, block: Block, wanted: list[str]) -> pa.Table:
+    def _parse_block(self, block: Block, wanted: list[str]) -> pa.Table:
         bad: list[pacsv.InvalidRow] = []
 
-        def refuse(row: pacsv.InvalidRow) -> str:
+        def collect(row: pacsv.InvalidRow) -> str:
             bad.append(row)
             return "error"
 
-        # No column at all would mean every column to the reader.
+        # Arrow reads all columns if none is given.
         some = wanted or self.schema.names[:1]
         try:
-            return _parse(block.data, self._dialect, self.schema.names, some, refuse)
+            return _parse(block.data, self._dialect, self.schema.names, some, collect)
         except (pa.ArrowException, UnicodeError) as cause:
-            raise self._refusal(block, bad, cause) from cause
+            raise self._build_error(block, bad, cause) from cause
 
-    def _refusal(
+    def _build_error(
         self, block: Block, bad: list[pacsv.InvalidRow], cause: BaseException
     ) -> TableError:
         where, newline = self._packed.where, self._dialect.newline
         if not bad:
-            return TableError(f"{where}: the lines from {block.line} on: {first_line(cause)}.")
-        # The row's own text tells its line, since quoted cells may hold newlines.
+            return TableError(f"{where}: the lines from {block.line} on: {describe_cause(cause)}.")
+        # Lines are counted up to the row's text, because quoted values may hold newlines.
         text = bad[0].text.encode()
-        place = 0 if block.data.startswith(text) else block.data.find(newline + text) + 1
-        line = block.line + block.data.count(newline, 0, place)
+        position = 0 if block.data.startswith(text) else block.data.find(newline + text) + 1
+        line = block.line + block.data.count(newline, 0, position)
         return TableError(
             f"{where}: line {line} has {bad[0].actual_columns} cells, but expected "
             f"{bad[0].expected_columns} as in the first line. Put quotes around the cells that "
-            f"hold the delimiter {self._dialect.delimiter!r}, or give the right --delimiter."
+            f"hold the delimiter {self._dialect.delimiter!r}, or pass the right --delimiter."
         )
+
+
+@final
+class CsvFolder(Source):
+    """The rows of several CSV files with the same columns."""
+
+    format = "csv"
+    is_untyped = True
+
+    def __init__(self, name: str, files: Sequence[CsvSource], notes: list[str]) -> None:
+        self.name = name
+        self.paths = tuple(path for file in files for path in file.paths)
+        self.schema = files[0].schema
+        self.notes = notes
+        self._files = files
+        for file in files:
+            file.name = name
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns, file by file."""
+        for file in self._files:
+            yield from file.batches(columns)
+
+    def partitions(self, max_rows: int) -> Sequence[Source]:
+        """Return the files."""
+        return self._files
 
 
 def open_csv(
@@ -124,12 +141,12 @@ def open_csv(
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> CsvSource:
-    """Tell dialect and columns of a CSV file by its first lines."""
+    """Open a CSV file; its first lines show the dialect and the columns."""
     dialect = detect_dialect(_head(packed, encoding), delimiter)
     first = next(_blocks(packed, encoding, dialect), None)
     if first is None:
-        raise NoRowsError(f"{packed.where}: it holds no rows. Expected lines with cells.")
-    columns = name_columns(_cells(packed, dialect, first), header, packed.where)
+        raise _NoRowsError(f"{packed.where}: it holds no rows. Expected lines with cells.")
+    columns = name_columns(_first_values(packed, dialect, first), header, packed.where)
     source = CsvSource(
         packed,
         encoding=encoding,
@@ -139,24 +156,25 @@ def open_csv(
         notes=notes + columns.notes,
     )
     if next(source.body(), None) is None:
-        raise NoRowsError(
+        raise _NoRowsError(
             f"{packed.where}: it holds no rows, only the line with the names of the columns. "
-            "If that line is a row, say that there is no header."
+            "If that line is a row, pass --no-header."
         )
     return source
 
 
-def open_csv_like(first: CsvSource, packed: CompressedFile) -> CsvSource:
-    """Open a further file of a table as its first one; other columns are refused."""
+def _open_like(first: CsvSource, packed: CompressedFile) -> CsvSource:
+    """Open another file of a folder like its first file; it must have the same columns."""
     record = next(_blocks(packed, first._encoding, first._dialect), None)
     names = first.schema.names
     if record is not None:
-        cells = _cells(packed, first._dialect, record)
+        cells = _first_values(packed, first._dialect, record)
         found = name_columns(cells, first._header, packed.where).names
         if found != names:
             raise TableError(
-                f"{packed.where}: its columns are {_some(found)}, but expected {_some(names)} as "
-                f"in {first._packed.where}. Give all files of the folder the same first line."
+                f"{packed.where}: its columns are {format_names(found)}, but expected "
+                f"{format_names(names)} as in {first._packed.where}. Write the same header into "
+                "all files of the folder."
             )
     return CsvSource(
         packed,
@@ -168,48 +186,77 @@ def open_csv_like(first: CsvSource, packed: CompressedFile) -> CsvSource:
     )
 
 
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:_SHOWN]))
-    return shown if len(names) <= _SHOWN else f"{shown}, … ({len(names)} in all)"
+def open_csv_folder(
+    folder: str,
+    name: str,
+    paths: Sequence[str],
+    *,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+) -> CsvFolder:
+    """Open CSV files with the encoding, dialect and columns of the first file with rows."""
+    base = Path(folder).resolve()
+    files = [
+        _open_compressed(path, str(Path(name, Path(path).relative_to(base)))) for path in paths
+    ]
+    for packed in files:
+        with packed.open() as stream:
+            head = stream.read(_HEAD_BYTES)
+        detected, notes = detect_encoding(packed, head, encoding)
+        try:
+            first = open_csv(packed, detected, notes, delimiter=delimiter, header=header)
+        except _NoRowsError:
+            continue
+        sources = [first if file == packed else _open_like(first, file) for file in files]
+        return CsvFolder(name, sources, first.notes)
+    raise TableError(f"{escape_text(name)}: none of its {len(files)} CSV files holds a row.")
+
+
+def _open_compressed(path: str, name: str) -> CompressedFile:
+    with Path(path).open("rb") as file:
+        start = file.read(_START_BYTES)
+    packed, _ = detect_compression(path, name, start)
+    return packed
 
 
 def _head(packed: CompressedFile, encoding: str) -> bytes:
-    """Give the first lines as UTF-8, without the one that is cut."""
-    pieces = utf8_pieces(packed, encoding)
+    """Return the first complete lines as UTF-8."""
+    pieces = read_utf8(packed, encoding)
     head = b""
-    while len(head) <= _LOOK and (piece := next(pieces, None)) is not None:
+    while len(head) <= _HEAD_BYTES and (piece := next(pieces, None)) is not None:
         head += piece
-    if len(head) <= _LOOK:
+    if len(head) <= _HEAD_BYTES:
         return head
-    head = head[:_LOOK]
+    head = head[:_HEAD_BYTES]
     return head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1] or head
 
 
 def _blocks(packed: CompressedFile, encoding: str, dialect: Dialect) -> Iterator[Block]:
-    """Read whole records; the first block starts with one that is not blank."""
-    pieces = utf8_pieces(packed, encoding)
+    """Yield complete records; the first block starts with one that is not blank."""
+    pieces = read_utf8(packed, encoding)
     started = False
-    for block in complete_lines(pieces, dialect.cut, packed.where, dialect.newline):
+    for block in split_lines(pieces, dialect.find_end, packed.where, dialect.newline):
         blank = len(block.data) - len(block.data.lstrip(b"\r\n"))
-        prefetch = block if started else _below(block, blank, dialect)
-        if not prefetch.data:
+        remaining = block if started else _skip(block, blank, dialect)
+        if not remaining.data:
             continue
         started = True
-        yield prefetch
+        yield remaining
 
 
-def _below(block: Block, start: int, dialect: Dialect) -> Block:
+def _skip(block: Block, start: int, dialect: Dialect) -> Block:
     return Block(block.data[start:], block.line + block.data.count(dialect.newline, 0, start))
 
 
-def _cells(packed: CompressedFile, dialect: Dialect, block: Block) -> list[str]:
-    """Read the cells of the first record."""
+def _first_values(packed: CompressedFile, dialect: Dialect, block: Block) -> list[str]:
+    """Return the values of the first record."""
     record = dialect.first_record(block.data)
-    places = [str(place) for place in range(next(dialect.widths(record), 1))]
+    names = [str(index) for index in range(next(dialect.widths(record), 1))]
     try:
-        table = _parse(record, dialect, places, places)
+        table = _parse(record, dialect, names, names)
     except (pa.ArrowException, UnicodeError) as cause:
-        raise TableError(f"{packed.where}: line {block.line}: {first_line(cause)}.") from cause
+        raise TableError(f"{packed.where}: line {block.line}: {describe_cause(cause)}.") from cause
     return [column[0].as_py() for column in table.columns]
 
 
@@ -218,12 +265,12 @@ def _parse(
     dialect: Dialect,
     names: list[str],
     wanted: list[str],
-    refuse: Callable[[pacsv.InvalidRow], str] | None = None,
+    collect: Callable[[pacsv.InvalidRow], str] | None = None,
 ) -> pa.Table:
-    """Read records that Arrow is not to cut again."""
+    """Parse complete records; Arrow must not split them again."""
     return pacsv.read_csv(
         pa.BufferReader(data),
-        # On threads, one of them may still hold the handler when the process ends, and abort it.
+        # A thread that still holds the handler when the process ends would abort it.
         read_options=pacsv.ReadOptions(
             column_names=names, block_size=len(data) + 1, use_threads=False
         ),
@@ -232,7 +279,7 @@ def _parse(
             quote_char=dialect.quote,
             escape_char="\\" if dialect.escape else False,
             newlines_in_values=True,
-            invalid_row_handler=refuse,
+            invalid_row_handler=collect,
         ),
         convert_options=pacsv.ConvertOptions(
             column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted

@@ -1,136 +1,283 @@
-"""Open a table, whatever its format and compression."""
+"""Open a table in a file or folder: detect its format and compression, and choose the reader."""
 
+import codecs
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
-from altbi._terminal import printable
+from altbi._terminal import escape_text
 from altbi.errors import ParameterError, TableError
-from altbi.io._arrow import open_arrow
-from altbi.io._compressed import CompressedFile
-from altbi.io._csv import open_csv
-from altbi.io._encodings import detect_encoding
-from altbi.io._folders import open_csv_folder, table_files
-from altbi.io._formats import FORMATS, detect_compression, detect_format
-from altbi.io._json_lines import open_json_lines
-from altbi.io._npz import open_npy, open_npz
-from altbi.io._parquet import open_parquet, open_parquet_folder
+from altbi.io._files import (
+    COMPRESSION_MAGIC,
+    CompressedFile,
+    detect_compression,
+    detect_encoding,
+    guess_encoding,
+)
 from altbi.io._source import Source
 
-__all__ = ["open_table"]
+__all__ = ["UNFINISHED_MARKER", "is_table_file", "open_table"]
 
-_HEAD = 1 << 20
-_START = 16
+# A file of this name marks a folder whose files are not complete yet.
+UNFINISHED_MARKER = "_unfinished"
+
+_FORMATS = ("csv", "jsonl", "parquet", "arrow", "npz", "npy")
+_START_BYTES = 16
+_HEAD_BYTES = 1 << 20
+_FORMAT_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",
+    b"\x93NUMPY": "npy",
+}
+_UNSUPPORTED_MAGIC = {
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"SQLite format 3\x00": "an SQLite database",
+    b"\x89HDF": "an HDF5 file",
+    b"%PDF-": "a PDF document",
+    b"\x80\x04": "a Python pickle, which is never read because it can run code",
+    b"\x80\x05": "a Python pickle, which is never read because it can run code",
+}
+_COMPRESSED_ENDINGS = ("", ".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
+_FOLDER_ENDINGS = {
+    "parquet": (".parquet",),
+    "csv": tuple(text + packed for text in (".csv", ".tsv") for packed in _COMPRESSED_ENDINGS),
+}
 
 
 def open_table(
     path: str | os.PathLike[str],
     *,
-    format: str | None = None,
+    format: Literal["csv", "jsonl", "parquet", "arrow", "npz", "npy"] | None = None,
     encoding: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
     name: str | None = None,
 ) -> Source:
-    """Open a table in a file.
+    r"""Open a table in a file or folder.
 
-    Format, compression, encoding and dialect are told by the content. Only CSV and JSON lines are
-    looked through at once, in bounded memory; all others say themselves what they hold.
+    Format, compression, encoding and CSV dialect are detected from the content. CSV and JSON lines
+    files are read once for this, in bounded memory. All other formats have the information in
+    their metadata.
 
     Parameters
     ----------
     path : str or path
-        A file: CSV, JSON lines, Arrow or npy, as it is or compressed (gzip, bz2, zstd, lz4, xz,
-        zip); Parquet or npz; or a folder of Parquet files, or of CSV files with the same columns.
-    format : str, optional
-        "csv", "jsonl", "parquet", "arrow", "npz" or "npy", when it is known better.
+        A CSV, JSON lines, Arrow or npy file, plain or compressed (gzip, bz2, zstd, lz4, xz, zip); a
+        Parquet or npz file; or a folder of Parquet files or of CSV files with the same columns.
+    format : {"csv", "jsonl", "parquet", "arrow", "npz", "npy"}, optional
+        Format of the file. None detects it.
     encoding : str, optional
-        The encoding of a text file.
+        Encoding of a text file. None detects it.
     delimiter : str, optional
-        What separates the cells of a CSV file.
+        Delimiter of a CSV file. None detects it.
     header : bool, optional
-        Whether the first line of a CSV file holds the names of the columns.
+        Whether the first line of a CSV file holds the column names. None detects it.
     name : str, optional
-        What messages call the file; by default its path.
+        Name of the table in messages. None is the path.
 
     Returns
     -------
     Source
-        The table.
+        The table, ready to be read in record batches.
 
     Raises
     ------
     TableError
-        The file is no table, or a broken one.
+        If the file is not a table, or damaged.
+    ParameterError
+        If an option has an invalid value or does not apply to the format.
     OSError
-        The file is not there, or may not be read.
+        If the file does not exist or cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sizes.csv")
+    ...     _ = path.write_text("name;size\nfirst;1,5\nsecond;2,5\n")
+    ...     table = open_table(path)
+    ...     print(table.format, table.schema.names)
+    ...     next(table.batches(["size"])).to_pydict()
+    csv ['name', 'size']
+    {'size': ['1,5', '2,5']}
     """
-    if format not in (None, *FORMATS):
-        raise ParameterError(f"format={format!r}, but expected one of {', '.join(FORMATS)}.")
-    place, shown = os.fspath(path), name or os.fspath(path)
-    if Path(place).is_dir() and format in (None, "csv", "parquet"):
-        found, paths = table_files(place, shown, format)
-        _only_for(found, shown, encoding, delimiter, header)
-        if found == "parquet":
-            return open_parquet_folder(place, shown, paths)
-        return open_csv_folder(
-            place, shown, paths, encoding=encoding, delimiter=delimiter, header=header
-        )
-    packed, head, found = _look(place, shown, format)
-    _only_for(found, shown, encoding, delimiter, header)
-    if found in _BY_ITSELF:
-        return _BY_ITSELF[found](packed, head)
-    settled, notes = detect_encoding(packed, head, encoding)
-    if found == "jsonl":
-        return open_json_lines(packed, settled, notes)
-    return open_csv(packed, settled, notes, delimiter=delimiter, header=header)
+    if format not in (None, *_FORMATS):
+        raise ParameterError(f"format={format!r}, but expected one of {', '.join(_FORMATS)}.")
+    path = os.fspath(path)
+    name = name or path
+    if Path(path).is_dir() and format in (None, "csv", "parquet"):
+        found, paths = _list_table_files(path, name, format)
+        _check_options(found, name, encoding, delimiter, header)
+        return _open_folder(found, path, name, paths, encoding, delimiter, header)
+    packed, head, found = _detect(path, name, format)
+    _check_options(found, name, encoding, delimiter, header)
+    if found in ("csv", "jsonl"):
+        return _open_text(found, packed, head, encoding, delimiter, header)
+    return _open_binary(found, packed, head)
 
 
-def _look(path: str, name: str, format: str | None) -> tuple[CompressedFile, bytes, str]:
-    """Give the file, its unpacked head, and its format."""
+# The readers are imported where they are used, so that a run only imports one of them.
+
+
+def _open_binary(format: str, packed: CompressedFile, head: bytes) -> Source:
+    if format == "parquet":
+        from altbi.io._parquet import open_parquet
+
+        return open_parquet(packed)
+    if format == "arrow":
+        from altbi.io._arrow import open_arrow
+
+        return open_arrow(packed, head)
+    from altbi.io._numpy import open_npy, open_npz
+
+    return open_npz(packed) if format == "npz" else open_npy(packed)
+
+
+def _open_text(
+    format: str,
+    packed: CompressedFile,
+    head: bytes,
+    encoding: str | None,
+    delimiter: str | None,
+    header: bool | None,
+) -> Source:
+    detected, notes = detect_encoding(packed, head, encoding)
+    if format == "jsonl":
+        from altbi.io._json_lines import open_json_lines
+
+        return open_json_lines(packed, detected, notes)
+    from altbi.io._csv import open_csv
+
+    return open_csv(packed, detected, notes, delimiter=delimiter, header=header)
+
+
+def _open_folder(
+    format: str,
+    path: str,
+    name: str,
+    paths: list[str],
+    encoding: str | None,
+    delimiter: str | None,
+    header: bool | None,
+) -> Source:
+    if format == "parquet":
+        from altbi.io._parquet import open_parquet_folder
+
+        return open_parquet_folder(path, name, paths)
+    from altbi.io._csv import open_csv_folder
+
+    return open_csv_folder(path, name, paths, encoding=encoding, delimiter=delimiter, header=header)
+
+
+def _detect(path: str, name: str, format: str | None) -> tuple[CompressedFile, bytes, str]:
+    """Return the file, its first decompressed bytes, and its format."""
     with Path(path).open("rb") as file:
         if not file.seekable():
             raise TableError(
-                f"{printable(name)}: it cannot be read twice, since it is no regular file. "
-                "Write it to a file first, or pass it on standard input."
+                f"{escape_text(name)}: it cannot be read twice, because it is not a regular "
+                "file. Write it to a file first, or pass it on standard input."
             )
-        start = file.read(_START)
-    path = str(Path(path).absolute())  # it may be read from elsewhere
-    packed, found = (
-        (CompressedFile(path, name), "npz")
-        if format == "npz"
-        else detect_compression(path, name, start)
-    )
-    if found == "npz" and format in (None, "npz"):
+        start = file.read(_START_BYTES)
+    path = str(Path(path).absolute())  # a worker may have another working directory
+    if format == "npz":
+        return CompressedFile(path, name), start, "npz"
+    packed, is_npz = detect_compression(path, name, start)
+    if is_npz and format is None:
         return packed, start, "npz"
-    head = next(packed.pieces(_HEAD), b"")
-    return packed, head, format or detect_format(packed, head)
+    head = next(packed.pieces(_HEAD_BYTES), b"")
+    return packed, head, format or _detect_format(packed, head)
 
 
-def _only_for(format: str, name: str, encoding: object, delimiter: object, header: object) -> None:
-    """Refuse options that would change nothing."""
-    texts = {"encoding": encoding} if format not in ("csv", "jsonl") else {}
-    lines = {"delimiter": delimiter, "header": header} if format != "csv" else {}
-    for option, value in (texts | lines).items():
+def _detect_format(packed: CompressedFile, head: bytes) -> str:
+    """Return the format that the first bytes show; unsupported formats raise an error."""
+    for magic, format in _FORMAT_MAGIC.items():
+        if head.startswith(magic):
+            return format
+    for magic, kind in _UNSUPPORTED_MAGIC.items():
+        if head.startswith(magic):
+            raise TableError(f"{packed.where}: it is {kind}. Save the table as CSV or Parquet.")
+    if head.startswith(tuple(COMPRESSION_MAGIC)):
+        raise TableError(f"{packed.where}: it is compressed twice. Unpack it once.")
+    encoding = guess_encoding(packed, head)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
+    text = text.removeprefix("\ufeff").lstrip()
+    if text.startswith("{"):
+        return "jsonl"
+    if text.startswith("[") and text[1:].lstrip().startswith("{"):
+        raise TableError(
+            f"{packed.where}: it is one JSON list, which cannot be read in chunks. "
+            "Write one object per line: jq -c '.[]' FILE > FILE.jsonl"
+        )
+    return "csv"
+
+
+def _check_options(
+    format: str, name: str, encoding: object, delimiter: object, header: object
+) -> None:
+    """Raise an error for options that do not apply to the format."""
+    options: dict[str, object] = {}
+    if format != "csv":
+        options |= {"delimiter": delimiter, "header": header}
+    if format not in ("csv", "jsonl"):
+        options |= {"encoding": encoding}
+    for option, value in options.items():
         if value is not None:
             raise ParameterError(
-                f"{option}={value!r}, but {printable(name)} is of the format {format}, which "
-                "has no such thing. Leave it out."
+                f"{option}={value!r}, but {escape_text(name)} has the format {format}, to "
+                "which it does not apply. Leave it out."
             )
 
 
-def _parquet(packed: CompressedFile, _: bytes) -> Source:
-    if packed.compression:
+def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, list[str]]:
+    """Return the format and the files of a folder; an unfinished folder raises an error."""
+    where, paths = escape_text(name), list(_walk(Path(folder).resolve()))
+    unfinished = [path for path in paths if Path(path).name == UNFINISHED_MARKER]
+    if unfinished:
         raise TableError(
-            f"{packed.where}: it is a Parquet file within {packed.compression}, which cannot be "
-            "read in pieces. Unpack it; Parquet compresses by itself."
+            f"{where}: the file {escape_text(unfinished[0])} marks the folder as not "
+            "finished. Run the command that writes it again: it continues where it stopped."
         )
-    return open_parquet(packed.path, packed.name)
+    files = {
+        each: sorted(path for path in paths if path.lower().endswith(endings))
+        for each, endings in _FOLDER_ENDINGS.items()
+        if format in (None, each)
+    }
+    found = [each for each, matching in files.items() if matching]
+    if not found:
+        endings = " or ".join(_FOLDER_ENDINGS[each][0] for each in files)
+        raise TableError(
+            f"{where}: the folder holds no file that ends with {endings}. "
+            "Pass a file, or a folder of Parquet or CSV files."
+        )
+    if len(found) > 1:
+        raise TableError(
+            f"{where}: the folder holds Parquet and CSV files, which are not one table. "
+            "Pass --input-format parquet or csv."
+        )
+    return found[0], files[found[0]]
 
 
-_BY_ITSELF: dict[str, Callable[[CompressedFile, bytes], Source]] = {
-    "parquet": _parquet,
-    "arrow": open_arrow,
-    "npy": lambda packed, _: open_npy(packed),
-    "npz": lambda packed, _: open_npz(packed),
-}
+def is_table_file(path: Path) -> bool:
+    """Return whether a file with this relative path in a folder would be read with the folder.
+
+    >>> is_table_file(Path("year/a.csv.gz")), is_table_file(Path("_old/a.csv"))
+    (True, False)
+    """
+    endings = tuple(ending for each in _FOLDER_ENDINGS.values() for ending in each)
+    is_hidden = any(folder.startswith((".", "_")) for folder in path.parts)
+    return not is_hidden and path.name.lower().endswith(endings)
+
+
+def _walk(folder: Path) -> Iterator[str]:
+    """Yield all files, except those whose name starts with a dot or an underscore."""
+    for above, folders, names in os.walk(folder, onerror=_raise):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            if name == UNFINISHED_MARKER or not name.startswith((".", "_")):
+                yield str(Path(above, name))
+
+
+def _raise(error: OSError) -> None:
+    raise error

@@ -1,8 +1,8 @@
-"""Parquet: a file, or a folder of files that are one table."""
+"""Parquet files, and folders of Parquet files that form one table."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -10,188 +10,187 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from altbi._terminal import printable
+from altbi._terminal import escape_text
 from altbi.errors import TableError
-from altbi.io._compressed import first_line, limited, report_damage
-from altbi.io._csv_header import check_names
-from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source
+from altbi.io._files import CompressedFile, describe_cause, report_damage
+from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, split_batch
 
 __all__ = ["ParquetSource", "open_parquet", "open_parquet_folder"]
 
-# Pages are read one after the other, so that memory does not hold whole groups of rows.
-_READING = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
+# Pages are read one after the other, so that memory does not hold complete row groups.
+_READER_OPTIONS = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One file or some groups of its rows, and the columns that its folder's name gives."""
+class _Fragment:
+    """A file or some of its row groups, and the values of its partition columns."""
 
     path: str
     where: str
-    values: Mapping[str, Any]
-    groups: tuple[int, ...] | None = None
+    partition_values: Mapping[str, Any] = field(default_factory=dict)
+    row_groups: tuple[int, ...] | None = None
+
+    def open(self) -> pq.ParquetFile:
+        """Open the file."""
+        with report_damage(self.where, "the Parquet file"):
+            return pq.ParquetFile(self.path, **_READER_OPTIONS)
 
 
 @final
 class ParquetSource(Source):
-    """One or more Parquet files.
-
-    Parameters
-    ----------
-    name : str
-        What messages call it.
-    parts : sequence of Part
-        The files, in the order of their rows.
-    schema : pyarrow.Schema
-        All columns.
-    n_rows : int
-        How many rows there are.
-    """
+    """The rows of one or more Parquet files."""
 
     format = "parquet"
 
-    def __init__(self, name: str, parts: Sequence[Part], schema: pa.Schema, n_rows: int) -> None:
+    def __init__(
+        self, name: str, fragments: Sequence[_Fragment], schema: pa.Schema, n_rows: int
+    ) -> None:
         self.name = name
-        self.paths = tuple(dict.fromkeys(part.path for part in parts))
+        self.paths = tuple(dict.fromkeys(fragment.path for fragment in fragments))
         self.schema = schema
         self.n_rows = n_rows
         self.notes = []
-        self._parts = parts
+        self._fragments = fragments
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read these columns, file by file."""
+        """Yield these columns, file by file."""
         schema = pa.schema([self.schema.field(name) for name in columns])
-        for part in self._parts:
-            for batch in _read(part, columns):
-                fitted = _fit(batch, part, schema)
-                yield from limited(fitted)
+        for fragment in self._fragments:
+            for batch in _read_batches(fragment, columns):
+                yield from split_batch(_convert_batch(batch, fragment, schema))
 
-    def partitions(self, most_rows: int) -> list[Source]:
-        """Give the files apart, and large ones by groups of rows, which are never split."""
+    def partitions(self, max_rows: int) -> list[Source]:
+        """Return one source per file; large files are divided by row groups."""
         return [
-            ParquetSource(self.name, [replace(part, groups=groups)], self.schema, n_rows)
-            for part in self._parts
-            for groups, n_rows in _bundles(part, most_rows)
+            ParquetSource(self.name, [replace(fragment, row_groups=groups)], self.schema, n_rows)
+            for fragment in self._fragments
+            for groups, n_rows in _combine_row_groups(fragment, max_rows)
         ]
 
 
-def open_parquet(path: str, name: str) -> ParquetSource:
-    """Read what a Parquet file says about itself."""
-    part = Part(path, printable(name), {})
-    with _opened(part) as file:
+def open_parquet(packed: CompressedFile) -> ParquetSource:
+    """Open a Parquet file; only its metadata is read."""
+    if packed.compression:
+        raise TableError(
+            f"{packed.where}: it is a Parquet file inside {packed.compression}, which cannot be "
+            "read in chunks. Unpack it; Parquet is compressed itself."
+        )
+    fragment = _Fragment(packed.path, packed.where)
+    with fragment.open() as file:
         schema, n_rows = file.schema_arrow.remove_metadata(), file.metadata.num_rows
-    return _checked(ParquetSource(name, [part], schema, n_rows))
+    source = ParquetSource(packed.name, [fragment], schema, n_rows)
+    _check_source(source)
+    return source
 
 
 def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSource:
-    """Read what the Parquet files of a folder say about themselves."""
+    """Open the Parquet files of a folder; only their metadata is read."""
     import pyarrow.dataset as ds
 
-    where, base = printable(name), Path(path).resolve()
+    base = Path(path).resolve()
     try:
         options = ds.FileSystemFactoryOptions(str(base), ds.HivePartitioning.discover())
         factory = ds.FileSystemDatasetFactory(
             LocalFileSystem(), list(paths), ds.ParquetFileFormat(), options
         )
         dataset = factory.finish(factory.inspect(promote_options="permissive"))
-        parts = [_part(piece, base, name) for piece in dataset.get_fragments()]
+        fragments = [
+            _Fragment(
+                each.path,
+                escape_text(_name_file(name, base, each.path)),
+                ds.get_partition_keys(each.partition_expression),
+            )
+            for each in dataset.get_fragments()
+        ]
         schema, n_rows = dataset.schema.remove_metadata(), dataset.count_rows()
     except (pa.ArrowException, OSError, UnicodeError) as cause:
         if isinstance(cause, OSError) and cause.errno is not None:
             raise
-        for each in paths:  # one that is damaged says so itself
-            open_parquet(each, str(Path(name, Path(each).relative_to(base))))
+        for each in paths:  # a damaged file raises an error that names it
+            open_parquet(CompressedFile(each, _name_file(name, base, each)))
         raise TableError(
-            f"{where}: the Parquet files in the folder are not one table ({first_line(cause)}). "
-            "Give the files that belong together the same columns, or give one file."
+            f"{escape_text(name)}: the Parquet files in the folder are not one table "
+            f"({describe_cause(cause)}). Write the same columns into all files, or pass one file."
         ) from cause
-    return _checked(ParquetSource(name, parts, schema, n_rows))
+    source = ParquetSource(name, fragments, schema, n_rows)
+    _check_source(source)
+    return source
 
 
-def _checked(source: ParquetSource) -> ParquetSource:
-    where = printable(source.name)
+def _name_file(folder: str, base: Path, path: str) -> str:
+    """Return the name in messages of a file in a folder."""
+    return str(Path(folder, Path(path).relative_to(base)))
+
+
+def _check_source(source: ParquetSource) -> None:
+    """Raise an error for invalid column names and for a table without rows."""
+    where = escape_text(source.name)
     with report_damage(where, "the list of columns"):
         check_names(source.schema.names, where)
     if not source.n_rows:
         raise TableError(f"{where}: it holds no rows. Expected at least one.")
-    return source
 
 
-def _part(piece: Any, base: Path, name: str) -> Part:  # noqa: ANN401 - pyarrow has no types
-    import pyarrow.dataset as ds
-
-    shown = Path(name, Path(piece.path).relative_to(base))
-    return Part(
-        piece.path, printable(str(shown)), ds.get_partition_keys(piece.partition_expression)
-    )
-
-
-def _opened(part: Part) -> pq.ParquetFile:
-    with report_damage(part.where, "the Parquet file"):
-        return pq.ParquetFile(part.path, **_READING)
-
-
-def _bundles(part: Part, most_rows: int) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Give the groups of rows of a file, as many together as have not too many rows."""
-    with _opened(part) as file:
-        whole = file.metadata
-        sizes = [whole.row_group(place).num_rows for place in range(whole.num_row_groups)]
+def _combine_row_groups(
+    fragment: _Fragment, max_rows: int
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """Yield consecutive row groups with at most `max_rows` rows together, and their rows."""
+    with fragment.open() as file:
+        metadata = file.metadata
+        sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
     groups: tuple[int, ...] = ()
-    rows = 0
-    for place, size in enumerate(sizes):
-        if groups and rows + size > most_rows:
-            yield groups, rows
-            groups, rows = (), 0
-        groups, rows = (*groups, place), rows + size
-    if rows:
-        yield groups, rows
+    n_rows = 0
+    for index, size in enumerate(sizes):
+        if groups and n_rows + size > max_rows:
+            yield groups, n_rows
+            groups, n_rows = (), 0
+        groups, n_rows = (*groups, index), n_rows + size
+    if n_rows:
+        yield groups, n_rows
 
 
-def _read(part: Part, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    with _opened(part) as file, report_damage(part.where, "the Parquet file"):
-        wanted = set(columns) - set(part.values)
-        own = [name for name in file.schema_arrow.names if name in wanted]
-        size = _batch_rows(file, own)
-        for batch in file.iter_batches(batch_size=size, columns=own, row_groups=part.groups):
-            batch.validate(full=True)  # the reader does not look whether texts are UTF-8
+def _read_batches(fragment: _Fragment, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the columns that the file itself holds."""
+    with fragment.open() as file, report_damage(fragment.where, "the Parquet file"):
+        wanted = set(columns) - set(fragment.partition_values)
+        names = [name for name in file.schema_arrow.names if name in wanted]
+        n_rows = _batch_rows(file, names)
+        for batch in file.iter_batches(n_rows, row_groups=fragment.row_groups, columns=names):
+            batch.validate(full=True)  # the reader does not check that texts are UTF-8
             yield batch
 
 
 def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
-    """Give the number of rows that fill a batch, by what the file says about itself."""
-    schema = file.schema_arrow  # made anew at each call
-    width = sum(_width(schema.field(name).type) for name in columns)
-    if width == math.inf:
-        # Not by columns: for a damaged one, asking for its size would end the process.
-        groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
-        width = max(group.total_byte_size / max(group.num_rows, 1) for group in groups)
-    return int(max(min(BATCH_ROWS, BATCH_BYTES / max(width, 1)), 1))
+    """Return the number of rows of a batch of about `BATCH_BYTES`."""
+    schema = file.schema_arrow  # a property that builds the schema at each call
+    row_bytes = sum(_value_bytes(schema.field(name).type) for name in columns)
+    if row_bytes == math.inf:
+        # By row groups and not by columns: the size of a damaged column would end the process.
+        groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
+        row_bytes = max(group.total_byte_size / max(group.num_rows, 1) for group in groups)
+    return int(max(min(BATCH_ROWS, BATCH_BYTES / max(row_bytes, 1)), 1))
 
 
-def _width(type_: pa.DataType) -> float:
-    """Give the bytes of one cell; those of a text may be any number."""
+def _value_bytes(type_: pa.DataType) -> float:
+    """Return the bytes of one value; infinity for types of variable size."""
     try:
         return type_.bit_width / 8
     except ValueError:
         return math.inf
 
 
-def _fit(batch: pa.RecordBatch, part: Part, schema: pa.Schema) -> pa.RecordBatch:
-    """Give a file's batch the columns and types of the whole table."""
+def _convert_batch(batch: pa.RecordBatch, fragment: _Fragment, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the batch with the columns and types of the table; absent columns are null."""
     if not len(schema):
         return batch.select([])
-    arrays, there = [], set(batch.schema.names)
-    for field in schema:
-        if field.name in part.values:
-            value = pa.scalar(part.values[field.name], field.type)
+    arrays, present = [], set(batch.schema.names)
+    for column in schema:
+        if column.name in fragment.partition_values:
+            value = pa.scalar(fragment.partition_values[column.name], column.type)
             arrays.append(pa.repeat(value, batch.num_rows))
-        elif field.name in there:
-            arrays.append(_cast(batch.column(field.name), field, part))
+        elif column.name in present:
+            with report_damage(fragment.where, f"column {column.name!r}"):
+                arrays.append(batch.column(column.name).cast(column.type, safe=False))
         else:
-            arrays.append(pa.nulls(batch.num_rows, field.type))
+            arrays.append(pa.nulls(batch.num_rows, column.type))
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _cast(array: pa.Array, field: pa.Field, part: Part) -> pa.Array:
-    with report_damage(part.where, f"column {field.name!r}"):
-        return array if array.type == field.type else array.cast(field.type, safe=False)

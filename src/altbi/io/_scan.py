@@ -1,4 +1,4 @@
-"""The first pass over a file: settles the columns' types and draws the training sample."""
+"""The first pass over a table: infer the types of its columns and draw the training sample."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from altbi.errors import TableError, infinity_error
 from altbi.io._source import Source
-from altbi.io._text_formats import TEXT, TEXT_FORMATS, TextFormat
 from altbi.io._type_inference import (
+    TEXT,
+    TEXT_FORMATS,
     ExpectedType,
     InferenceState,
+    TextFormat,
     TypeInference,
     first_infinite,
     mask_missing,
@@ -32,151 +34,158 @@ __all__ = [
     "scan_table",
 ]
 
-_LARGEST_KEY = 2**64 - 1
-_KEYS = 1 << 20
+_MAX_KEY = 2**64 - 1
+_KEYS_PER_CHUNK = 1 << 20
 
 
 @final
 class RowSampler:
-    """A uniform, seeded, bounded sample of rows that come in chunks.
+    """A uniform, seeded, bounded sample of rows that arrive in chunks.
 
-    It holds the rows with the smallest `altbi.table.row_keys`: those that `sample_rows` picks from
-    the whole table. A part of a table begins with its own row, and leaves out keys above a bar.
+    It keeps the rows with the smallest `altbi.table.row_keys`, which are the rows that
+    `altbi.table.sample_rows` samples from the full table.
+
+    Parameters
+    ----------
+    limit, seed : int
+        Largest size and seed of the sample, as in `altbi.table.sample_rows`.
+    first_row : int, default=0
+        Number of the first row, for a partition of a table.
+    max_key : int, default=18446744073709551615
+        Rows with larger keys are not sampled; see `largest_sample_key`.
 
     Examples
     --------
-    >>> sample = RowSampler(limit=2, seed=0)
+    >>> sampler = RowSampler(limit=2, seed=0)
     >>> for first in range(0, 9, 3):
-    ...     sample.add(pa.record_batch({"x": [first, first + 1, first + 2]}))
-    >>> table, rows = sample.drawn()
-    >>> table["x"].to_pylist() == rows.tolist(), len(rows), sample.seen
+    ...     sampler.add(pa.record_batch({"x": [first, first + 1, first + 2]}))
+    >>> table, rows = sampler.result()
+    >>> table["x"].to_pylist() == rows.tolist(), len(rows), sampler.next_row
     (True, 2, 9)
     """
 
     def __init__(
-        self, limit: int, seed: int, *, first_row: int = 0, bar: int = _LARGEST_KEY
+        self, limit: int, seed: int, *, first_row: int = 0, max_key: int = _MAX_KEY
     ) -> None:
         self.limit = limit
         self.seed = seed
-        self.seen = first_row
+        self.next_row = first_row
         self._keys = np.empty(0, dtype=np.uint64)
         self._rows = np.empty(0, dtype=np.int64)
-        self._parts: list[pa.RecordBatch] = []
-        self._largest = np.uint64(bar)
+        self._batches: list[pa.RecordBatch] = []
+        self._max_key = np.uint64(max_key)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Let the next rows take part."""
-        keys = row_keys(self.seen, self.seen + len(batch), self.seed)
-        chosen = np.flatnonzero(keys <= self._largest)
-        # A copy of the few rows, so that the batch they come from can be let go.
-        self._parts.append(batch.take(pa.array(chosen)))
+        """Add the next rows."""
+        keys = row_keys(self.next_row, self.next_row + len(batch), self.seed)
+        chosen = np.flatnonzero(keys <= self._max_key)
+        # `take` copies the rows, so that the batch can be freed.
+        self._batches.append(batch.take(pa.array(chosen)))
         self._keys = np.append(self._keys, keys[chosen])
-        self._rows = np.append(self._rows, self.seen + chosen)
-        self.seen += len(batch)
+        self._rows = np.append(self._rows, self.next_row + chosen)
+        self.next_row += len(batch)
         if len(self._keys) > 2 * self.limit:
             self._shrink()
 
-    def drawn(self) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Give the sample and the numbers of its rows, in the order of the rows."""
+    def result(self) -> tuple[pa.Table, NDArray[np.int64]]:
+        """Return the sample and its row numbers, in the order of the rows."""
         if len(self._keys) > self.limit:
             self._shrink()
-        return pa.Table.from_batches(self._parts), self._rows
+        return pa.Table.from_batches(self._batches), self._rows
 
     def _shrink(self) -> None:
-        self._largest = np.partition(self._keys, self.limit - 1)[self.limit - 1]
-        kept = np.flatnonzero(self._keys <= self._largest)
-        table = pa.Table.from_batches(self._parts).take(pa.array(kept))
-        self._parts = table.combine_chunks().to_batches()
+        """Drop all rows but those with the `limit` smallest keys."""
+        self._max_key = np.partition(self._keys, self.limit - 1)[self.limit - 1]
+        kept = np.flatnonzero(self._keys <= self._max_key)
+        table = pa.Table.from_batches(self._batches).take(pa.array(kept))
+        self._batches = table.combine_chunks().to_batches()
         self._keys, self._rows = self._keys[kept], self._rows[kept]
 
 
 def largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
-    """Give the largest key in the sample of a table, for parts that are read apart.
+    """Return the largest key in the sample of a table, so that partitions can be sampled alone.
 
     >>> from altbi.table import sample_rows
-    >>> bool(row_keys(0, 99, seed=3)[sample_rows(99, 7, seed=3)].max() == largest_sample_key(99, 7, seed=3))
+    >>> keys = row_keys(0, 99, seed=3)[sample_rows(99, 7, seed=3)]
+    >>> bool(keys.max() == largest_sample_key(99, 7, seed=3))
     True
     """
     if n_rows <= limit:
-        return _LARGEST_KEY
-    bar, held = np.uint64(_LARGEST_KEY), np.empty(0, dtype=np.uint64)
-    for first in range(0, n_rows, _KEYS):
-        keys = row_keys(first, min(first + _KEYS, n_rows), seed)
-        held = np.append(held, keys[keys <= bar])
-        if len(held) > limit:
-            held = np.partition(held, limit - 1)[:limit]
-            bar = held.max()
-    return int(held.max())
+        return _MAX_KEY
+    largest, smallest = np.uint64(_MAX_KEY), np.empty(0, dtype=np.uint64)
+    for first in range(0, n_rows, _KEYS_PER_CHUNK):
+        keys = row_keys(first, min(first + _KEYS_PER_CHUNK, n_rows), seed)
+        smallest = np.append(smallest, keys[keys <= largest])
+        if len(smallest) > limit:
+            smallest = np.partition(smallest, limit - 1)[:limit]
+            largest = smallest.max()
+    return int(smallest.max())
 
 
 @final
 class ColumnParser:
-    """How the columns of a source become those of a table.
+    """Parses the columns of a source to those of a table.
 
     Parameters
     ----------
     names : sequence of str
-        The columns, in the source's names.
-    readings : mapping of str to TextFormat
-        For the columns whose texts stand for something.
+        Names of the columns in the source.
+    text_formats : mapping of str to TextFormat
+        Formats of the text columns.
     missing : sequence of str
-        Texts that stand for a missing cell.
+        Texts that mean a missing value.
     """
 
     def __init__(
-        self, names: Sequence[str], readings: Mapping[str, TextFormat], missing: Sequence[str]
+        self, names: Sequence[str], text_formats: Mapping[str, TextFormat], missing: Sequence[str]
     ) -> None:
         self.names = tuple(names)
-        self.readings = readings
+        self.text_formats = text_formats
         self.missing = pa.array(missing, pa.string())
 
     @property
     def state(self) -> dict[str, Any]:
-        """The same in plain values, for `from_state` of the same version."""
-        readings = {name: TEXT_FORMATS.index(reading) for name, reading in self.readings.items()}
-        return {"names": self.names, "readings": readings, "missing": self.missing.to_pylist()}
+        """The parser in plain values, for `from_state` of the same version of altbi."""
+        formats = {name: TEXT_FORMATS.index(each) for name, each in self.text_formats.items()}
+        return {"names": self.names, "text_formats": formats, "missing": self.missing.to_pylist()}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Give the columns of a state."""
-        readings = {name: TEXT_FORMATS[place] for name, place in state["readings"].items()}
-        return cls(state["names"], readings, state["missing"])
+        """Create a parser from its `state`."""
+        formats = {name: TEXT_FORMATS[index] for name, index in state["text_formats"].items()}
+        return cls(state["names"], formats, state["missing"])
 
-    def table(
+    def parse(
         self, batch: pa.RecordBatch | pa.Table, first_row: int, names: Sequence[str] | None = None
     ) -> Table:
-        """Give the columns of a chunk, read as they were settled, under other names if need be."""
-        arrays = [self._read(name, batch.column(name)) for name in self.names]
+        """Parse the columns of a chunk.
+
+        Parameters
+        ----------
+        batch : RecordBatch or pyarrow.Table
+            Rows of the source.
+        first_row : int
+            Number of the first row, for messages.
+        names : sequence of str, default=None
+            Names of the columns in the result. None are those of the source.
+        """
+        arrays = [self._parse_column(name, batch.column(name)) for name in self.names]
         table = as_table(pa.table(arrays, names=list(names or self.names)))
         table.first_row = first_row
         return table
 
-    def _read(self, name: str, cells: pa.Array | pa.ChunkedArray) -> pa.Array:
-        reading = self.readings.get(name)
-        if reading is None:
-            return mask_missing(cells, self.missing)
-        if isinstance(cells, pa.ChunkedArray):
-            cells = cells.combine_chunks()
-        return parse_texts(reading, present_texts(cells, self.missing))
+    def _parse_column(self, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Array:
+        text_format = self.text_formats.get(name)
+        if text_format is None:
+            return mask_missing(values, self.missing)
+        if isinstance(values, pa.ChunkedArray):
+            values = values.combine_chunks()
+        return parse_texts(text_format, present_texts(values, self.missing))
 
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """What the first pass found.
-
-    Attributes
-    ----------
-    n_rows : int
-        Rows of the source.
-    parser : ColumnParser
-        How its columns are read.
-    sample : Table
-        The training sample.
-    sample_rows : ndarray of int
-        The numbers of its rows.
-    notes : tuple of str
-        What a reader should know about the columns' types.
-    """
+    """The result of the first pass: a parser, the training sample, and notes about the types."""
 
     n_rows: int
     parser: ColumnParser
@@ -202,41 +211,40 @@ def scan_table(
     source : Source
         The table.
     names : sequence of str
-        The columns to look at.
+        The columns to read.
     batches : iterable of RecordBatch
-        What ``source.batches(names)`` gives.
+        The result of ``source.batches(names)``.
     limit, seed : int
-        Size and choice of the sample, as in `altbi.table.sample_rows`.
+        Largest size and seed of the sample, as in `altbi.table.sample_rows`.
     missing : sequence of str
-        Further texts that stand for a missing cell.
+        Additional texts that mean a missing value.
     expected : mapping of str to ExpectedType, default=None
-        What a model expects of some columns; a cell that is nothing of the kind is an error.
+        The types that a model expects. A value of another type raises a `TableError`.
     """
-    look, sample = (
-        TableScan(source, names, missing=missing, expected=expected),
-        RowSampler(limit, seed),
-    )
+    scan = TableScan(source, names, missing=missing, expected=expected)
+    sampler = RowSampler(limit, seed)
     for batch in batches:
-        look.add(batch)
-        sample.add(batch)
-    drawn, rows = sample.drawn() if look.seen else (pa.table({}), np.empty(0, dtype=np.int64))
-    return look.scan_table(drawn, rows)
+        scan.add(batch)
+        sampler.add(batch)
+    if not scan.n_rows:
+        raise TableError("holds no rows, but expected at least one. Check how it was made.")
+    return scan.result(*sampler.result())
 
 
 @final
 class TableScan:
-    """What the rows of a source say of its columns, gathered batch by batch or part by part.
+    """Infers the types of the columns of a source, batch by batch or partition by partition.
 
     Parameters
     ----------
     source : Source
         The table.
     names : sequence of str
-        The columns to look at.
+        The columns to read.
     missing : sequence of str, default=()
-        Further texts that stand for a missing cell.
+        Additional texts that mean a missing value.
     expected : mapping of str to ExpectedType, default=None
-        What a model expects of some columns.
+        The types that a model expects.
     """
 
     def __init__(
@@ -248,61 +256,49 @@ class TableScan:
         expected: Mapping[str, ExpectedType] | None = None,
     ) -> None:
         self.names = names
-        self.seen = 0
-        self._further = tuple(missing)
-        self._words = missing_value_words(source.format, missing)
-        self._absent = pa.array(self._words, pa.string())
-        self._settlers = {
+        self.n_rows = 0
+        self._declared_missing = tuple(missing)
+        self._missing_words = missing_value_words(source.format, missing)
+        self._missing = pa.array(self._missing_words, pa.string())
+        self._inferences = {
             name: TypeInference(name, (expected or {}).get(name))
             for name in names
-            if _is_loose(source, name)
+            if source.is_untyped and source.schema.field(name).type == pa.string()
         }
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """TableScan at the next rows."""
+        """Add the next rows."""
         for name in self.names:
-            if name in self._settlers:
-                texts = present_texts(batch.column(name), self._absent)
-                self._settlers[name].add(texts, self.seen)
-            else:
-                _refuse_infinity(name, batch.column(name), self.seen)
-        self.seen += len(batch)
+            if name in self._inferences:
+                texts = present_texts(batch.column(name), self._missing)
+                self._inferences[name].add(texts, self.n_rows)
+            elif (row := first_infinite(batch.column(name), self.n_rows)) is not None:
+                raise infinity_error(name, row)
+        self.n_rows += len(batch)
 
     @property
     def state(self) -> dict[str, InferenceState]:
-        """What was found of the columns of texts."""
-        return {name: settler.state for name, settler in self._settlers.items()}
+        """The state of the type inference of each text column."""
+        return {name: inference.state for name, inference in self._inferences.items()}
 
-    def follow(self, state: Mapping[str, InferenceState], n_rows: int) -> bool:
-        """Take over what another look found in the next rows; False if both do not go together."""
-        fits = [self._settlers[name].follow(found, self.seen) for name, found in state.items()]
+    def merge(self, state: Mapping[str, InferenceState], n_rows: int) -> bool:
+        """Add the state of the next partition; return False if no type fits both."""
+        fits = [self._inferences[name].merge(each, self.n_rows) for name, each in state.items()]
         if all(fits):
-            self.seen += n_rows
+            self.n_rows += n_rows
         return all(fits)
 
-    def scan_table(self, drawn: pa.Table, rows: NDArray[np.int64]) -> ScanResult:
-        """Settle how the columns are read, and read the sample so."""
-        if not self.seen:
-            raise TableError("holds no rows, but expected at least one. Check how it was made.")
-        readings = {name: settler.settled() for name, settler in self._settlers.items()}
-        parser = ColumnParser(self.names, readings, self._words)
-        table = parser.table(drawn, first_row=0)
-        table.drawn_from = self.seen
-        read = {name: each.said for name, each in readings.items() if each is not TEXT}
-        table.conventions = TextConventions(read, self._further)
+    def result(self, sample: pa.Table, rows: NDArray[np.int64]) -> ScanResult:
+        """Return the inferred types and the parsed sample."""
+        formats = {name: inference.infer() for name, inference in self._inferences.items()}
+        parser = ColumnParser(self.names, formats, self._missing_words)
+        table = parser.parse(sample, first_row=0)
+        table.n_source_rows = self.n_rows
+        parsed = {name: each.description for name, each in formats.items() if each is not TEXT}
+        table.conventions = TextConventions(parsed, self._declared_missing)
         notes = [
             note
-            for name, settler in self._settlers.items()
-            for note in settler.notes(present_texts(drawn[name].combine_chunks(), self._absent))
+            for name, inference in self._inferences.items()
+            for note in inference.notes(present_texts(sample[name].combine_chunks(), self._missing))
         ]
-        return ScanResult(self.seen, parser, table, rows, tuple(notes))
-
-
-def _is_loose(source: Source, name: str) -> bool:
-    return source.loose and source.schema.field(name).type == pa.string()
-
-
-def _refuse_infinity(name: str, cells: pa.Array, first_row: int) -> None:
-    row = first_infinite(cells, first_row)
-    if row is not None:
-        raise infinity_error(name, row)
+        return ScanResult(self.n_rows, parser, table, rows, tuple(notes))

@@ -1,65 +1,209 @@
-"""What every table in a file offers: a schema, and its rows in chunks, as often as one likes."""
+"""Tables as sources of record batches: the base class, tables in memory, and reading ahead."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, final
 
+import numpy as np
 import pyarrow as pa
 
-__all__ = ["BATCH_BYTES", "BATCH_ROWS", "Source"]
+from altbi.errors import TableError
+from altbi.table import as_arrow_table, is_frame
 
-# A chunk is never more than that, whatever the file: memory does not grow with the table.
+__all__ = [
+    "BATCH_BYTES",
+    "BATCH_ROWS",
+    "MemorySource",
+    "ProgressCallback",
+    "Source",
+    "check_names",
+    "format_names",
+    "no_progress",
+    "open_in_memory",
+    "prefetch",
+    "split_batch",
+]
+
+Item = TypeVar("Item")
+
+# A batch is never larger, so that memory does not grow with the table.
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 24
 
+# Called with the name of the activity, its items, the total (if known), and a function that returns
+# the size of an item. It passes the items on.
+ProgressCallback = Callable[[str, Iterable[Any], int | None, Callable[[Any], int]], Iterable[Any]]
+
 
 class Source(abc.ABC):
-    """A table in a file.
+    """A table that is read in record batches, any number of times.
 
     Attributes
     ----------
     name : str
-        What messages call it: the path as it was given, or "standard input".
+        Name of the table in messages: the path, or "standard input".
     paths : tuple of str
-        The files it is read from, in the order of their rows.
+        The files that hold the rows, in order.
     format : str
         "csv", "parquet", "arrow", "jsonl", "npz" or "npy".
     schema : pyarrow.Schema
-        All columns, those of `sides` last; every batch has it.
-    loose : bool
-        Whether texts may stand for numbers, booleans or dates, because the format knows no better
-        (CSV, JSON lines). Empty cells and the usual words for a missing value are texts as well.
-    sides : tuple of str
-        Columns that stand beside the table (the labels `y` beside an array `X`): they are read
-        when they are named, but are not part of the table.
+        All columns; the `extra_columns` come last.
+    is_untyped : bool
+        Whether texts may stand for numbers, booleans or dates, because the format has no types for
+        them (CSV, JSON lines). Missing values may then be texts as well.
+    extra_columns : tuple of str
+        Columns that are only read if they are named, such as the labels `y` beside an array `X`.
     n_rows : int or None
-        How many rows there are, where the file says so.
+        Number of rows, if the file states it.
     notes : list of str
-        One sentence each about what was assumed in order to read the file.
+        Assumptions that were made to read the file, one sentence each.
     """
 
     name: str
     paths: tuple[str, ...]
     format: str
     schema: pa.Schema
-    loose: bool = False
-    sides: tuple[str, ...] = ()
+    is_untyped: bool = False
+    extra_columns: tuple[str, ...] = ()
     n_rows: int | None = None
     notes: list[str]
 
     @abc.abstractmethod
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Read these columns from the start, in the order of the rows.
+        """Yield these columns in record batches, in the order of the rows.
 
-        A batch has at most `BATCH_ROWS` rows and not many more bytes than `BATCH_BYTES`, and at
-        least one row. Whatever is wrong with the file is an `AltbiError` that says where.
+        Parameters
+        ----------
+        columns : sequence of str
+            Names of columns.
+
+        Yields
+        ------
+        pyarrow.RecordBatch
+            At least one and at most `BATCH_ROWS` rows, and not many more bytes than `BATCH_BYTES`.
+
+        Raises
+        ------
+        TableError
+            If the file is invalid.
         """
 
-    def partitions(self, most_rows: int) -> Sequence[Source]:
-        """Give tables that are this one when put below one another, for workers of their own.
+    def partitions(self, max_rows: int) -> Sequence[Source]:
+        """Return sources of consecutive rows that workers can read independently.
 
-        Each can be pickled and read by itself; its `name` is that of the whole. A file that cannot
-        be read from the middle is one part, whatever its size.
+        Parameters
+        ----------
+        max_rows : int
+            Largest number of rows of a partition. A format that is only readable from the start
+            returns one partition of any size.
+
+        Returns
+        -------
+        sequence of Source
+            Each can be pickled. Its `name` is the name of this source.
         """
         return [self]
+
+
+@final
+class MemorySource(Source):
+    """A pyarrow table in memory."""
+
+    format = "arrow"
+
+    def __init__(self, table: pa.Table) -> None:
+        self.name = "the table"
+        self.paths = ()
+        self.schema = table.schema
+        self.n_rows = len(table)
+        self.notes = []
+        self._table = table
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns in record batches."""
+        selected = self._table.select(list(columns))
+        yield from selected.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def open_in_memory(table: Any) -> MemorySource:  # noqa: ANN401 - any table
+    """Return a table in memory as a source.
+
+    Parameters
+    ----------
+    table : data frame or 2D array
+        pandas, polars, Arrow or NumPy. Columns of an array are called x0, x1, ...
+
+    Returns
+    -------
+    MemorySource
+        The source.
+    """
+    if is_frame(table):
+        return MemorySource(as_arrow_table(table))
+    array = np.asarray(table)
+    if array.ndim != 2:
+        raise TableError(
+            f"Expected a path, a data frame or a 2D array, got a {type(table).__name__} with "
+            f"{array.ndim} dimension(s)."
+        )
+    columns = {f"x{number}": column for number, column in enumerate(array.T)}
+    return MemorySource(pa.table(columns))
+
+
+def no_progress(
+    activity: str, items: Iterable[Item], total: int | None, size: Callable[[Item], int]
+) -> Iterable[Item]:
+    """Return the items unchanged, without reporting progress."""
+    return items
+
+
+def prefetch(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield the items; a thread computes the next one while the caller uses the current one.
+
+    Errors are raised when their item is due.
+
+    Examples
+    --------
+    >>> list(prefetch(iter("abc")))
+    ['a', 'b', 'c']
+    """
+    iterator = iter(items)
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, iterator, None)
+        while (item := coming.result()) is not None:
+            coming = pool.submit(next, iterator, None)
+            yield item
+
+
+def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield slices of a batch of at most `BATCH_ROWS` rows and about `BATCH_BYTES` bytes."""
+    n_slices = max(-(-batch.nbytes // BATCH_BYTES), -(-batch.num_rows // BATCH_ROWS), 1)
+    step = max(-(-batch.num_rows // n_slices), 1)
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def check_names(names: Sequence[str], where: str) -> None:
+    """Raise an error for duplicate column names, and for a table without columns."""
+    if not names:
+        raise TableError(f"{where}: it holds no columns. Expected at least one.")
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        raise TableError(
+            f"{where}: several columns have the same name: {format_names(duplicates, 5)}. "
+            "Give each column a unique name."
+        )
+
+
+def format_names(names: Sequence[str], limit: int = 10) -> str:
+    """Return quoted names, separated by commas; only the first ``limit`` of a long list.
+
+    >>> format_names(["a", "b", "c"], limit=2)
+    "'a', 'b', … (3 in all)"
+    """
+    shown = ", ".join(repr(name) for name in names[:limit])
+    return shown if len(names) <= limit else f"{shown}, … ({len(names)} in all)"

@@ -1,6 +1,6 @@
-"""The types of columns, settled over a whole file: no text in its last row comes as a surprise."""
+"""Type inference for text columns: text formats, and the one that parses all texts of a column."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -8,22 +8,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from altbi.errors import TableError, infinity_error
-from altbi.io._text_formats import (
-    MISSING_WORDS,
-    NUMBER,
-    PLAIN,
-    POINTS,
-    TEXT,
-    TEXT_FORMATS,
-    TextFormat,
-    first_refused,
-)
 from altbi.table import Kind
 
 __all__ = [
+    "MISSING_WORDS",
+    "NUMBER",
+    "PLAIN_FORMATS",
+    "TEXT",
+    "TEXT_FORMATS",
     "ExpectedType",
     "InferenceState",
+    "TextFormat",
     "TypeInference",
+    "find_unparsable",
     "first_infinite",
     "mask_missing",
     "missing_value_words",
@@ -31,28 +28,157 @@ __all__ = [
     "present_texts",
 ]
 
-# Kinds that a model takes for one another.
-_ALIKE: dict[Kind, set[Kind]] = {"number": {"number", "boolean"}, "boolean": {"number", "boolean"}}
-_RIVALS = {
+# The texts that pandas reads as missing, so that a file is read the same in both.
+MISSING_WORDS = (
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
+    "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+)  # fmt: skip
+
+# Kinds that a model accepts for one another.
+_COMPATIBLE: dict[Kind, set[Kind]] = {
+    "number": {"number", "boolean"},
+    "boolean": {"number", "boolean"},
+}
+_CONFLICTS = {
     frozenset({"dates as day/month/year", "dates as month/day/year"}): (
-        "day and month of its dates cannot be told apart; write them as year-month-day"
+        "day and month of its dates are ambiguous; write them as year-month-day"
     ),
     frozenset({"numbers with a decimal comma", "numbers with commas between thousands"}): (
-        "the commas in its numbers may be decimal or stand between thousands; write a decimal point"
+        "the commas in its numbers may be decimal or thousands separators; write a decimal point"
     ),
 }
 _LIKE_CODE = r"^0\d"
 _LIKE_DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})\b"
 _LIKE_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
+Parse = Callable[[pa.Array], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """A way to parse the texts of a column.
+
+    Attributes
+    ----------
+    kind : {"number", "boolean", "date", "category"}
+        Kind of the parsed column.
+    description : str
+        Description of the format in messages and model files.
+    parse : function
+        Parses trimmed texts with null for missing; raises `pyarrow.ArrowInvalid` for a text of
+        another format.
+    """
+
+    kind: Kind
+    description: str
+    parse: Parse
+
+
+def _as(type_: pa.DataType) -> Parse:
+    return lambda texts: texts.cast(type_)
+
+
+def _decimal_comma(texts: pa.Array) -> pa.Array:
+    if pc.any(pc.match_substring(texts, ".")).as_py():
+        raise pa.ArrowInvalid("a point in a number with a decimal comma")
+    return pc.replace_substring(texts, ",", ".").cast(pa.float64())
+
+
+def _grouped(comma: str, point: str) -> Parse:
+    """Return a parser of numbers with thousands separators and optional decimals."""
+    integer = rf"(0|[1-9]\d{{0,2}}(\{comma}\d{{3}})*)"  # no thousands begin with 0
+    pattern = rf"^[-+]?{integer}(\{point}\d+)?$"
+
+    def parse(texts: pa.Array) -> pa.Array:
+        if not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
+            raise pa.ArrowInvalid("no number with a sign between the thousands")
+        bare = pc.replace_substring(texts, comma, "")
+        return pc.replace_substring(bare, point, ".").cast(pa.float64())
+
+    return parse
+
+
+def _percent(texts: pa.Array) -> pa.Array:
+    """Parse 97% as 97; the sign is optional."""
+    bare = pc.replace_substring_regex(texts, r"\s*%$", "")
+    return pc.replace_substring(bare, ",", ".").cast(pa.float64())
+
+
+def _calendar(day_first: str, time: str = "") -> Parse:
+    """Return a parser of dates with numbers for day, month and a year of four digits."""
+    shape = {"%d": r"(?P<d>\d{1,2})", "%m": r"\d{1,2}", "%Y": r"\d{4}"}
+    clock = {"%H": r"\d{1,2}", "%M": r"\d{2}", "%S": r"\d{2}"}
+    pattern = day_first.replace(".", r"\.") + time
+    for directive, digits in (shape | clock).items():
+        pattern = pattern.replace(directive, digits)
+
+    def parse(texts: pa.Array) -> pa.Array:
+        days = pc.extract_regex(texts, f"^{pattern}$")
+        moments = pc.strptime(texts, format=day_first + time, unit="us")
+        # strptime makes 2 March of 31 February: a date must be the one that is written.
+        same = pc.equal(pc.day(moments), pc.struct_field(days, "d").cast(pa.int64()))
+        if days.null_count != texts.null_count or not pc.all(same, min_count=0).as_py():
+            raise pa.ArrowInvalid("no such date")
+        return moments
+
+    return parse
+
+
+NUMBER = TextFormat("number", "numbers", _as(pa.float64()))
+_POINTS = TextFormat("number", "numbers with points between thousands", _grouped(".", ","))
+TEXT = TextFormat("category", "text", lambda texts: texts)
+
+# Formats that need no note.
+PLAIN_FORMATS = ("numbers", "booleans", "dates", "text")
+
+# In the order of preference: the first format that parses all texts of a column is used.
+TEXT_FORMATS = (
+    NUMBER,
+    TextFormat("boolean", "booleans", _as(pa.bool_())),
+    *(
+        TextFormat("date", "dates", _as(pa.timestamp(unit, zone)))
+        for unit in ("us", "ns")
+        for zone in (None, "UTC")
+    ),
+    TextFormat("number", "numbers with a decimal comma", _decimal_comma),
+    TextFormat("number", "numbers with commas between thousands", _grouped(",", ".")),
+    _POINTS,
+    TextFormat("number", "percentages", _percent),
+    *(
+        TextFormat("date", f"dates as {name}", _calendar(order, time))
+        for order, name in (
+            ("%Y/%m/%d", "year/month/day"),
+            ("%d.%m.%Y", "day.month.year"),
+            ("%d/%m/%Y", "day/month/year"),
+            ("%m/%d/%Y", "month/day/year"),
+        )
+        for time in ("", " %H:%M", " %H:%M:%S")
+    ),
+    TEXT,
+)
+
+
+def find_unparsable(format_: TextFormat, texts: pa.Array) -> int:
+    """Return the index of the first text that a format cannot parse; there must be one."""
+    low, high = 0, len(texts)  # all before low can be read; one before high cannot
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            format_.parse(texts.slice(low, middle - low))
+        except pa.ArrowInvalid:
+            high = middle
+        else:
+            low = middle
+    return low
+
 
 def missing_value_words(format_: str, further: Sequence[str]) -> tuple[str, ...]:
-    """Give the texts that stand for a missing cell: CSV has no other way to write one."""
+    """Return the texts that mean a missing value; only CSV has default ones."""
     return (*MISSING_WORDS, *further) if format_ == "csv" else tuple(further)
 
 
 def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Array:
-    """Do the same as `present_texts` for cells of any type; only texts can stand for a gap."""
+    """Return an array of any type with the texts for missing values replaced by null."""
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
     if not len(missing) or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return cells
@@ -60,27 +186,27 @@ def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Arr
 
 
 def present_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
-    """Give texts as they are, those that stand for a missing cell as null."""
+    """Return an array of texts with the texts for missing values replaced by null."""
     absent = pc.is_in(pc.ascii_trim_whitespace(texts), value_set=missing)
     return pc.if_else(absent, pa.scalar(None, texts.type), texts)
 
 
-def parse_texts(reading: TextFormat, texts: pa.Array) -> pa.Array:
-    """Turn texts into values; the texts of a category stay as they are written."""
-    return texts if reading.kind == "category" else reading.parse(pc.ascii_trim_whitespace(texts))
+def parse_texts(format_: TextFormat, texts: pa.Array) -> pa.Array:
+    """Parse texts; the texts of a category are not changed."""
+    return texts if format_.kind == "category" else format_.parse(pc.ascii_trim_whitespace(texts))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ExpectedType:
-    """What a model expects of a column.
+    """The type that a model expects of a column.
 
     Attributes
     ----------
     kind : {"number", "boolean", "date", "category"}
         What it holds.
     written : str, default=''
-        How it was read where the model was fitted, in the words of `TextFormat.said`, if it was text.
+        `TextFormat.description` of the column in the training table, if it was text.
     """
 
     kind: Kind
@@ -90,217 +216,217 @@ class ExpectedType:
 @final
 @dataclass(frozen=True, slots=True)
 class InferenceState:
-    """What some rows say of a column of texts, in plain values; rows are counted from their first.
+    """The state of the inference after some rows, in plain values.
 
     Attributes
     ----------
-    alive : tuple of int
-        The places of the readings that could read all texts, in `TEXT_FORMATS`.
-    no_number : (int, str) or None
-        The first text that is no number, with its row.
+    formats : tuple of int
+        Indices in `TEXT_FORMATS` of the formats that parse all texts.
+    not_number : (int, str) or None
+        Row and text of the first text that is not a number.
     infinite : int or None
         The first row with an infinite number.
-    pointed : str or None
-        The first text that is another number if its points stand between thousands.
+    with_points : str or None
+        The first text whose points may be thousands separators.
     """
 
-    alive: tuple[int, ...]
-    no_number: tuple[int, str] | None
+    formats: tuple[int, ...]
+    not_number: tuple[int, str] | None
     infinite: int | None
-    pointed: str | None = None
+    with_points: str | None = None
 
 
 @final
 class TypeInference:
-    """Finds the reading of one column of texts.
+    """Finds the text format of one column.
 
     Parameters
     ----------
     column : str
         Its name.
     expected : ExpectedType or None
-        What a model expects; None takes what fits.
+        The type that a model expects.
     """
 
     def __init__(self, column: str, expected: ExpectedType | None = None) -> None:
         self.column = column
         self.expected = expected
-        self.alive: tuple[TextFormat, ...] = _candidates(expected)
-        self.no_number: tuple[int, str] | None = None
+        self.formats: tuple[TextFormat, ...] = _candidates(expected)
+        self.not_number: tuple[int, str] | None = None
         self.infinite: int | None = None
-        self.pointed: str | None = None
+        self.with_points: str | None = None
 
     def add(self, texts: pa.Array, first_row: int) -> None:
-        """TableScan at the next texts, missing ones as null; readings that cannot read them are out."""
-        if self.alive == (TEXT,):
+        """Add the next texts, with null for missing; drop the formats that cannot parse them."""
+        if self.formats == (TEXT,):
             return
         trimmed = pc.ascii_trim_whitespace(texts)
-        before = self.alive
-        parsed = {reading: _parsed(reading, trimmed) for reading in before}
-        self.alive = tuple(reading for reading in before if parsed[reading] is not None)
-        if not self.alive:
-            at = max(first_refused(reading, trimmed) for reading in before)
-            raise self._unwanted(first_row + at, texts[at].as_py())
-        if before[0] is NUMBER and self.alive[0] is not NUMBER:
-            at = first_refused(NUMBER, trimmed)
-            self.no_number = (first_row + at, texts[at].as_py())
-        if self.alive[0].kind == "number" and self.infinite is None:
-            self.infinite = first_infinite(parsed[self.alive[0]], first_row)
-        if self.pointed is None and {NUMBER, POINTS} <= set(self.alive):
-            self.pointed = _first_other(texts, parsed[NUMBER], parsed[POINTS])
+        before = self.formats
+        parsed = {format_: _try_parse(format_, trimmed) for format_ in before}
+        self.formats = tuple(format_ for format_ in before if parsed[format_] is not None)
+        if not self.formats:
+            at = max(find_unparsable(format_, trimmed) for format_ in before)
+            raise self._unexpected_error(first_row + at, texts[at].as_py())
+        if before[0] is NUMBER and self.formats[0] is not NUMBER:
+            at = find_unparsable(NUMBER, trimmed)
+            self.not_number = (first_row + at, texts[at].as_py())
+        if self.formats[0].kind == "number" and self.infinite is None:
+            self.infinite = first_infinite(parsed[self.formats[0]], first_row)
+        if self.with_points is None and {NUMBER, _POINTS} <= set(self.formats):
+            self.with_points = _first_difference(texts, parsed[NUMBER], parsed[_POINTS])
 
     @property
     def state(self) -> InferenceState:
-        """What was found so far."""
-        alive = tuple(map(TEXT_FORMATS.index, self.alive))
-        return InferenceState(alive, self.no_number, self.infinite, self.pointed)
+        """The state after the rows so far."""
+        formats = tuple(map(TEXT_FORMATS.index, self.formats))
+        return InferenceState(formats, self.not_number, self.infinite, self.with_points)
 
-    def follow(self, found: InferenceState, first_row: int) -> bool:
-        """Take over what others found in the next rows; False if no reading is left for all."""
-        theirs = [TEXT_FORMATS[place] for place in found.alive]
-        alive = tuple(reading for reading in self.alive if reading in theirs)
-        if not alive:
+    def merge(self, found: InferenceState, first_row: int) -> bool:
+        """Add the state of the next rows; return False if no format parses all texts."""
+        theirs = [TEXT_FORMATS[index] for index in found.formats]
+        formats = tuple(format_ for format_ in self.formats if format_ in theirs)
+        if not formats:
             return False
-        self.alive = alive
-        if self.no_number is None and found.no_number is not None:
-            row, text = found.no_number
-            self.no_number = (first_row + row, text)
+        self.formats = formats
+        if self.not_number is None and found.not_number is not None:
+            row, text = found.not_number
+            self.not_number = (first_row + row, text)
         if self.infinite is None and found.infinite is not None:
             self.infinite = first_row + found.infinite
-        self.pointed = self.pointed or found.pointed
+        self.with_points = self.with_points or found.with_points
         return True
 
-    def settled(self) -> TextFormat:
-        """Give the first reading that could read all texts."""
-        doubt = self._find_problem()
-        if doubt and self.expected:
+    def infer(self) -> TextFormat:
+        """Return the first format that parses all texts."""
+        problem = self._find_problem()
+        if problem and self.expected:
             raise TableError(
-                f"column {self.column!r}: the model expects a {self.expected.kind}, but {doubt}."
+                f"column {self.column!r}: the model expects a {self.expected.kind}, but {problem}."
             )
-        reading = TEXT if doubt else self.alive[0]
-        if reading.kind == "number" and self.infinite is not None:
+        format_ = TEXT if problem else self.formats[0]
+        if format_.kind == "number" and self.infinite is not None:
             raise infinity_error(self.column, self.infinite)
-        return reading
+        return format_
 
     def notes(self, sample: pa.Array) -> Iterator[str]:
-        """Say what a reader of the column should know, in the light of some of its texts."""
-        reading = self.settled()
-        doubt = self._find_problem()
-        if doubt:
-            yield f"Column {self.column!r} is read as text, because {doubt}."
-        elif self._is_as_learned():
+        """Yield notes about the type of the column; `sample` holds some of its texts."""
+        format_ = self.infer()
+        problem = self._find_problem()
+        if problem:
+            yield f"Column {self.column!r} is read as text, because {problem}."
+        elif self._is_as_fitted():
             return
         elif self.expected and self.expected.written:
             yield (
-                f"Column {self.column!r} is read as {reading.said}, because not all of its cells "
-                f"are {self.expected.written}, as where the model was fitted."
+                f"Column {self.column!r} is read as {format_.description}, because not all of its "
+                f"cells are {self.expected.written}, as where the model was fitted."
             )
-        elif reading.said not in PLAIN:
-            yield f"Column {self.column!r} is read as {reading.said}."
-        elif reading is NUMBER and _some(sample, _LIKE_CODE):
+        elif format_.description not in PLAIN_FORMATS:
+            yield f"Column {self.column!r} is read as {format_.description}."
+        elif format_ is NUMBER and _any_match(sample, _LIKE_CODE):
             yield (
                 f"Column {self.column!r} is read as numbers, though some of its cells begin with 0 "
-                "as codes do. If they are, leave it out (--exclude), or let it name rows (--id)."
+                "as codes do. If they are codes, pass the column to --exclude or --id."
             )
-        elif reading is NUMBER and self.pointed and POINTS in self.alive:
+        elif format_ is NUMBER and self.with_points and _POINTS in self.formats:
             yield (
                 f"Column {self.column!r} is read as numbers with a decimal point, though its "
-                f"points may stand between thousands, as in {_quoted(self.pointed)}. If they do, "
-                "write the numbers without them."
+                f"points may be thousands separators, as in {_quote(self.with_points)}. If they "
+                "do, write the numbers without them."
             )
-        elif reading is TEXT:
-            yield from self._why_text(sample.drop_null())
+        elif format_ is TEXT:
+            yield from self._describe_text(sample.drop_null())
 
-    def _why_text(self, texts: pa.Array) -> Iterator[str]:
-        """Say which text keeps a column of numbers or dates from being one."""
-        if self.no_number and _mostly(texts, _LIKE_NUMBER):
-            row, text = self.no_number
+    def _describe_text(self, texts: pa.Array) -> Iterator[str]:
+        """Yield notes about the text that keeps a column from being parsed as numbers or dates."""
+        if self.not_number and _most_match(texts, _LIKE_NUMBER):
+            row, text = self.not_number
             yield (
                 f"Column {self.column!r} is read as text, because row {row} (counted from 0) holds "
-                f"{_quoted(text)}, though most of its cells are numbers. Mend the cell, or name it "
-                "with --missing if it means that there is none."
+                f"{_quote(text)}, though most of its cells are numbers. Fix the value, or "
+                "pass --missing VALUE to treat it as missing."
             )
-        if not _mostly(texts, _LIKE_DATE):
+        if not _most_match(texts, _LIKE_DATE):
             return
         first = texts.filter(pc.match_substring_regex(texts, _LIKE_DATE))[0].as_py()
-        same = pc.equal(_shapes(texts), _shapes(pa.array([first]))[0])
+        same = pc.equal(_date_shapes(texts), _date_shapes(pa.array([first]))[0])
         others = texts.filter(pc.invert(same))
-        beside = ""
+        example = ""
         if len(others):
-            beside = f": {_quoted(others[0].as_py())} stands beside {_quoted(first)}"
+            example = f": {_quote(others[0].as_py())} is not written like {_quote(first)}"
         yield (
             f"Column {self.column!r} is read as text, though most of its cells look like dates"
-            f"{beside}. Write all dates in one way, and name with --missing what means that there "
-            "is none."
+            f"{example}. Write all dates in one format, and pass --missing VALUE for texts that "
+            "mean a missing value."
         )
 
     def _find_problem(self) -> str | None:
-        """Say which two readings fit all texts, though they give them other values."""
-        if self._is_as_learned():
+        """Return the reason why two formats that parse all texts differently conflict."""
+        if self._is_as_fitted():
             return None
-        said = {reading.said for reading in self.alive}
-        for rivals, doubt in _RIVALS.items():
-            if rivals <= said and self.alive[0].said in rivals:
-                return doubt
+        descriptions = {format_.description for format_ in self.formats}
+        for conflict, problem in _CONFLICTS.items():
+            if conflict <= descriptions and self.formats[0].description in conflict:
+                return problem
         return None
 
-    def _is_as_learned(self) -> bool:
-        """Tell whether all texts can be read as where the model was fitted."""
-        return self.expected is not None and self.alive[0].said == self.expected.written
+    def _is_as_fitted(self) -> bool:
+        """Return whether all texts have the format of the training table."""
+        return self.expected is not None and self.formats[0].description == self.expected.written
 
-    def _unwanted(self, row: int, text: str) -> TableError:
+    def _unexpected_error(self, row: int, text: str) -> TableError:
         kind = self.expected.kind if self.expected else TEXT.kind
         return TableError(
-            f"column {self.column!r} holds {_quoted(text)} in row {row} (counted from 0), but the "
-            f"model expects a {kind}. Mend the cell, name it with --missing if it means that there "
-            "is none, or fit a model on this table."
+            f"column {self.column!r} holds {_quote(text)} in row {row} (counted from 0), but the "
+            f"model expects a {kind}. Fix the value, pass --missing VALUE to treat it as missing, "
+            "or fit a model on this table."
         )
 
 
 def _candidates(expected: ExpectedType | None) -> tuple[TextFormat, ...]:
-    """Give the readings in the order of preference: the model's own first."""
+    """Return the formats in the order of preference; the model's own comes first."""
     if expected is None:
         return TEXT_FORMATS
     if expected.kind == "category":
         return (TEXT,)
-    kinds = _ALIKE.get(expected.kind, {expected.kind})
-    fitting = [reading for reading in TEXT_FORMATS if reading.kind in kinds]
-    return tuple(sorted(fitting, key=lambda reading: reading.said != expected.written))
+    kinds = _COMPATIBLE.get(expected.kind, {expected.kind})
+    fitting = [format_ for format_ in TEXT_FORMATS if format_.kind in kinds]
+    return tuple(sorted(fitting, key=lambda format_: format_.description != expected.written))
 
 
 def first_infinite(values: pa.Array, first_row: int) -> int | None:
-    """Find the first row with an infinite number."""
+    """Return the first row with an infinite number, or None."""
     if not pa.types.is_floating(values.type) or not pc.any(pc.is_inf(values)).as_py():
         return None
     return first_row + pc.index(pc.is_inf(values), True).as_py()
 
 
-def _parsed(reading: TextFormat, texts: pa.Array) -> pa.Array | None:
+def _try_parse(format_: TextFormat, texts: pa.Array) -> pa.Array | None:
     try:
-        return reading.parse(texts)
+        return format_.parse(texts)
     except pa.ArrowInvalid:
         return None
 
 
-def _first_other(texts: pa.Array, values: pa.Array, others: pa.Array) -> str | None:
-    """Give the first text that two readings take for different numbers."""
-    place = pc.index(pc.not_equal(values, others), True).as_py()
-    return None if place < 0 else str(texts[place].as_py())
+def _first_difference(texts: pa.Array, values: pa.Array, others: pa.Array) -> str | None:
+    """Return the first text that two formats parse to different numbers."""
+    index = pc.index(pc.not_equal(values, others), True).as_py()
+    return None if index < 0 else str(texts[index].as_py())
 
 
-def _some(sample: pa.Array, pattern: str) -> bool:
+def _any_match(sample: pa.Array, pattern: str) -> bool:
     return bool(pc.any(pc.match_substring_regex(sample, pattern)).as_py())
 
 
-def _shapes(texts: pa.Array) -> pa.Array:
-    """Give texts with a letter in place of their digits: what two dates of one format share."""
+def _date_shapes(texts: pa.Array) -> pa.Array:
+    """Replace digits by letters, so that dates of one format become equal."""
     years = pc.replace_substring_regex(texts, r"\d{4}", "Y")
     return pc.replace_substring_regex(years, r"\d+", "D")
 
 
-def _mostly(texts: pa.Array, pattern: str) -> bool:
+def _most_match(texts: pa.Array, pattern: str) -> bool:
     return len(texts) > 0 and pc.mean(pc.match_substring_regex(texts, pattern)).as_py() > 0.5
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -1,4 +1,4 @@
-"""Where rows go, chunk by chunk: CSV, Parquet, Arrow IPC or JSON lines."""
+"""Write tables in chunks as CSV, Parquet, Arrow IPC or JSON lines."""
 
 import abc
 import io
@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, final
@@ -17,17 +18,17 @@ import pyarrow.parquet
 from altbi.errors import ParameterError, TableError
 
 __all__ = [
-    "SINKS",
     "TableWriter",
     "check_writable",
-    "format_of",
+    "infer_format",
     "open_stream_writer",
     "open_writer",
+    "write_in_background",
 ]
 
 
 class TableWriter(abc.ABC):
-    """Takes tables of one schema, one after the other."""
+    """Writes tables of one schema to a file."""
 
     @abc.abstractmethod
     def write(self, table: pa.Table) -> None:
@@ -35,138 +36,141 @@ class TableWriter(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Write what the format wants at its end; the file itself stays open."""
+        """Write the end of the format. The file itself stays open."""
 
 
 @final
-class ArrowWriter(TableWriter):
-    """What pyarrow writes itself."""
+class _ArrowWriter(TableWriter):
+    """A writer of pyarrow."""
 
     def __init__(
         self,
         writer: Callable[..., Any],
         file: IO[bytes],
         schema: pa.Schema,
-        **more: Any,  # noqa: ANN401 - the writer's arguments
+        **options: Any,  # noqa: ANN401 - the options of the writer
     ) -> None:
         self.schema = schema
-        with _told():
-            self.writer = writer(file, schema, **more)
+        with _report_unsupported():
+            self.writer = writer(file, schema, **options)
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
-        with _told():
+        with _report_unsupported():
             self.writer.write_table(table.cast(self.schema))
 
     def close(self) -> None:
-        """Write the end."""
+        """Write the end of the format."""
         self.writer.close()
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Say what a format cannot hold; errors of the disk are no matter of the format."""
+def _report_unsupported() -> Iterator[None]:
+    """Convert errors about types that a format does not support to a `TableError`."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as cause:
         raise TableError(
-            f"the output cannot hold a column in this format ({cause}). Write another one, such as "
+            f"the output format does not support a column ({cause}). Write another format, such as "
             "Parquet, or leave the column out."
         ) from None
 
 
 @final
-class JsonLinesWriter(TableWriter):
-    """One JSON object a line; dates as ISO 8601, numbers that are not finite as null."""
+class _JsonLinesWriter(TableWriter):
+    """Writes one JSON object per row; dates as ISO 8601, NaN and infinity as null."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
 
     def write(self, table: pa.Table) -> None:
         """Write the next rows."""
-        lines = map(_json, table.to_pylist())
-        self.file.write("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
+        text = "".join(f"{_to_json(row)}\n" for row in table.to_pylist())
+        self.file.write(text.encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
-        """Do nothing: lines have no end."""
+        """Do nothing: the format has no end."""
 
 
-def _json(row: dict[str, Any]) -> str:
+def _to_json(row: dict[str, Any]) -> str:
     try:
         return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(row), default=str, ensure_ascii=False)
+        return json.dumps(_replace_nonfinite(row), default=str, ensure_ascii=False)
 
 
-def _finite(value: object) -> object:
-    """Give a value in which no number is infinite or none."""
+def _replace_nonfinite(value: object) -> object:
+    """Return the value with NaN and infinity replaced by None."""
     if isinstance(value, dict):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _replace_nonfinite(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_finite(each) for each in value]
+        return [_replace_nonfinite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _parquet(file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    return ArrowWriter(pyarrow.parquet.ParquetWriter, file, schema, compression="zstd")
+def _create_parquet_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
+    return _ArrowWriter(pyarrow.parquet.ParquetWriter, file, schema, compression="zstd")
 
 
-def _csv(file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    return ArrowWriter(pyarrow.csv.CSVWriter, file, schema)
+def _create_csv_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
+    return _ArrowWriter(pyarrow.csv.CSVWriter, file, schema)
 
 
-def _arrow(file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    # A file of this format has one dictionary for all of its chunks, and they have each their own.
-    plain = [
+def _create_arrow_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
+    # The file format allows one dictionary per column, but each chunk has its own.
+    fields = [
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
         for field in schema
     ]
-    return ArrowWriter(pa.ipc.new_file, file, pa.schema(plain))
+    return _ArrowWriter(pa.ipc.new_file, file, pa.schema(fields))
 
 
-SINKS: dict[str, Callable[[IO[bytes], pa.Schema], TableWriter]] = {
-    "csv": _csv,
-    "parquet": _parquet,
-    "arrow": _arrow,
-    "jsonl": lambda file, _: JsonLinesWriter(file),
+_WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], TableWriter]] = {
+    "csv": _create_csv_writer,
+    "parquet": _create_parquet_writer,
+    "arrow": _create_arrow_writer,
+    "jsonl": lambda file, _: _JsonLinesWriter(file),
+}
+_FORMAT_ENDINGS = {
+    "csv": ("csv",),
+    "parquet": ("parquet", "pq"),
+    "arrow": ("arrow", "feather", "ipc"),
+    "jsonl": ("jsonl", "ndjson", "json"),
 }
 
-_ENDINGS = {"csv": "csv", "parquet": "parquet", "pq": "parquet", "arrow": "arrow"} | {
-    "feather": "arrow", "ipc": "arrow", "jsonl": "jsonl", "ndjson": "jsonl", "json": "jsonl"
-}  # fmt: skip
 
-
-def format_of(path: str) -> str:
-    """Tell the format that a file's name asks for."""
+def infer_format(path: str) -> str:
+    """Return the output format that the ending of a path asks for."""
     ending = path.rpartition(".")[2].lower()
-    if ending not in _ENDINGS:
-        raise ParameterError(
-            f"{path}: the name does not say how to write it. Expected an ending like "
-            ".csv, .parquet, .arrow or .jsonl."
-        )
-    return _ENDINGS[ending]
+    for format_, endings in _FORMAT_ENDINGS.items():
+        if ending in endings:
+            return format_
+    raise ParameterError(
+        f"{path}: the name has no known ending. Expected an ending like .csv, .parquet, .arrow or "
+        ".jsonl."
+    )
 
 
 def check_writable(schema: pa.Schema, format_: str) -> None:
-    """Refuse a column of a type that a format does not have, before anything is computed."""
+    """Raise an error for a column type that a format does not support."""
     for field in schema:
         try:
-            SINKS[format_](io.BytesIO(), pa.schema([field]))
+            _WRITERS[format_](io.BytesIO(), pa.schema([field]))
         except TableError:
             raise TableError(
-                f"column {field.name!r} is of the type {field.type}, which {format_} files cannot "
-                "hold. Write another format, such as Parquet, or leave the column out."
+                f"column {field.name!r} has the type {field.type}, which {format_} files do not "
+                "support. Write another format, such as Parquet, or leave the column out."
             ) from None
 
 
 @contextmanager
 def open_writer(path: Path, name: str, format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
-    """Write tables to a file; errors of the disk are told with the name that the file will have."""
+    """Open a file for writing; disk errors name the file that it will be renamed to."""
     try:
-        with path.open("wb") as file, _closed(SINKS[format_](file, schema)) as sink:
-            yield sink
+        with path.open("wb") as file, _close_on_success(_WRITERS[format_](file, schema)) as writer:
+            yield writer
     except OSError as error:
-        if error.filename is not None or not error.errno:  # of what is read meanwhile
+        if error.filename is not None or not error.errno:  # an error of the input
             raise
         raise OSError(error.errno, os.strerror(error.errno), name) from error
 
@@ -174,13 +178,43 @@ def open_writer(path: Path, name: str, format_: str, schema: pa.Schema) -> Itera
 @contextmanager
 def open_stream_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
     """Write tables to an open stream, which stays open."""
-    with _closed(SINKS[format_](file, schema)) as sink:
-        yield sink
+    with _close_on_success(_WRITERS[format_](file, schema)) as writer:
+        yield writer
     file.flush()
 
 
 @contextmanager
-def _closed(sink: TableWriter) -> Iterator[TableWriter]:
-    """Let a sink write its end, unless something went wrong before."""
-    yield sink
-    sink.close()
+def _close_on_success(writer: TableWriter) -> Iterator[TableWriter]:
+    """Close a writer, unless the block raises."""
+    yield writer
+    writer.close()
+
+
+@contextmanager
+def write_in_background(writer: TableWriter) -> Iterator[TableWriter]:
+    """Write each table in a thread while the caller computes the next one.
+
+    At most one table is waiting. The writer itself stays open.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        background = _BackgroundWriter(writer, pool)
+        yield background
+        background.close()
+
+
+@final
+class _BackgroundWriter(TableWriter):
+    def __init__(self, writer: TableWriter, pool: ThreadPoolExecutor) -> None:
+        self.writer = writer
+        self.pool = pool
+        self.last: Future[None] | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """Start writing the next rows; errors of the rows before are raised here."""
+        self.close()
+        self.last = self.pool.submit(self.writer.write, table)
+
+    def close(self) -> None:
+        """Wait for the last table."""
+        if self.last is not None:
+            self.last.result()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.encoding import TableEncoder
-from altbi.errors import TableWarning, TrainingError
+from altbi.errors import TableError, TableWarning, TrainingError
 from altbi.model._fitted_model import FittedModel
 from altbi.model._header import TrainingTable
 from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels, draw_training_sample
@@ -76,6 +76,8 @@ def fit_model(table: Table, settings: FitSettings, labels: Labels | None = None)
 
 def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
     """Fit a model step by step: yield after each training step, and return the model."""
+    if len(table) < 2:
+        raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
     seed = resolve_seed(settings.random_state)
     if settings.privacy is not None:
         return (yield from settings.privacy.fit(table, settings, seed))
@@ -125,7 +127,7 @@ def _fit(table: Table, settings: FitSettings, labels: Labels | None, seed: int) 
     return FittedModel(
         settings=settings,
         training_table=TrainingTable(
-            n_rows=table.drawn_from or len(table),
+            n_rows=table.n_source_rows or len(table),
             n_sample=len(sample),
             is_frame=table.is_frame,
             has_names=table.has_names,

@@ -170,7 +170,7 @@ class FittedModel:
         if not is_frame(X):
             return as_table(X, self.encoder.names)
         table = as_table(X)
-        return table if self.training_table.is_frame else table.renamed(self.encoder.names)
+        return table if self.training_table.is_frame else table.rename(self.encoder.names)
 
 
 def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # noqa: ANN401

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from os import PathLike
 from typing import Any
 
-from altbi._terminal import printable, shortened
+from altbi._terminal import escape_text, shorten
 from altbi.encoding import Column, TableEncoder
 from altbi.errors import ModelFileError
-from altbi.io._text_formats import PLAIN
+from altbi.io import PLAIN_FORMATS
 from altbi.model._container import read_header
 from altbi.model._header import parse_header
 from altbi.model._privacy_ledger import Ledger
@@ -123,13 +123,13 @@ def render(facts: ModelDescription) -> str:
         "",
         "parameters",
         *textwrap.wrap(
-            printable(", ".join(parameters)), WIDTH, initial_indent="  ", subsequent_indent="  "
+            escape_text(", ".join(parameters)), WIDTH, initial_indent="  ", subsequent_indent="  "
         ),
         "",
         *_column_lines(facts.columns),
         *_writing_lines(facts.conventions),
     ]
-    return "".join(printable(line) + "\n" for line in lines)
+    return "".join(escape_text(line) + "\n" for line in lines)
 
 
 def _held(facts: ModelDescription) -> str:
@@ -171,18 +171,20 @@ def _privacy_lines(ledger: dict[str, Any] | None) -> Iterator[str]:
 def _writing_lines(conventions: TextConventions) -> Iterator[str]:
     """Say how files to be scored are read: as that of the training table was."""
     said = [
-        f"{name!r} as {said}" for name, said in conventions.readings.items() if said not in PLAIN
+        f"{name!r} as {said}"
+        for name, said in conventions.text_formats.items()
+        if said not in PLAIN_FORMATS
     ]
     said += [f"{text!r} as missing" for text in conventions.missing]
     if said:
         yield ""
         yield from textwrap.wrap(
-            printable(f"in text files   {', '.join(said)}"), WIDTH, subsequent_indent=" " * 16
+            escape_text(f"in text files   {', '.join(said)}"), WIDTH, subsequent_indent=" " * 16
         )
 
 
 def _column_lines(columns: tuple[Column, ...]) -> Iterator[str]:
-    names = [shortened(printable(column.name), NAME_WIDTH) for column in columns]
+    names = [shorten(escape_text(column.name), NAME_WIDTH) for column in columns]
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
     for name, column in zip(names, columns, strict=True):
@@ -196,7 +198,7 @@ def _values(column: Column) -> str:
         return "none"
     if column.kind == "category":
         shown = [
-            shortened(repr(category), CATEGORY_WIDTH)
+            shorten(repr(category), CATEGORY_WIDTH)
             for category in column.categories[:SHOWN_CATEGORIES]
         ]
         more = column.distinct - len(shown)

@@ -60,7 +60,7 @@ def score_batch(
     ScoredBatch
         Scores, flags and drift.
     """
-    table = parser.table(batch, first_row, model.encoder.names)
+    table = parser.parse(batch, first_row, model.encoder.names)
     scores, drift = model.score_table(table)
     return ScoredBatch(scores, scores > model.threshold, drift)
 

@@ -59,7 +59,7 @@ def explain_rows(
     cells: pa.Table, rows: NDArray[np.int64], parser: ColumnParser, model: FittedModel
 ) -> ExplainedRows:
     """Explain rows of a source."""
-    explanation = model.explain(parser.table(cells, 0, model.encoder.names))
+    explanation = model.explain(parser.parse(cells, 0, model.encoder.names))
     flagged = explanation.score > model.threshold
     return ExplainedRows(rows=rows, cells=cells, flagged=flagged, explanation=explanation)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from altbi._terminal import printable, shortened
+from altbi._terminal import escape_text, shorten
 from altbi.report._facts import Summary, TopRow
 
 __all__ = ["LADDER", "Limits", "filters", "view"]
@@ -77,7 +77,7 @@ def filters(summary: Summary, limits: Limits) -> dict[str, Callable[..., str]]:
 
     def text(value: str, width: int = limits.text) -> str:
         # Cut before, too: a cell may hold a whole book, and escapes only make texts longer.
-        return shortened(printable(value[: width + 1]), width)
+        return shorten(escape_text(value[: width + 1]), width)
 
     def score(value: float) -> str:
         return _score(value, summary.threshold)

@@ -1,10 +1,8 @@
-"""Tables: typed columns over arrays, data frames and Arrow, and the sample that training sees."""
+"""Tables in memory: typed columns over arrays, data frames and Arrow, and the training sample."""
 
-from altbi.table._arrays import Matrix
-from altbi.table._arrow import ArrowTable
-from altbi.table._convert import as_table, is_frame
+from altbi.table._convert import as_arrow_table, as_table, is_frame
 from altbi.table._sampling import row_keys, sample_rows
-from altbi.table._table import Kind, Table, TextConventions
+from altbi.table._table import ArrowTable, Kind, Matrix, Table, TextConventions
 
 __all__ = [
     "ArrowTable",
@@ -12,6 +10,7 @@ __all__ = [
     "Matrix",
     "Table",
     "TextConventions",
+    "as_arrow_table",
     "as_table",
     "is_frame",
     "row_keys",

@@ -1,57 +1,40 @@
-"""What every source of rows offers: columns with names and kinds, rows in order."""
+"""The table classes: named columns of four kinds over an array or an Arrow table."""
 
 import abc
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self, final
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.errors import ModelFileError
+from altbi.errors import TableError
 
-__all__ = ["Kind", "Table", "TextConventions"]
+__all__ = ["ArrowTable", "Kind", "Matrix", "Table", "TextConventions", "require_kind"]
 
 Kind = Literal["number", "boolean", "date", "category"]
+
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SECONDS_PER_DAY = 86_400
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class TextConventions:
-    """How cells stood in a file, so that other files are read in the same way.
+    """How values were written in a text file, so that other files are parsed in the same way.
 
     Attributes
     ----------
-    readings : mapping of str to str
-        For columns that were texts and are something else: what, in the words of the reader.
+    text_formats : mapping of str to str
+        Description of the text format of each text column that was parsed to another type.
     missing : tuple of str
-        Texts that stand for a missing cell because someone said so.
+        Texts that the user declared as missing values.
     """
 
-    readings: Mapping[str, str] = field(default_factory=dict)
+    text_formats: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
-
-    def to_json(self) -> dict[str, object]:
-        """Give the same as dictionary, list and texts."""
-        return {"readings": dict(self.readings), "missing": list(self.missing)}
-
-    @classmethod
-    def from_json(cls, state: object) -> Self:
-        """Build it from what nobody has checked yet; None, of older files, says nothing."""
-        if state is None:
-            return cls()
-        if isinstance(state, dict) and state.keys() == {"readings", "missing"}:
-            readings, missing = state["readings"], state["missing"]
-            if isinstance(readings, dict) and isinstance(missing, list):
-                texts = [*readings, *readings.values(), *missing]
-                if all(isinstance(text, str) for text in texts):
-                    return cls(readings, tuple(missing))
-        raise ModelFileError(
-            f"The cells' writing is {reprlib.repr(state)}, but expected readings by column, and "
-            "texts that are missing."
-        )
 
 
 class Table(abc.ABC):
@@ -60,19 +43,19 @@ class Table(abc.ABC):
     Attributes
     ----------
     names : tuple of str
-        One name per column, no two alike.
+        Unique column names.
     kinds : tuple of {"number", "boolean", "date", "category"}
-        What each column holds.
+        Kind of each column.
     is_frame : bool
-        Whether columns have types of their own, as in a data frame or a file.
+        Whether each column has its own type, as in a data frame or a file.
     has_names : bool
-        Whether the names are the user's own.
+        Whether the user chose the names.
     first_row : int
-        Number of the first row in the table that this one was sliced from; messages count from it.
-    drawn_from : int or None
-        If the table is a sample: rows of the table that it was drawn from.
+        Number of the first row in the table that this one was sliced from, for messages.
+    n_source_rows : int or None
+        If the table is a sample: number of rows of the sampled table.
     conventions : TextConventions
-        If it was read from a file: how its cells stood there.
+        How values were written, if the table was read from a text file.
     """
 
     is_frame: ClassVar[bool] = True
@@ -81,12 +64,12 @@ class Table(abc.ABC):
     kinds: tuple[Kind, ...]
     has_names: bool = True
     first_row: int = 0
-    drawn_from: int | None = None
+    n_source_rows: int | None = None
     conventions: TextConventions = TextConventions()
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """Number of rows and columns."""
         return len(self), len(self.names)
 
     @abc.abstractmethod
@@ -94,24 +77,171 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
-        """Give columns that are no categories as ``(n_rows, len(columns))``; missing is NaN.
+        """Return columns that are not categories as a float64 array; missing values are NaN.
 
-        Booleans are 0 and 1, dates are seconds since 1970 in UTC. The result may share memory
-        with the source: read it, do not write to it.
+        Booleans are 0 and 1, dates are seconds since 1970 in UTC. The array has the shape
+        ``(n_rows, len(columns))`` and may share memory with the table, so do not write to it.
         """
 
     @abc.abstractmethod
     def categories(self, column: int) -> pa.Array:
-        """Give the texts of a category column as one array; missing is null."""
+        """Return the texts of a category column as one array; missing values are null."""
 
     @abc.abstractmethod
-    def renamed(self, names: Sequence[str]) -> Self:
-        """Give the same columns under other names."""
+    def rename(self, names: Sequence[str]) -> Self:
+        """Return the same columns under other names."""
 
     @abc.abstractmethod
     def slice(self, start: int, stop: int) -> Self:
-        """Give the rows from ``start`` up to ``stop``, without a copy."""
+        """Return the rows from ``start`` up to ``stop`` without a copy."""
 
     @abc.abstractmethod
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Give these rows, in this order."""
+        """Return these rows, in this order."""
+
+
+@final
+class Matrix(Table):
+    """A 2-D array of numbers or booleans.
+
+    Parameters
+    ----------
+    values : array of shape (n_rows, n_columns)
+        Numbers or booleans. The array is not copied.
+    names : sequence of str, default=None
+        One name per column. None names the columns x0, x1, ...
+
+    Examples
+    --------
+    >>> table = Matrix(np.array([[1, 2], [3, 4]]))
+    >>> table.names, table.kinds, len(table)
+    (('x0', 'x1'), ('number', 'number'), 2)
+    """
+
+    is_frame = False
+
+    def __init__(self, values: NDArray[Any], names: Sequence[str] | None = None) -> None:
+        n_columns = values.shape[1]
+        kind: Kind = "boolean" if values.dtype == np.bool_ else "number"
+        self.names = tuple(names) if names is not None else tuple(f"x{i}" for i in range(n_columns))
+        self.kinds = (kind,) * n_columns
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
+        """Return these columns as float64; all columns in order are not copied if possible."""
+        is_all = np.array_equal(columns, np.arange(len(self.names)))
+        values = self._values if is_all else self._values[:, np.asarray(columns, dtype=np.intp)]
+        return values.astype(np.float64, copy=False)
+
+    def categories(self, column: int) -> pa.Array:
+        """Raise an error: an array has no category columns."""
+        raise TableError(f"Column {self.names[column]!r} holds numbers, so it has no categories.")
+
+    def rename(self, names: Sequence[str]) -> Self:
+        """Return the same columns under other names."""
+        return type(self)(self._values, names)
+
+    def slice(self, start: int, stop: int) -> Self:
+        """Return a view of the rows from ``start`` up to ``stop``."""
+        rows = type(self)(self._values[start:stop], self.names)
+        rows.first_row = self.first_row + start
+        return rows
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Return these rows, in this order."""
+        return type(self)(self._values[rows], self.names)
+
+
+@final
+class ArrowTable(Table):
+    """An Arrow table with any number of chunks.
+
+    Parameters
+    ----------
+    table : pyarrow.Table
+        Columns of numbers, booleans, dates or text.
+
+    Examples
+    --------
+    >>> table = ArrowTable(pa.table({"price": [1.5, None], "colour": ["red", "blue"]}))
+    >>> table.kinds
+    ('number', 'category')
+    >>> table.numbers([0]).ravel()
+    array([1.5, nan])
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self.names = tuple(table.column_names)
+        self.kinds = tuple(require_kind(field) for field in table.schema)
+        self._table = table
+
+    def __len__(self) -> int:
+        return self._table.num_rows
+
+    def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
+        """Return these columns as float64; null and NaN both become NaN."""
+        values = np.empty((len(self), len(columns)), dtype=np.float64)
+        for index, column in enumerate(columns):
+            values[:, index] = _to_float64(self._table.column(int(column)))
+        return values
+
+    def categories(self, column: int) -> pa.Array:
+        """Return the texts of a column as one array, without chunks and dictionaries."""
+        return self._table.column(column).cast(pa.large_string()).combine_chunks()
+
+    def rename(self, names: Sequence[str]) -> Self:
+        """Return the same columns under other names."""
+        return type(self)(self._table.rename_columns(list(names)))
+
+    def slice(self, start: int, stop: int) -> Self:
+        """Return the rows from ``start`` up to ``stop`` without a copy."""
+        rows = type(self)(self._table.slice(start, max(stop - start, 0)))
+        rows.first_row = self.first_row + start
+        return rows
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Return these rows, in this order."""
+        return type(self)(self._table.take(pa.array(rows)))
+
+
+def require_kind(field: pa.Field) -> Kind:
+    """Return the kind of a column; an unsupported type raises a `TableError`."""
+    kind = _infer_kind(field.type)
+    if kind is None:
+        raise TableError(
+            f"Column {field.name!r} has the type {field.type}, but expected numbers, booleans, "
+            "dates or text. Drop the column, or convert it to numbers or text."
+        )
+    return kind
+
+
+@lru_cache(maxsize=256)  # slices of a wide table have the same few types
+def _infer_kind(type_: pa.DataType) -> Kind | None:
+    """Return the kind of a column of this type, or None if the type is not supported."""
+    is_a = pa.types
+    if is_a.is_boolean(type_):
+        return "boolean"
+    if is_a.is_timestamp(type_) or is_a.is_date(type_) or is_a.is_time(type_):
+        return "date"
+    if is_a.is_string(type_) or is_a.is_large_string(type_) or is_a.is_string_view(type_):
+        return "category"
+    if is_a.is_dictionary(type_):
+        return "category" if _infer_kind(type_.value_type) else None
+    # All values of a column of type null are missing, so any kind would do.
+    numeric = (is_a.is_integer, is_a.is_floating, is_a.is_decimal, is_a.is_duration, is_a.is_null)
+    return "number" if any(is_numeric(type_) for is_numeric in numeric) else None
+
+
+def _to_float64(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Return one column as float64; dates, times and durations are in seconds."""
+    type_ = column.type
+    if not pa.types.is_temporal(type_):
+        return column.cast(pa.float64(), safe=False).to_numpy()
+    ticks = column.cast(pa.int32() if type_.bit_width == 32 else pa.int64())
+    values: NDArray[np.float64] = ticks.cast(pa.float64(), safe=False).to_numpy()
+    if pa.types.is_date32(type_):
+        return values * _SECONDS_PER_DAY
+    return values / _TICKS_PER_SECOND["ms" if pa.types.is_date64(type_) else type_.unit]

@@ -114,7 +114,7 @@ def secret_generator() -> np.random.Generator:
 def _check_table(budget: PrivacyBudget, table: Table, settings: FitSettings) -> None:
     """Raise an error for a fit that cannot keep the guarantee, before anything is released."""
     import_extra("opacus", extra="privacy")
-    n_rows = table.drawn_from or len(table)
+    n_rows = table.n_source_rows or len(table)
     if n_rows > settings.max_rows:
         raise ParameterError(
             f"The table has {n_rows} rows, more than max_rows={settings.max_rows}, but a fit under "

@@ -12,7 +12,7 @@ from typing import TypeVar
 from altbi.cli._engine import engine_of
 from altbi.cli._progress import terminal_progress
 from altbi.errors import TableError
-from altbi._terminal import printable
+from altbi._terminal import escape_text
 from altbi_bench.catalogue.datasets import (
     SOURCE,
     VARIABLE,
@@ -111,7 +111,7 @@ def _check_files() -> int:
             load(part)
         except TableError as error:
             wrong += 1
-            sys.stderr.write(f"{printable(' '.join(str(error).split()))}\n")
+            sys.stderr.write(f"{escape_text(' '.join(str(error).split()))}\n")
     sys.stdout.write(f"{len(parts) - wrong} of {len(parts)} files at hand are as described.\n")
     return 1 if wrong else 0
 
@@ -171,7 +171,7 @@ def run(args: argparse.Namespace) -> int:
     last = latest(current(read(path)))
     failed = [last[job] for job in jobs if last[job].error is not None]
     for each in failed:
-        sys.stderr.write(f"{each.job.title}: {printable(' '.join(str(each.error).split()))}\n")
+        sys.stderr.write(f"{each.job.title}: {escape_text(' '.join(str(each.error).split()))}\n")
     before = {each.job for each in failed} - {each.job for each in done}
     sys.stdout.write(
         f"{len(done)} {'job' if len(done) == 1 else 'jobs'} done, {len(jobs) - len(done)} were "
@@ -234,7 +234,7 @@ def lines(args: argparse.Namespace) -> None:
 def _other_code(run: Run) -> str:
     """Describe the code of a run of ours, if it is another state than the current one."""
     about = describe_code(run.versions.get("altbi code")) if run.source.startswith("altbi") else ""
-    return f" ({printable(about)})" if about else ""
+    return f" ({escape_text(about)})" if about else ""
 
 
 def _told(run: Run) -> str:
@@ -284,7 +284,7 @@ def ablation(args: argparse.Namespace) -> int:
     last |= {trace.job.title: trace.error for trace in traces}
     failed = {title: reason for title, reason in last.items() if reason is not None}
     for title, reason in failed.items():
-        sys.stderr.write(f"{title}: {printable(' '.join(reason.split()))}\n")
+        sys.stderr.write(f"{title}: {escape_text(' '.join(reason.split()))}\n")
     return 1 if failed else 0
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from altbi.errors import TableError
-from altbi._terminal import printable, shortened
+from altbi._terminal import escape_text, shorten
 from altbi_bench.ablation.experiments import TECHNIQUES, figure_jobs
 from altbi_bench.ablation.tables import ablation_tables
 from altbi_bench.ablation.training_analysis import on_tables
@@ -95,7 +95,7 @@ def _missing(lines: Lines) -> list[str]:
 
 def _plain(text: str) -> str:
     """Write an error into Markdown on one line, in which nothing is markup."""
-    return "`" + shortened(printable(" ".join(text.split())), 160).replace("`", "'") + "`"
+    return "`" + shorten(escape_text(" ".join(text.split())), 160).replace("`", "'") + "`"
 
 
 def _missing_variants(lines: Lines) -> list[str]:

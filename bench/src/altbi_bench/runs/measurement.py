@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from altbi.errors import TableError
-from altbi._terminal import shortened
+from altbi._terminal import shorten
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
 from altbi_bench.catalogue.protocols import Split, find_protocol, sampled
 from altbi_bench.catalogue.systems import Scores, ready_to_fit
@@ -94,7 +94,7 @@ def _check_classes(y: Labels) -> None:
 
 
 def _first_line(message: Warning | str) -> str:
-    return shortened(str(message).strip().partition("\n")[0], 60)
+    return shorten(str(message).strip().partition("\n")[0], 60)
 
 
 def _fields(job: Job) -> dict[str, Any]:

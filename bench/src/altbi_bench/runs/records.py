@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from altbi.errors import TableError
-from altbi.io._atomic import report_errors_as
+from altbi.io import report_errors_as
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from altbi.errors import TableError
-from altbi._terminal import printable, shortened
+from altbi._terminal import escape_text, shorten
 from altbi_bench.catalogue.datasets import Dataset
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, System, find_systems
@@ -80,7 +80,7 @@ def nothing_found(
     elif runs and all(run.smoke for run in runs):
         why = "all its lines are of a smoke run, which is barred from tables"
     else:
-        protocols = ", ".join(sorted({printable(run.protocol) for run in runs}))
+        protocols = ", ".join(sorted({escape_text(run.protocol) for run in runs}))
         why = f"no line is about what was asked (its protocols: {protocols or 'none'})"
     return TableError(f"{path}: {why}. {do} writes them.")
 
@@ -220,7 +220,7 @@ def _begun(runs: Sequence[Run], found: Comparison) -> set[str]:
 
 
 def _one_line(text: str | None) -> str:
-    return shortened(printable(" ".join((text or "").split())), 160)
+    return shorten(escape_text(" ".join((text or "").split())), 160)
 
 
 def _is_of(run: Run, line: Line, name: str) -> bool:

@@ -1,0 +1,362 @@
+"""The bytes of a file: decompressed in pieces, decoded to UTF-8, and cut into blocks of lines."""
+
+import codecs
+import contextlib
+import errno
+import lzma
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from altbi._terminal import escape_text
+from altbi.errors import ParameterError, TableError
+
+__all__ = [
+    "COMPRESSION_MAGIC",
+    "LINE_BYTES",
+    "Block",
+    "CompressedFile",
+    "check_zip_member",
+    "describe_cause",
+    "detect_compression",
+    "detect_encoding",
+    "guess_encoding",
+    "read_utf8",
+    "report_damage",
+    "split_lines",
+]
+
+LINE_BYTES = 1 << 24
+_PIECE_BYTES = 1 << 22
+_HEAD_BYTES = 4096
+_DAMAGE = (
+    pa.ArrowException,
+    EOFError,
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    UnicodeError,
+    NotImplementedError,
+    struct.error,
+)
+_ARROW_CODECS = ("gzip", "bz2", "zstd", "lz4")
+COMPRESSION_MAGIC = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"\xfd7zXZ\x00": "xz",
+    b"PK\x03\x04": "zip",
+    b"PK\x05\x06": "zip",
+}
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it starts with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_WIDE_ENCODINGS = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
+_FALLBACK = "cp1252"
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedFile:
+    """A file that may be compressed.
+
+    Parameters
+    ----------
+    path : str
+        Path of the file.
+    name : str
+        Name of the file in messages.
+    compression : str, optional
+        "gzip", "bz2", "zstd", "lz4", "xz" or "zip".
+    member : str, optional
+        Name of the member to read from a zip archive.
+    """
+
+    path: str
+    name: str
+    compression: str | None = None
+    member: str | None = None
+
+    @property
+    def where(self) -> str:
+        """The name, safe to print."""
+        return escape_text(self.name)
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Open the decompressed bytes; a damaged file raises a `TableError`."""
+        what = f"the {self.compression} data" if self.compression else "the file"
+        with contextlib.ExitStack() as stack, report_damage(self.where, what):
+            file = stack.enter_context(Path(self.path).open("rb"))
+            yield self._decompress(file, stack)
+
+    def pieces(self, size: int = _PIECE_BYTES) -> Iterator[bytes]:
+        """Yield the decompressed bytes in pieces."""
+        with self.open() as stream:
+            while piece := stream.read(size):
+                yield piece
+
+    def _decompress(self, file: BinaryIO, stack: contextlib.ExitStack) -> BinaryIO:
+        if self.compression in _ARROW_CODECS:
+            stream = stack.enter_context(pa.CompressedInputStream(file, self.compression))
+            return cast(BinaryIO, stream)
+        if self.compression == "xz":
+            return cast(BinaryIO, stack.enter_context(lzma.open(file)))
+        if self.compression == "zip":
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            return cast(BinaryIO, stack.enter_context(archive.open(self.member or "")))
+        return file
+
+
+@contextlib.contextmanager
+def report_damage(where: str, what: str) -> Iterator[None]:
+    """Convert the errors that libraries raise for damaged files to a `TableError`."""
+    try:
+        yield
+    except (*_DAMAGE, OSError) as cause:
+        # An error with a number comes from the operating system and is clear enough. The exception
+        # is EINVAL, which a damaged zip archive causes by a negative offset.
+        if isinstance(cause, OSError) and cause.errno not in (None, errno.EINVAL):
+            raise
+        raise TableError(
+            f"{where}: {what} cannot be read to the end ({describe_cause(cause)}). "
+            "It seems damaged or incomplete: copy or write the file again."
+        ) from cause
+
+
+def describe_cause(cause: BaseException) -> str:
+    """Return another library's message as one short line."""
+    line = escape_text(str(cause).replace("\n", " ").strip()) or type(cause).__name__
+    return line[:200].rstrip(".")
+
+
+def detect_compression(path: str, name: str, start: bytes) -> tuple[CompressedFile, bool]:
+    """Return the file with the compression that its first bytes show, and whether it is npz."""
+    kinds = (kind for magic, kind in COMPRESSION_MAGIC.items() if start.startswith(magic))
+    compression = next(kinds, None)
+    if compression == "zip":
+        return _find_zip_member(CompressedFile(path, name))
+    return CompressedFile(path, name, compression), False
+
+
+def _find_zip_member(packed: CompressedFile) -> tuple[CompressedFile, bool]:
+    """Return the only file of a zip archive; an npz archive is returned unchanged."""
+    with report_damage(packed.where, "the zip file"), zipfile.ZipFile(packed.path) as archive:
+        members = [
+            member
+            for member in archive.infolist()
+            if not member.filename.endswith("/") and not member.filename.startswith("__MACOSX/")
+        ]
+    names = [member.filename for member in members]
+    if any(name.startswith("xl/") for name in names):
+        raise TableError(f"{packed.where}: it is an Excel workbook. Save it as CSV.")
+    if names and all(name.endswith(".npy") for name in names):
+        return packed, True
+    if len(names) != 1:
+        raise TableError(
+            f"{packed.where}: the zip holds {len(names)} files, but expected exactly one table. "
+            "Unpack it, and pass one of its files."
+        )
+    check_zip_member(packed, members[0])
+    return CompressedFile(packed.path, packed.name, "zip", names[0]), False
+
+
+def check_zip_member(packed: CompressedFile, member: zipfile.ZipInfo) -> None:
+    """Raise an error for a member that the standard library cannot decompress."""
+    known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    if member.flag_bits & 1 or member.compress_type not in known:
+        what = "encrypted" if member.flag_bits & 1 else "compressed in an uncommon way"
+        raise TableError(
+            f"{packed.where}: {member.filename!r} in the zip is {what}. Unpack it first."
+        )
+
+
+def guess_encoding(packed: CompressedFile, head: bytes) -> str:
+    """Return the encoding that the first bytes of a file suggest; binary files raise an error."""
+    for mark, encoding in _BYTE_ORDER_MARKS.items():
+        if head.startswith(mark):
+            return encoding
+    if b"\0" not in head:
+        return "utf-8"
+    for encoding in _WIDE_ENCODINGS:
+        if _looks_like(head[:_HEAD_BYTES], encoding):
+            return encoding
+    raise TableError(
+        f"{packed.where}: it contains zero bytes, so it is not text, and not a known table format. "
+        "Save the table as CSV, Parquet, Arrow, JSON lines or npz."
+    )
+
+
+def detect_encoding(
+    packed: CompressedFile, head: bytes, asked: str | None
+) -> tuple[str, list[str]]:
+    """Return the encoding of a file, and a note if it is an assumption.
+
+    The file is read to its end, because the first character outside of ASCII may come late.
+    """
+    encoding = guess_encoding(packed, head) if asked is None else _normalize_encoding(asked)
+    if encoding != "utf-8":
+        return encoding, []
+    bad, has_other_letters = _find_invalid_utf8(packed)
+    if bad is None:
+        return encoding, []
+    if asked is not None:
+        raise TableError(
+            f"{packed.where}: {bad} cannot be read as utf-8. Pass the right --encoding."
+        )
+    if has_other_letters:
+        raise TableError(
+            f"{packed.where}: {bad} is not UTF-8, while other letters of the file are. "
+            "Repair the file, or pass its --encoding."
+        )
+    note = f"{packed.where} is not UTF-8 ({bad}), read as {_FALLBACK}; pass --encoding if wrong."
+    return _FALLBACK, [note]
+
+
+def read_utf8(packed: CompressedFile, encoding: str) -> Iterator[bytes]:
+    """Yield the text as UTF-8 without a byte order mark."""
+    if encoding == "utf-8":
+        for index, piece in enumerate(packed.pieces()):
+            yield piece.removeprefix(codecs.BOM_UTF8) if index == 0 else piece
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("strict")
+    line = 1
+    for piece in packed.pieces():
+        text = _decode(packed, decoder, encoding, piece, line)
+        line += text.count(b"\n")
+        yield text
+    yield _decode(packed, decoder, encoding, b"", line, final=True)
+
+
+def _decode(
+    packed: CompressedFile,
+    decoder: codecs.IncrementalDecoder,
+    encoding: str,
+    piece: bytes,
+    line: int,
+    *,
+    final: bool = False,
+) -> bytes:
+    try:
+        return decoder.decode(piece, final).encode()
+    except UnicodeError as cause:
+        where = f"line {line} or later"
+        if isinstance(cause, UnicodeDecodeError):
+            line += cause.object[: cause.start].decode(encoding, "ignore").count("\n")
+            where = f"byte 0x{cause.object[cause.start]:02x} in line {line}"
+        raise TableError(
+            f"{packed.where}: {where} cannot be read as {encoding}. Pass the right --encoding."
+        ) from cause
+
+
+def _normalize_encoding(asked: str) -> str:
+    """Return the usual name of a text encoding that Python can decode in pieces."""
+    try:
+        "".encode(asked)
+        codecs.getincrementaldecoder(asked)
+        return codecs.lookup(asked).name.removesuffix("-sig")
+    except (LookupError, UnicodeError, ValueError) as cause:
+        raise ParameterError(
+            f"encoding={asked!r}, but expected a text encoding such as utf-8, cp1252 or utf-16."
+        ) from cause
+
+
+def _looks_like(head: bytes, encoding: str) -> bool:
+    """Return whether this is mostly ASCII text in a wide encoding without a byte order mark."""
+    try:
+        text = codecs.getincrementaldecoder(encoding)("strict").decode(head)
+    except UnicodeDecodeError:
+        return False
+    plain = sum(letter.isascii() for letter in text)
+    return bool(text) and "\0" not in text and 2 * plain > len(text)
+
+
+def _find_invalid_utf8(packed: CompressedFile) -> tuple[str | None, bool]:
+    """Return the first byte that is not UTF-8, and whether there are letters outside of ASCII."""
+    decoder = codecs.getincrementaldecoder("utf-8")("strict")
+    bad, has_other_letters, line = None, False, 1
+    for piece in _add_end(packed.pieces()):
+        if piece and piece.isascii() and not decoder.getstate()[0]:
+            line += piece.count(b"\n")
+            continue
+        try:
+            text = decoder.decode(piece, not piece)
+        except UnicodeDecodeError as cause:
+            line += cause.object.count(b"\n", 0, cause.start)
+            bad = f"byte 0x{cause.object[cause.start]:02x} in line {line}"
+            decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+            text = decoder.decode(cause.object, not piece)
+        has_other_letters = has_other_letters or not text.isascii()
+        line += piece.count(b"\n")
+        if bad and has_other_letters:
+            break
+    return bad, has_other_letters
+
+
+def _add_end(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield an empty piece at the end, so that an incomplete last letter is detected."""
+    yield from pieces
+    yield b""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Complete lines of a file, and the number of the first one, counted from 1."""
+
+    data: bytes
+    line: int
+
+
+def split_lines(
+    pieces: Iterator[bytes], find_end: Callable[[bytes], int], where: str, newline: bytes = b"\n"
+) -> Iterator[Block]:
+    """Yield blocks of complete lines.
+
+    Parameters
+    ----------
+    pieces : iterator of bytes
+        The text in pieces of any size.
+    find_end : callable
+        Returns the position after the last complete line of a text.
+    where : str
+        Name of the file in messages.
+    newline : bytes
+        The end of a line.
+    """
+    rest, line = b"", 1
+    for piece in _end_last_line(pieces, newline):
+        rest += piece
+        end = find_end(rest)
+        if end:
+            yield Block(rest[:end], line)
+            line += rest.count(newline, 0, end)
+            rest = rest[end:]
+        if len(rest) > LINE_BYTES:
+            raise TableError(
+                f"{where}: line {line} is longer than {LINE_BYTES >> 20} MiB, or a quote that "
+                "opens there is never closed. Shorten its values, or close the quote."
+            )
+    if rest:
+        raise TableError(
+            f"{where}: a quote that opens in line {line} or later is never closed. Close it."
+        )
+
+
+def _end_last_line(pieces: Iterator[bytes], newline: bytes) -> Iterator[bytes]:
+    """Yield the pieces, and a newline if the last one does not end with it."""
+    last = newline
+    for piece in pieces:
+        last = piece or last
+        yield piece
+    if not last.endswith(newline):
+        yield newline

@@ -1,0 +1,303 @@
+"""NumPy arrays in files: one npy file, or an npz archive of several. Pickles are never loaded."""
+
+import shutil
+import tempfile
+import tokenize
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from altbi._terminal import escape_text
+from altbi.errors import TableError
+from altbi.io._files import CompressedFile, check_zip_member, describe_cause, report_damage
+from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, format_names
+
+__all__ = ["NumpySource", "open_npy", "open_npz"]
+
+_MAX_COLUMNS = 1 << 18
+_HEADER_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# The errors of NumPy and of the Python parser for a damaged header.
+_HEADER_ERRORS = (
+    ValueError,
+    KeyError,
+    TypeError,
+    SyntaxError,
+    RecursionError,
+    MemoryError,
+    tokenize.TokenError,
+)
+_ARROW_UNITS = {"D": "D", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
+_ARROW_UNITS |= dict.fromkeys("YMWhm", "s")
+
+
+@dataclass(frozen=True, slots=True)
+class _ArrayFile:
+    """An array in a file, and the contents of its header.
+
+    Parameters
+    ----------
+    name : str
+        Name of the array in the archive.
+    where : str
+        Name of the array in messages.
+    open : callable
+        Opens its bytes.
+    shape : tuple of int
+        Shape of the array.
+    dtype : numpy.dtype
+        Type of its values.
+    is_fortran : bool
+        Whether it is stored column by column.
+    """
+
+    name: str
+    where: str
+    open: Callable[[], AbstractContextManager[BinaryIO]]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    is_fortran: bool
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row; at least one."""
+        return max(self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)), 1)
+
+    def chunks(self, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield the array in chunks of at most this many rows."""
+        with self.open() as stream:
+            _read_header(stream, self.where)
+            if not self.is_fortran:
+                yield from self._read_rows(stream, rows)
+                return
+            # The values of a row are spread over the array, so it is copied to disk and mapped.
+            with tempfile.TemporaryFile() as file:
+                shutil.copyfileobj(stream, file, 1 << 20)
+                file.flush()
+                if file.tell() < self.shape[0] * self.row_bytes:
+                    raise self._incomplete_error(0)
+                array = np.memmap(file, dtype=self.dtype, mode="r", shape=self.shape, order="F")
+                for start in range(0, self.shape[0], rows):
+                    yield array[start : start + rows]
+
+    def _read_rows(self, stream: BinaryIO, rows: int) -> Iterator[NDArray[Any]]:
+        for start in range(0, self.shape[0], rows):
+            shape = (min(rows, self.shape[0] - start), *self.shape[1:])
+            data = stream.read(shape[0] * self.row_bytes)
+            if len(data) < shape[0] * self.row_bytes:
+                raise self._incomplete_error(start + len(data) // self.row_bytes)
+            yield np.frombuffer(data, dtype=self.dtype).reshape(shape)
+
+    def _incomplete_error(self, n_found: int) -> TableError:
+        return TableError(
+            f"{self.where}: it ends after {n_found} complete rows, but expected {self.shape[0]}. "
+            "It seems incomplete: copy or write the file again."
+        )
+
+
+@final
+class NumpySource(Source):
+    """A table of one 2-D array and any number of 1-D arrays of the same length."""
+
+    def __init__(
+        self,
+        packed: CompressedFile,
+        format: str,
+        arrays: Sequence[_ArrayFile],
+        *,
+        extra_columns: tuple[str, ...] = (),
+        notes: Sequence[str] = (),
+    ) -> None:
+        self.name = packed.name
+        self.paths = (packed.path,)
+        self.format = format
+        self.extra_columns = extra_columns
+        self.notes = list(notes)
+        self.n_rows = arrays[0].shape[0]
+        columns = [
+            (array.name if index is None else f"x{index}", array, index)
+            for array in arrays
+            for index in (range(array.shape[1]) if len(array.shape) == 2 else (None,))
+        ]
+        check_names([name for name, *_ in columns], arrays[0].where)
+        self._columns = {name: (array, index) for name, array, index in columns}
+        self.schema = pa.schema([(name, _arrow_type(array.dtype)) for name, array, _ in columns])
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield these columns, chunk by chunk."""
+        names = list(columns) or self.schema.names[:1]
+        arrays = {self._columns[name][0].name: self._columns[name][0] for name in names}
+        schema = pa.schema([self.schema.field(name) for name in names])
+        n_rows = max(BATCH_BYTES // sum(array.row_bytes for array in arrays.values()), 1)
+        readers = [array.chunks(min(n_rows, BATCH_ROWS)) for array in arrays.values()]
+        for chunks in zip(*readers, strict=True):
+            values = dict(zip(arrays, chunks, strict=True))
+            converted = [self._convert(values, name) for name in names]
+            yield pa.RecordBatch.from_arrays(converted, schema=schema).select(list(columns))
+
+    def _convert(self, chunks: dict[str, NDArray[Any]], name: str) -> pa.Array:
+        array, index = self._columns[name]
+        chunk = chunks[array.name]
+        try:
+            return _to_arrow(chunk if index is None else chunk[:, index])
+        except (pa.ArrowException, ValueError, OverflowError) as cause:
+            raise TableError(
+                f"{array.where}: column {name!r} cannot be read ({describe_cause(cause)}). "
+                "Write the file again."
+            ) from cause
+
+
+def open_npy(packed: CompressedFile) -> NumpySource:
+    """Open an npy file; only its header is read."""
+    array = _open_array("x0", packed.where, packed.open)
+    _check_array(array)
+    return NumpySource(packed, "npy", [array])
+
+
+def open_npz(packed: CompressedFile) -> NumpySource:
+    """Open an npz archive: a 2-D array with 1-D arrays as extra columns, or 1-D arrays only."""
+    arrays = _open_members(packed)
+    matrix = _find_matrix(packed, arrays)
+    if matrix is None:
+        return _open_vectors(packed, arrays)
+    _check_array(matrix)
+    extra = [
+        array
+        for array in arrays
+        if array.shape == matrix.shape[:1] and _arrow_type(array.dtype) is not None
+    ]
+    ignored = [array for array in arrays if array not in extra and array is not matrix]
+    names = tuple(array.name for array in extra)
+    notes = []
+    if extra:
+        notes.append(
+            f"{packed.where}: the table is {matrix.name!r}; {format_names(names)} is read only if "
+            "it is named."
+        )
+    if ignored:
+        notes.append(f"{packed.where}: {_format_arrays(ignored)} cannot be a column; ignored.")
+    return NumpySource(packed, "npz", [matrix, *extra], extra_columns=names, notes=notes)
+
+
+def _open_members(packed: CompressedFile) -> list[_ArrayFile]:
+    """Return the arrays of an npz archive."""
+    with report_damage(packed.where, "the npz file"), zipfile.ZipFile(packed.path) as archive:
+        members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+    for member in members:
+        check_zip_member(packed, member)
+    files = [member.filename for member in members]
+    names = [file.removesuffix(".npy") for file in files]
+    if not names or max(Counter(names).values()) > 1:
+        raise TableError(
+            f"{packed.where}: expected arrays with unique names, but it holds "
+            f"{escape_text(', '.join(names)) or 'none'}. Write it again with numpy.savez."
+        )
+    return [
+        _open_array(
+            name,
+            f"{packed.where}: array {name!r}",
+            CompressedFile(packed.path, packed.name, "zip", file).open,
+        )
+        for name, file in zip(names, files, strict=True)
+    ]
+
+
+def _find_matrix(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> _ArrayFile | None:
+    """Return the only 2-D array, or the one named X."""
+    matrices = [array for array in arrays if len(array.shape) == 2]
+    named = [array for array in matrices if array.name == "X"]
+    if len(matrices) > 1 and not named:
+        raise TableError(
+            f"{packed.where}: several arrays have two axes ({_format_arrays(matrices)}). Name the "
+            "one with the table X, or save it alone."
+        )
+    return next(iter(named or matrices), None)
+
+
+def _open_vectors(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> NumpySource:
+    """Open an archive of 1-D arrays, which are the columns."""
+    if len({array.shape for array in arrays}) > 1 or len(arrays[0].shape) != 1:
+        raise TableError(
+            f"{packed.where}: expected an array with two axes, or arrays with one axis of the same "
+            f"length, but it holds {_format_arrays(arrays)}. Reshape the arrays, and save them."
+        )
+    for array in arrays:
+        _check_array(array)
+    return NumpySource(packed, "npz", arrays)
+
+
+def _open_array(
+    name: str, where: str, open_bytes: Callable[[], AbstractContextManager[BinaryIO]]
+) -> _ArrayFile:
+    """Read the header of an array."""
+    with open_bytes() as stream:
+        shape, is_fortran, dtype = _read_header(stream, where)
+    return _ArrayFile(name, where, open_bytes, shape, dtype, is_fortran and len(shape) > 1)
+
+
+def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """Return shape, Fortran order and dtype; the stream is then at the first value."""
+    try:
+        version = np.lib.format.read_magic(stream)
+        shape, is_fortran, dtype = _HEADER_READERS[version](stream)
+    except _HEADER_ERRORS as cause:
+        raise TableError(
+            f"{where}: it is not a complete NumPy array. Write it again with numpy.savez or save."
+        ) from cause
+    if any(length < 0 for length in shape):
+        raise TableError(f"{where}: its shape {shape} is invalid. Write the file again.")
+    return shape, is_fortran, dtype
+
+
+def _check_array(array: _ArrayFile) -> None:
+    """Raise an error for an array whose type or shape is not that of a table."""
+    if _arrow_type(array.dtype) is None:
+        what = "Python objects" if array.dtype.hasobject else f"values of type {array.dtype}"
+        raise TableError(
+            f"{array.where}: it holds {what}, but expected numbers, booleans, text or dates. "
+            "Convert it, for example with astype(float) or astype(str)."
+        )
+    n_columns = array.shape[1] if len(array.shape) == 2 else 1
+    if len(array.shape) not in (1, 2) or n_columns > _MAX_COLUMNS:
+        raise TableError(
+            f"{array.where}: its shape is {array.shape}, but expected rows and at most "
+            f"{_MAX_COLUMNS} columns. Reshape it."
+        )
+    if not array.shape[0] or not n_columns:
+        raise TableError(
+            f"{array.where}: its shape is {array.shape}, so it holds no rows or no columns."
+        )
+
+
+def _arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
+    """Return the Arrow type of a column, or None if the dtype is not supported."""
+    if dtype.itemsize == 0 or dtype.kind not in "biufUMm":
+        return None
+    if dtype.kind in "Mm" and np.datetime_data(dtype)[0] not in _ARROW_UNITS:
+        return None
+    return _to_arrow(np.empty(0, dtype=dtype)).type
+
+
+def _to_arrow(values: NDArray[Any]) -> pa.Array:
+    """Convert a column to Arrow; NaN stays a number, NaT becomes null."""
+    kind, dtype = values.dtype.kind, values.dtype.newbyteorder("=")
+    if kind == "f" and dtype.itemsize not in (4, 8):
+        dtype = np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
+    if kind in "Mm":
+        unit = _ARROW_UNITS[np.datetime_data(dtype)[0]]
+        dtype = np.dtype(f"{kind}8[{'s' if kind == 'm' and unit == 'D' else unit}]")
+    return pa.array(np.ascontiguousarray(values, dtype=dtype))
+
+
+def _format_arrays(arrays: Sequence[_ArrayFile]) -> str:
+    shown = [f"{array.name!r} {array.shape}" for array in arrays[:5]]
+    return ", ".join(shown) + (", …" if len(arrays) > 5 else "")

@@ -1,0 +1,103 @@
+"""JSON lines files."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from table_bytes import cells, read
+
+from altbi.io import open_table
+
+
+@pytest.mark.parametrize(
+    ("lines", "type_", "values"),
+    [
+        (["1", "null", "-3"], pa.int64(), [1, None, -3]),
+        (["1", "2.5"], pa.float64(), [1.0, 2.5]),
+        (["9223372036854775808", "1"], pa.float64(), [2.0**63, 1.0]),
+        (["-9223372036854775808"], pa.int64(), [-(2**63)]),
+        (["true", "null"], pa.bool_(), [True, None]),
+        (['"2020-01-01"', '"2020-01-02T03:04:05"'], pa.string(), None),
+        (["null", "null"], pa.null(), [None, None]),
+        (["1.50", '"x"', "true", "null", "1e5"], pa.string(), ["1.50", "x", "true", None, "1e5"]),
+        (["true", "1"], pa.string(), ["true", "1"]),
+        (["12345678901234567890", '""'], pa.string(), ["12345678901234567890", ""]),
+        (["1e400", "-Infinity"], pa.float64(), [np.inf, -np.inf]),
+        (['"a\\tb\\u00e9"', '"{[{["'], pa.string(), ["a\tbé", "{[{["]),
+    ],
+)
+def test_json_types_are_inferred(open_bytes, lines, type_, values):
+    source = open_bytes("".join(f'{{"a": {value}}}\n' for value in lines).encode())
+    assert source.schema.field("a").type == type_
+    expected = [json.loads(line) for line in lines] if values is None else values
+    assert read(source).column("a").to_pylist() == expected
+
+
+def test_json_nan_is_a_number(open_bytes):
+    source = open_bytes(b'{"a": NaN}\n{"a": 1}\n')
+    np.testing.assert_array_equal(read(source).column("a").to_numpy(), [np.nan, 1])
+
+
+@pytest.mark.parametrize("last", ['{"a": 1.0}', '{"c": {"e": "x"}}', '{"b": 7}'])
+def test_last_line_changes_the_schema(open_bytes, last):
+    n_lines = 200_000
+    first = '{"a": 1, "b": "2020-01-01", "c": {"d": true}}\n'
+    source = open_bytes((first * n_lines + last).encode())
+
+    table = read(source)
+
+    assert source.n_rows == len(table) == n_lines + 1
+    assert table.column("b")[:3].to_pylist() == ["2020-01-01"] * 3
+    assert pc.unique(table.column("c.d").slice(0, n_lines)).to_pylist() == [True]
+    if "1.0" in last:
+        assert table.schema.field("a").type == pa.float64()
+    elif "e" in last:
+        assert table.column_names == ["a", "b", "c.d", "c.e"]
+        assert table.column("c.e").null_count == n_lines
+    else:
+        assert table.column("b")[-1].as_py() == "7"
+
+
+def test_objects_are_flattened_and_blank_lines_skipped(open_bytes):
+    source = open_bytes(b'\n{"b": {"x": 1}, "a": 2}\r\n \n{"a": 3, "b": null}\n{"b": {"y": "z"}}')
+    assert cells(source) == {"b.x": [1, None, None], "b.y": [None, None, "z"], "a": [2, 3, None]}
+    assert source.n_rows == 3
+
+
+def test_duplicate_keys_have_the_last_value(open_bytes):
+    assert cells(open_bytes(b'{"a": 1, "a": 2}\n')) == {"a": [2]}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b'{"a": 1}\n\n{"a": \n', "line 3 is no JSON"),
+        (b'{\n"a": 1\n}\n', "line 1 is no JSON"),
+        (b'{"a": 1} {"a": 2}\n', "line 1 is no JSON"),
+        (b'{"a": 1}\n[1]\n', "line 2 holds no object"),
+        (b'{"a": 1}\n{"a": {}}\n', "line 2: 'a' holds an object in some lines"),
+        (b'{"a": {"b": 1}, "a.b": 1}\n', "same name: 'a.b'"),
+        (b"{}\n{}\n", "no columns"),
+        (b'{"a": "\\ud800"}\n', "half a letter"),
+        (b'{"\\ud800": 1}\n', "half a letter"),
+        (b'{"a":' * 33 + b"1" + b"}" * 33, "more than 32 deep"),
+        (b'{"a":' * 200_000 + b"1" + b"}" * 200_000, "nested too deep"),
+        (b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}", "nested too deep"),
+    ],
+)
+def test_invalid_json_lines_raise_with_their_number(error_of, data, words):
+    assert words in error_of(data)
+
+
+def test_json_lists_are_text_with_a_note(tmp_path):
+    (tmp_path / "t").write_text(
+        '{"a": 1, "b": {"c": ["x", "y"]}}\n{"a": 2}\n{"a": 3, "b": {"c": []}}\n'
+    )
+
+    source = open_table(tmp_path / "t")
+    (batch,) = source.batches(["a", "b.c"])
+
+    assert batch.to_pydict() == {"a": [1, 2, 3], "b.c": ['["x", "y"]', None, "[]"]}
+    assert source.notes == ["Column 'b.c' holds lists (line 3); they are read as text."]
