@@ -498,7 +498,7 @@ def test_levels_that_crowd_where_they_were_rare_are_said(n_new, n_rare, said):
         f"Levels that were rare at the fit, or are new, stand in 'a' ({n_new} cells) of 100 rows; "
         "they count as '(other)'. If the table has changed, fit again."
     ]
-    assert list(found.sentences()) == (sentences if said else [])
+    assert list(found.describe()) == (sentences if said else [])
     assert found.unseen == {}
 
 
@@ -520,14 +520,14 @@ def test_a_column_that_left_its_range_is_said_and_a_few_cells_are_not():
         found = Drift()
         for half in (slice(0, 50), slice(50, 100)):
             found += encoder.drift(as_table(pa.table({"a": a[half], "b": np.arange(50.0)})))
-        return list(found.sentences())
+        return list(found.describe())
 
     few, many = np.arange(100.0), np.arange(100.0)
     few[:5] = -1.0
     many[:3], many[97:] = -1.0, 100.5
     assert sentences(few) == []
     odd = as_table(pa.table({"a": np.full(99, -1.0), "b": np.arange(99.0)}))
-    assert list(encoder.drift(odd).sentences()) == []  # too few rows to speak of a change
+    assert list(encoder.drift(odd).describe()) == []  # too few rows to speak of a change
     assert sentences(many) == [
         "Many cells lie outside the range that was learned: in 'a' (6 cells) of 100 rows. If the "
         "table has changed since the fit, fit again."

@@ -205,7 +205,7 @@ def test_a_row_of_a_file_has_the_same_score_in_a_file_of_its_own(tmp_path, engin
     def scores(path):
         job = Job(open_table(path), detector, top=len(lines))
         found = job.score(job.prepare())
-        _, values, rows = found.top.best()
+        _, values, rows = found.top.sort_by_score()
         return values[np.argsort(rows)]
 
     whole_scores = scores(whole)

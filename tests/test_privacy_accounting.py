@@ -9,7 +9,7 @@ from opacus.accountants import PRVAccountant, RDPAccountant
 from scipy.stats import norm
 
 from altbi.errors import ModelFileError, ParameterError
-from altbi.model._privacy_accounting import Release, compute_epsilons, calibrate_noise, epsilon_of, gaussian_noise
+from altbi.model._privacy_accounting import Release, compute_epsilons, calibrate_noise, compute_rdp_epsilon, compute_gaussian_noise
 from altbi.model._privacy_ledger import Ledger
 
 DELTA = 1e-5
@@ -29,7 +29,7 @@ def test_all_rows_have_the_divergence_of_a_gaussian():
     # alpha / (2 sigma^2) for each release, and the conversion of Canonne, Kamath and Steinke.
     divergence = times * orders / (2 * noise**2)
     exact = divergence + np.log1p(-1 / orders) - (np.log(DELTA * orders)) / (orders - 1)
-    told = epsilon_of([Release("all", noise, times=times)], DELTA)
+    told = compute_rdp_epsilon([Release("all", noise, times=times)], DELTA)
     assert exact.min() <= told <= 1.01 * exact.min()
 
 
@@ -60,7 +60,7 @@ def test_plans_are_made_with_opacus_bound():
     accountant.history = [(each.noise, each.rate, each.times) for each in WITH_ALL_ROWS]
     theirs = accountant.get_epsilon(delta=DELTA)
     # Chords between whole orders lie above the curve, but not far.
-    assert theirs <= epsilon_of(WITH_ALL_ROWS, DELTA) <= 1.01 * theirs
+    assert theirs <= compute_rdp_epsilon(WITH_ALL_ROWS, DELTA) <= 1.01 * theirs
     assert compute_epsilons(WITH_ALL_ROWS, DELTA)[0] == pytest.approx(theirs, rel=0.01)
 
 
@@ -71,10 +71,10 @@ def test_random_variables_are_composed_as_opacus_does():
 
 
 def test_more_releases_and_less_noise_cost_more():
-    base = epsilon_of(GROWING, DELTA)
-    assert epsilon_of([*GROWING, Release("again", 5.0)], DELTA) > base
-    assert epsilon_of([Release("g", 1.0, r.rate, r.times) for r in GROWING], DELTA) > base
-    assert epsilon_of(GROWING, DELTA / 10) > base
+    base = compute_rdp_epsilon(GROWING, DELTA)
+    assert compute_rdp_epsilon([*GROWING, Release("again", 5.0)], DELTA) > base
+    assert compute_rdp_epsilon([Release("g", 1.0, r.rate, r.times) for r in GROWING], DELTA) > base
+    assert compute_rdp_epsilon(GROWING, DELTA / 10) > base
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 3, 10])
@@ -83,14 +83,14 @@ def test_noise_is_found_for_the_whole_plan(epsilon):
         return [Release("g", noise, rate, 10) for rate in (0.05, 0.2, 1.0)]
 
     noise = calibrate_noise(plan, epsilon, DELTA)
-    assert epsilon_of(plan(noise), DELTA) <= epsilon < epsilon_of(plan(0.99 * noise), DELTA)
+    assert compute_rdp_epsilon(plan(noise), DELTA) <= epsilon < compute_rdp_epsilon(plan(0.99 * noise), DELTA)
 
 
 def test_a_share_of_the_budget_is_about_that_share():
-    noise = gaussian_noise(3.0, DELTA, share=1.0)
-    assert 2.4 < epsilon_of([Release("all of it", noise)], DELTA) <= 3.0
-    parts = [Release("a tenth", gaussian_noise(3.0, DELTA, share=0.1), times=10)]
-    assert epsilon_of(parts, DELTA) == pytest.approx(epsilon_of([Release("one", noise)], DELTA))
+    noise = compute_gaussian_noise(3.0, DELTA, share=1.0)
+    assert 2.4 < compute_rdp_epsilon([Release("all of it", noise)], DELTA) <= 3.0
+    parts = [Release("a tenth", compute_gaussian_noise(3.0, DELTA, share=0.1), times=10)]
+    assert compute_rdp_epsilon(parts, DELTA) == pytest.approx(compute_rdp_epsilon([Release("one", noise)], DELTA))
 
 
 def test_a_budget_that_nothing_keeps_is_refused():

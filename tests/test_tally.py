@@ -45,7 +45,7 @@ def test_the_top_rows_are_those_of_a_whole_sort(scores, data):
         numbers = np.arange(first, first + len(part))
         top.add(pa.record_batch({"n": numbers}), part, first)
 
-    table, best, rows = top.best()
+    table, best, rows = top.sort_by_score()
 
     order = np.argsort(-scores, kind="stable")[:limit]
     assert rows.tolist() == table["n"].to_pylist() == order.tolist()
@@ -59,7 +59,7 @@ def test_memory_of_the_top_rows_is_bounded():
         top.add(pa.record_batch({"n": scores}), scores, first)
         assert sum(len(part) for part in top._parts) <= 20
 
-    assert top.best()[2].tolist() == [99999, 99998, 99997, 99996, 99995]
+    assert top.sort_by_score()[2].tolist() == [99999, 99998, 99997, 99996, 99995]
 
 
 def test_zero_has_no_sign():

@@ -106,7 +106,7 @@ class FittedModel:
             If the table holds values that the training table did not.
         """
         scores, drift = self.score_table(self.prepare(X))
-        for sentence in drift.sentences():
+        for sentence in drift.describe():
             warnings.warn(sentence, TableWarning, stacklevel=2)
         return scores
 
