@@ -146,14 +146,14 @@ def validate_state(state: EncoderState) -> None:
     if not any(column.n_present for column in columns):
         raise ModelFileError("encoder: no column has a value")
     for number, column in enumerate(columns):
-        rules = _check_scales(column) | _check_values(column)
+        rules = _check_values(column) | _check_numbers(column)
         rules["at most max_categories categories"] = len(column.categories) <= state.max_categories
         for rule, holds in rules.items():
             if not holds:
                 raise ModelFileError(f"encoder, column {number}: expected {rule}")
 
 
-def _check_scales(column: Column) -> dict[str, bool]:
+def _check_numbers(column: Column) -> dict[str, bool]:
     """Return for each rule about the numbers of a column whether it holds."""
     indicator_scales = column.scales[column.kind != "category" :]
     return {
