@@ -1,4 +1,4 @@
-"""Real tables: missing cells, categories, new levels, odd columns."""
+"""Tables as users have them: missing values, categories, drift, columns that cannot be used."""
 
 import warnings
 
@@ -7,12 +7,14 @@ import pandas as pd
 import pytest
 from sklearn.datasets import load_breast_cancer, load_wine
 
-from altbi import ALTBI
+from altbi import ALTBI, OutlierDetector, Schedule
 from altbi.errors import TableError, TableWarning
 
+FAST = Schedule(T0=1, T1=2, T2=3)
 
-def mixed(n_rows=600, seed=0):
-    """Sizes and weights that go together, in two colours, on some days."""
+
+def make_frame(n_rows=600, seed=0):
+    """Return correlated sizes and weights, with colours, dates and booleans."""
     rng = np.random.default_rng(seed)
     size = rng.normal(size=n_rows)
     return pd.DataFrame(
@@ -26,144 +28,140 @@ def mixed(n_rows=600, seed=0):
     )
 
 
-def with_holes(X, seed=0):
-    """Take one random cell from every row."""
+FRAME = make_frame()
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return OutlierDetector().fit(FRAME)
+
+
+@pytest.fixture(scope="module")
+def fast_detector():
+    return ALTBI(schedule=FAST).fit(FRAME)
+
+
+def remove_values(X, seed=0):
+    """Remove one random value of every row."""
     holed = np.array(X, dtype=float)
     columns = np.random.default_rng(seed).integers(0, X.shape[1], len(X))
     holed[np.arange(len(X)), columns] = np.nan
     return holed
 
 
-@pytest.mark.parametrize(("build", "share"), [(ALTBI.reference, 0.05), (ALTBI, 0.1)])
+@pytest.mark.parametrize(("estimator", "share"), [(ALTBI, 0.05), (OutlierDetector, 0.1)])
 @pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
-@pytest.mark.parametrize("known_at_fit", [False, True])
-def test_removing_a_random_cell_hardly_moves_a_row_s_rank(load, known_at_fit, build, share):
+@pytest.mark.parametrize("has_missing", [False, True])
+def test_missing_value_hardly_changes_rank(load, has_missing, estimator, share):
     X = load().data
     rng = np.random.default_rng(1)
-    table = np.where(rng.random(X.shape) < 0.02, np.nan, X) if known_at_fit else X
-    detector = build().fit(table)
+    table = np.where(rng.random(X.shape) < 0.02, np.nan, X) if has_missing else X
+    fitted = estimator().fit(table)
 
-    before, after = detector.outlier_score(X), detector.outlier_score(with_holes(X))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TableWarning)
+        before, after = fitted.outlier_score(X), fitted.outlier_score(remove_values(X))
 
-    others = np.sort(before)
-    moves = np.abs(np.searchsorted(others, after) - np.searchsorted(others, before)) / len(X)
-    assert np.median(moves) < share
-    assert moves.max() > 0
+    ordered = np.sort(before)
+    changes = np.abs(np.searchsorted(ordered, after) - np.searchsorted(ordered, before)) / len(X)
+    assert np.median(changes) < share
+    assert changes.max() > 0
 
 
-def test_missing_cells_do_not_spoil_the_order_of_outliers():
-    table = mixed()
+def test_missing_values_keep_outlier_on_top():
+    table = FRAME.copy()
     table.loc[7, "weight"] = -9.0
     holed = table.mask(np.random.default_rng(0).random(table.shape) < 0.05)
     holed.loc[7] = table.loc[7]
 
-    scores = ALTBI().fit(holed).outlier_score(holed)
+    scores = OutlierDetector().fit(holed).outlier_score(holed)
     assert (scores > scores[7]).sum() < 6
 
 
-def test_missing_cells_are_reported():
-    table = mixed().assign(empty=None, same=3.0)
-    table.loc[:5, "size"] = np.nan
+def test_unknown_category_scores_like_extreme_number(detector):
+    scores = detector.outlier_score(FRAME)
 
-    notes = "\n".join(ALTBI.paper().fit(table).encoder_.describe_changes())
+    with pytest.warns(TableWarning, match="Unknown categories in 'colour'"):
+        unknown = detector.outlier_score(FRAME.assign(colour="ultraviolet"))
 
-    assert "'size' has 6 missing cells (1.00%)" in notes
-    assert "'empty' has no value" in notes
-    assert "'same' holds a single value" in notes
-
-
-def test_an_unseen_level_raises_the_score_like_a_number_far_outside_its_range():
-    table = mixed()
-    detector = ALTBI().fit(table)
-    scores = detector.outlier_score(table)
-
-    unseen = detector.outlier_score(table.assign(colour="ultraviolet"))
-
-    # The width of the training scores is the unit: 0.25 in the "other" unit adds at most 12.6 nats.
-    rise = unseen - scores
-    assert (rise > 0).mean() > 0.99
-    widest = np.ptp(scores)
-    assert 0.1 * widest < np.median(rise) < 2 * widest
-    # Two unseen levels are the same surprise.
-    assert np.array_equal(unseen, detector.outlier_score(table.assign(colour="octarine")))
+    increase = unknown - scores
+    assert (increase > 0).mean() > 0.99
+    spread = np.ptp(scores)
+    assert 0.1 * spread < np.median(increase) < 2 * spread
+    with pytest.warns(TableWarning, match="Unknown categories"):
+        assert np.array_equal(unknown, detector.outlier_score(FRAME.assign(colour="octarine")))
 
 
-def test_what_the_training_sample_did_not_have_is_said():
-    table = mixed()
-    detector = ALTBI.paper(T1=1, T2=2).fit(table)
-    changed = table.assign(colour="mauve")
+def test_unusual_combination_scores_higher(detector):
+    unusual = FRAME.iloc[[0]].assign(size=2.5, weight=5.0, colour="blue")
+    usual = unusual.assign(colour="red")
+
+    assert detector.outlier_score(unusual)[0] > detector.outlier_score(usual)[0]
+
+
+def test_dates_are_scored_as_numbers(detector):
+    late = FRAME.iloc[[0]].assign(day=pd.Timestamp("2031-01-01"))
+
+    reason = detector.explain(late).reasons(0)[0]
+
+    assert detector.outlier_score(late)[0] > detector.outlier_score(FRAME).max()
+    assert reason.column == "day"
+    assert reason.expected.year in {2025, 2026}
+
+
+def test_category_seen_once_counts_as_other():
+    table = FRAME.copy()
+    table.loc[3, "colour"] = "mauve"
+    fitted = ALTBI(schedule=FAST).fit(table)
+
+    row = table.iloc[[3]]
+    scores = [fitted.outlier_score(row.assign(colour=colour)) for colour in ("mauve", "puce")]
+    assert np.array_equal(*scores)
+    assert not np.array_equal(scores[0], fitted.outlier_score(row.assign(colour="red")))
+
+
+def test_drift_is_reported_as_warnings(fast_detector):
+    changed = FRAME.assign(colour="mauve")
     changed.loc[:2, "size"] = np.nan
 
-    with pytest.warns(TableWarning) as said:
-        detector.outlier_score(changed)
+    with pytest.warns(TableWarning) as caught:
+        fast_detector.outlier_score(changed)
 
-    missing, unseen = (str(warning.message) for warning in said)
-    assert missing.startswith("Cells are missing in 'size' (3 cells), where")
-    assert "does not know stand in 'colour' (600 cells); they count as '(other)'" in unseen
+    missing, unknown = (str(warning.message) for warning in caught)
+    assert missing.startswith("Missing values in 'size' (3 values), where")
+    assert "Unknown categories in 'colour' (600 values)" in unknown
 
 
-def test_many_surprises_are_one_sentence():
+def test_drift_of_many_columns_is_one_warning():
     X = np.random.default_rng(0).random((50, 8))
-    detector = ALTBI.paper(T1=1, T2=2).fit(X)
+    fitted = ALTBI(schedule=FAST).fit(X)
 
-    with pytest.warns(TableWarning, match=r"'x\d' \(1 cells\) and 3 more columns, where") as said:
-        detector.outlier_score(np.full((1, 8), np.nan))
+    with pytest.warns(TableWarning, match=r"'x\d' \(1 values\) and 3 more columns") as caught:
+        fitted.outlier_score(np.full((1, 8), np.nan))
 
-    assert len(said) == 1
-
-
-def test_a_column_of_texts_that_hardly_repeat_is_doubted():
-    table = mixed().assign(key=[f"id-{row}" for row in range(600)])
-
-    with pytest.warns(TableWarning, match=r"'key' holds 600 different texts.*convert it") as said:
-        ALTBI.paper(T1=1, T2=2).fit(table)
-
-    assert len(said) == 1
+    assert len(caught) == 1
 
 
-def test_what_the_training_sample_had_is_not_said_again():
-    table = mixed()
+def test_values_of_the_sample_are_no_drift():
+    table = FRAME.copy()
     table.loc[:2, "size"] = np.nan
     table.loc[5, "colour"] = "mauve"
-    detector = ALTBI.paper(T1=1, T2=2).fit(table)
+    fitted = ALTBI(schedule=FAST).fit(table)
 
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        detector.outlier_score(table)
+        fitted.outlier_score(table)
 
-    assert not said
-
-
-def test_a_rare_combination_scores_higher_than_its_parts():
-    table = mixed()
-    odd = table.iloc[[0]].assign(size=2.5, weight=5.0, colour="blue")
-    usual = odd.assign(colour="red")
-    detector = ALTBI().fit(table)
-
-    assert detector.outlier_score(odd)[0] > detector.outlier_score(usual)[0]
+    assert not caught
 
 
-def test_a_level_seen_once_counts_as_other():
-    table = mixed()
-    table.loc[3, "colour"] = "mauve"
-    detector = ALTBI.paper().fit(table)
+def test_column_of_unique_texts_is_reported():
+    table = FRAME.assign(key=[f"id-{row}" for row in range(600)])
 
-    rows = table.iloc[[3]]
-    assert np.array_equal(
-        detector.outlier_score(rows), detector.outlier_score(rows.assign(colour="unheard of"))
-    )
+    with pytest.warns(TableWarning, match=r"'key' holds 600 different texts.*convert it") as caught:
+        ALTBI(schedule=FAST).fit(table)
 
-
-def test_dates_are_scored_as_numbers():
-    table = mixed()
-    detector = ALTBI().fit(table)
-    late = table.iloc[[0]].assign(day=pd.Timestamp("2031-01-01"))
-
-    explanation = detector.explain(late)
-
-    assert detector.outlier_score(late)[0] > detector.outlier_score(table).max()
-    assert explanation.reasons(0)[0].column == "day"
-    assert explanation.reasons(0)[0].expected.year in {2025, 2026}
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize(
@@ -179,25 +177,23 @@ def test_dates_are_scored_as_numbers():
     ],
     ids=["absent", "extra", "order", "text", "number", "infinity", "empty"],
 )
-def test_other_columns_than_at_fit_are_named(change, message):
-    detector = ALTBI.paper(T1=1, T2=2).fit(mixed())
-
+def test_other_columns_than_at_fit_raise_error(fast_detector, change, message):
     with pytest.raises(ValueError, match=message):
-        detector.outlier_score(change(mixed()))
+        fast_detector.outlier_score(change(FRAME))
 
 
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (pd.DataFrame({"a": [None, None], "b": [None, None]}), "Every cell"),
-        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), r"\['a'\] occur more than once"),
-        (pd.DataFrame({"a": [1, 2], "b": [[1], [2]]}), "'b' has the type list"),
-        (pd.DataFrame({"a": [1, "x"], "b": [1, 2]}), "'a' .* mixes types"),
+        (pd.DataFrame({"a": [None, None], "b": [None, None]}), "Every value"),
+        (pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]), r"'a'"),
+        (pd.DataFrame({"a": [1, 2], "b": [[1], [2]]}), "'b'.*list"),
+        (pd.DataFrame({"a": [1, "x"], "b": [1, 2]}), "'a'.*mixes types"),
         (pd.DataFrame({"a": [1.0, np.inf]}), "'a' contains infinity, first in row 1"),
         (np.array([[1.0, np.inf], [2.0, 3.0]]), "'x1' contains infinity, first in row 0"),
-        (np.full((3, 2), np.nan), "Every cell"),
+        (np.full((3, 2), np.nan), "Every value"),
     ],
 )
-def test_a_table_that_cannot_be_learned_from_is_refused(table, message):
+def test_unusable_table_raises_error(table, message):
     with pytest.raises(TableError, match=message):
-        ALTBI.paper(T1=1, T2=2).fit(table)
+        ALTBI(schedule=FAST).fit(table)
