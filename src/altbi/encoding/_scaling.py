@@ -31,68 +31,35 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Scaling of all numeric columns: ``(value * prescale - shift) / divisor``.
-
-    Attributes
-    ----------
-    prescale, shift, divisor : ndarray of shape (n_numeric,)
-        Parameters of the formula.
-    fill_value : ndarray of shape (n_numeric,)
-        Encoded value of a missing value.
-    limit : float
-        Results beyond ±limit are clipped, or compressed.
-    compresses_tails : bool
-        Whether results beyond the limit are replaced by logarithms.
-    indicators : ndarray of shape (n_features_encoded,)
-        Value of a category's or missing value's feature where it is set.
-    """
+    """Scaling of the numeric columns: ``(value * prescale - shift) / divisor``."""
 
     prescale: Values
     shift: Values
     divisor: Values
-    fill_value: Values
-    limit: float
+    fill_value: Values  # encoded value of a missing value
+    limit: float  # results beyond are clipped or, with compresses_tails, grow by their logarithm
     compresses_tails: bool
-    indicators: NDArray[np.float32]
+    indicators: NDArray[np.float32]  # for each encoded feature: the value that marks a category
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The encoded features of all columns.
+    """The positions of the columns' encoded features, and the scalings of numeric columns.
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        The columns.
-    starts : ndarray of shape (n_columns,)
-        Index of the first encoded feature of each column.
-    feature_columns : ndarray of shape (n_features_encoded,)
-        Index of the column of each encoded feature.
-    numeric : ndarray of shape (n_numeric,)
-        Indices of the columns of numbers, booleans and dates.
-    low, high : ndarray of shape (n_numeric,)
-        Their ranges.
-    has_indicator : ndarray
-        Positions in `numeric` of the columns with an indicator of missing values.
-    range_scaling, robust_scaling : Scaling
-        Scaling of the range to [0, 1], and to robust z-scores.
-    categorical : tuple of int
-        Indices of the columns of categories.
-    is_category : ndarray of shape (n_features_encoded,)
-        Whether each encoded feature stands for a category.
+    Numeric columns hold numbers, booleans or dates; `low` and `high` are their ranges.
     """
 
     columns: tuple[Column, ...]
-    starts: NDArray[np.intp]
-    feature_columns: NDArray[np.intp]
+    starts: NDArray[np.intp]  # index of each column's first encoded feature
+    feature_columns: NDArray[np.intp]  # index of each encoded feature's column
     numeric: NDArray[np.intp]
     low: Values
     high: Values
-    has_indicator: NDArray[np.intp]
-    range_scaling: Scaling
-    robust_scaling: Scaling
+    has_indicator: NDArray[np.intp]  # positions of those with an indicator of missing values
+    range_scaling: Scaling  # to [0, 1]
+    robust_scaling: Scaling  # to robust z-scores
     categorical: tuple[int, ...]
-    is_category: NDArray[np.bool_]
+    is_category: NDArray[np.bool_]  # whether each encoded feature stands for a category
 
 
 def build_layout(columns: tuple[Column, ...]) -> Layout:

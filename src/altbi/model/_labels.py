@@ -8,16 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from altbi.errors import ParameterError
 from altbi.table import Table, sample_rows
 
-__all__ = [
-    "INLIER",
-    "OUTLIER",
-    "UNKNOWN",
-    "Labels",
-    "add_outliers",
-    "check_enough_inliers",
-    "parse_labels",
-    "sample_training_rows",
-]
+__all__ = ["INLIER", "OUTLIER", "UNKNOWN", "Labels", "parse_labels", "sample_training_rows"]
 
 INLIER, UNKNOWN, OUTLIER = 1, 0, -1
 Labels = NDArray[np.int8]
@@ -73,29 +64,21 @@ def _parse_mask(name: str, given: Any, table: Any, n_rows: int) -> NDArray[np.bo
 def sample_training_rows(
     table: Table, labels: Labels | None, max_rows: int, seed: int
 ) -> tuple[Table, Labels | None]:
-    """Sample rows uniformly from a table that has more than `max_rows` rows, with their labels."""
+    """Sample rows uniformly from a table that has more than `max_rows` rows, with their labels.
+
+    Labelled outliers are always in the sample, because they are few and were expensive to find.
+    """
     if len(table) > max_rows:
         chosen = sample_rows(len(table), max_rows, seed)
         if labels is not None:
-            chosen = add_outliers(chosen, labels, max_rows)
+            outliers = np.flatnonzero(labels == OUTLIER)
+            if len(outliers) <= max_rows:
+                chosen = np.union1d(chosen, outliers)
             labels = labels[chosen]
         table = table.take(chosen)
-    if labels is not None:
-        check_enough_inliers(labels)
-    return table, labels
-
-
-def add_outliers(chosen: NDArray[np.int64], labels: Labels, max_rows: int) -> NDArray[np.int64]:
-    """Add all labelled outliers to a sample, because they are few and were expensive to find."""
-    outliers = np.flatnonzero(labels == OUTLIER)
-    return np.union1d(chosen, outliers) if len(outliers) <= max_rows else chosen
-
-
-def check_enough_inliers(labels: Labels) -> None:
-    """Raise an error if fewer than two rows are not labelled as outliers."""
-    n_left = int((labels != OUTLIER).sum())
-    if n_left < 2:
+    if labels is not None and (n_left := int((labels != OUTLIER).sum())) < 2:
         raise ParameterError(
             f"known_outlier leaves {n_left} of {len(labels)} rows to train on, but expected at "
             "least 2. Label fewer rows, or raise max_rows."
         )
+    return table, labels

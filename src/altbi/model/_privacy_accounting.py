@@ -100,17 +100,7 @@ def compute_gaussian_noise(epsilon: float, delta: float, share: float) -> float:
 def calibrate_noise(plan: Callable[[float], list[Release]], epsilon: float, delta: float) -> float:
     """Compute the smallest noise, up to 0.1 %, with which planned releases keep to a budget.
 
-    Parameters
-    ----------
-    plan : function
-        Returns the releases for a noise.
-    epsilon, delta : float
-        The budget.
-
-    Returns
-    -------
-    float
-        The noise.
+    `plan` returns the releases for a noise.
     """
     low, high = 0.05, 1.0
     while compute_rdp_epsilon(plan(high), delta) > epsilon:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any, Self
 
@@ -114,6 +114,21 @@ class Ledger:
         epsilon_prv = compute_epsilons(self.releases, delta)[1]
         return compute_rdp_epsilon(self.releases, delta), max(epsilon_prv, 0.0)
 
+    @property
+    def adjacency(self) -> str:
+        """Definition of neighbouring tables."""
+        return ADJACENCY
+
+    @property
+    def covered(self) -> tuple[str, ...]:
+        """Outputs to which the guarantee applies."""
+        return COVERED if self.guarantee else ()
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """Outputs to which the guarantee does not apply."""
+        return NOT_COVERED if self.guarantee else (NO_GUARANTEE, *NOT_COVERED)
+
     def summarize_releases(self) -> list[tuple[str, float, float, float, int]]:
         """Return releases of one kind together: what, noise, lowest and highest rate, times."""
         groups: dict[tuple[str, float], list[Release]] = {}
@@ -141,21 +156,7 @@ class Ledger:
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as JSON can hold it, with texts for people who read it."""
-        state = LedgerState(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            categories_delta=self.categories_delta,
-            epsilon_rdp=self.epsilon_rdp,
-            epsilon_prv=self.epsilon_prv,
-            guarantee=self.guarantee,
-            truncation=self.truncation,
-            clip=self.clip,
-            adjacency=ADJACENCY,
-            covered=COVERED if self.guarantee else (),
-            not_covered=NOT_COVERED if self.guarantee else (NO_GUARANTEE, *NOT_COVERED),
-            releases=self.releases,
-        )
-        return msgspec.to_builtins(state)
+        return msgspec.to_builtins(msgspec.convert(self, LedgerState, from_attributes=True))
 
     @classmethod
     def from_json(cls, state: object) -> Self:
@@ -165,16 +166,9 @@ class Ledger:
         except msgspec.ValidationError as error:
             raise ModelFileError(f"privacy ledger: {error}") from None
         _validate_state(checked)
-        return cls(
-            epsilon=checked.epsilon,
-            delta=checked.delta,
-            categories_delta=checked.categories_delta,
-            truncation=checked.truncation,
-            clip=checked.clip,
-            guarantee=checked.guarantee,
-            releases=checked.releases,
-            stored_epsilons=(checked.epsilon_rdp, checked.epsilon_prv),
-        )
+        names = [field.name for field in fields(cls) if field.name != "stored_epsilons"]
+        values = {name: getattr(checked, name) for name in names}
+        return cls(**values, stored_epsilons=(checked.epsilon_rdp, checked.epsilon_prv))
 
 
 def _validate_state(state: LedgerState) -> None:

@@ -42,23 +42,9 @@ class ScoredBatch:
 def score_batch(
     model: FittedModel, parser: ColumnParser, batch: pa.RecordBatch, first_row: int
 ) -> ScoredBatch:
-    """Score a record batch. Every pass calls this function, so that scores are the same.
+    """Score a record batch; `first_row` is the number of its first row, for messages.
 
-    Parameters
-    ----------
-    model : FittedModel
-        The model.
-    parser : ColumnParser
-        Parses the columns of the batch.
-    batch : RecordBatch
-        At least one row.
-    first_row : int
-        Number of its first row in the table, for messages.
-
-    Returns
-    -------
-    ScoredBatch
-        Scores, flags and drift.
+    Every pass calls this function, so that scores are the same.
     """
     table = parser.table(batch, first_row, model.encoder.names)
     scores, drift = model.score_table(table)
@@ -133,26 +119,7 @@ def score_source(
     model: FittedModel,
     summary: ScoreSummary,
 ) -> Iterator[pa.Table]:
-    """Score all rows of a source, and add them to a summary.
-
-    Parameters
-    ----------
-    source : Source
-        The table.
-    parser : ColumnParser
-        Parses its columns.
-    selected : SelectedColumns
-        The columns to use.
-    model : FittedModel
-        The model.
-    summary : ScoreSummary
-        Receives the results.
-
-    Yields
-    ------
-    pyarrow.Table
-        The output, chunk by chunk.
-    """
+    """Score all rows of a source, add them to a summary, and yield the output in chunks."""
     with name_errors(source):
         for batch in prefetch(source.batches(selected.to_score)):
             scored = score_batch(model, parser, batch, summary.next_row)

@@ -38,20 +38,7 @@ def is_contamination(value: object) -> bool:
 
 
 def compute_threshold(scores: Scores, contamination: Contamination) -> float:
-    """Compute the score above which rows are outliers, as scikit-learn's detectors do.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows,)
-        Scores of the training rows; high means outlier.
-    contamination : float in (0, 0.5] or "auto"
-        Share of outliers among them, or "auto" to estimate it from the scores.
-
-    Returns
-    -------
-    float
-        A percentile of the scores.
-    """
+    """Compute a percentile of training scores, as scikit-learn's detectors do."""
     share = estimate_contamination(scores) if contamination == "auto" else float(contamination)
     return float(np.percentile(scores, 100 * (1 - share)))
 
@@ -71,13 +58,8 @@ def estimate_contamination(scores: Scores) -> float:
 def find_upper_group(ordered: Scores) -> tuple[float, float]:
     """Return the share of the upper of two groups, and the variance that the groups explain.
 
-    The two groups maximize the variance between them. They are groups of square roots, because
-    scores are squared distances.
-
-    Parameters
-    ----------
-    ordered : ndarray of shape (n_rows,)
-        Scores in descending order.
+    The groups of scores, which are in descending order, maximize the variance between the groups'
+    square roots. Roots are used because scores are squared distances.
     """
     n_rows = len(ordered)
     highest = ordered[: max(n_rows // CLIPPED_ONE_IN, 1) + 1][-1]
@@ -93,15 +75,10 @@ def find_upper_group(ordered: Scores) -> tuple[float, float]:
 
 
 def find_elbow(ordered: Scores) -> float:
-    """Return the share of scores above the elbow of the curve of scores.
+    """Return the share of scores, in descending order, above the elbow of their curve.
 
-    The curve of the scores above the median, in descending order, is scaled to the unit square. The
-    elbow is its point with the smallest sum of coordinates.
-
-    Parameters
-    ----------
-    ordered : ndarray of shape (n_rows,)
-        Scores in descending order.
+    The curve of the scores above the median is scaled to the unit square. The elbow is its point
+    with the smallest sum of coordinates.
     """
     median, quartile = np.quantile(ordered, [0.5, 0.75])
     # If most scores are equal, there is no such distance, and nothing is clipped.
