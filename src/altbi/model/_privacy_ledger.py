@@ -156,19 +156,24 @@ class Ledger:
 
     def to_json(self) -> dict[str, Any]:
         """Return the ledger as JSON can hold it, with texts for people who read it."""
-        return msgspec.to_builtins(msgspec.convert(self, LedgerState, from_attributes=True))
+        return msgspec.to_builtins(_convert_to_state(self))
 
     @classmethod
     def from_json(cls, state: object) -> Self:
         """Create a ledger from its state; invalid or inconsistent values raise an error."""
-        try:
-            checked = msgspec.convert(state, LedgerState)
-        except msgspec.ValidationError as error:
-            raise ModelFileError(f"privacy ledger: {error}") from None
+        checked = _convert_to_state(state)
         _validate_state(checked)
         names = [field.name for field in fields(cls) if field.name != "stored_epsilons"]
         values = {name: getattr(checked, name) for name in names}
         return cls(**values, stored_epsilons=(checked.epsilon_rdp, checked.epsilon_prv))
+
+
+def _convert_to_state(source: object) -> LedgerState:
+    """Return the state of a ledger, or of a dict; values of a wrong type raise an error."""
+    try:
+        return msgspec.convert(source, LedgerState, from_attributes=isinstance(source, Ledger))
+    except msgspec.ValidationError as error:
+        raise ModelFileError(f"privacy ledger: {error}") from None
 
 
 def _validate_state(state: LedgerState) -> None:
