@@ -43,6 +43,11 @@ def test_loaded_model_is_saved_to_same_bytes(write_model, name):
     assert altbi.load(path).to_bytes() == path.read_bytes()
 
 
+def test_whitening_changes_scores(get_fitted):
+    whitened, plain = (get_fitted(name).outlier_score(FRAME) for name in ("whitened", "distance"))
+    assert not np.array_equal(whitened, plain)
+
+
 def test_custom_model_needs_its_network(write_model):
     path = write_model("custom")
     with pytest.raises(ModelFileError, match=f"^{path}: .*'Centre'.*Pass it"):
