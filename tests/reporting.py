@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import pairwise
 
-from altbi.report import ReasonFact, ColumnFact, Metrics, Step, Summary, TopRow
+from altbi.report import ColumnFact, Metrics, ReasonFact, Step, Summary, TopRow
 
 ROWS = 400
 THRESHOLD = 3.0

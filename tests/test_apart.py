@@ -4,17 +4,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from altbi._score_statistics import ScoreCounts, TopRows
+from altbi.jobs import ColumnSelection, Job, Scan, apart
 from hypothesis import given
 from hypothesis import strategies as st
 
-from altbi.encoding import Drift
 from altbi.distributed import Engine, Local
+from altbi.distributed._partition_folder import PartitionFolder, Plan
+from altbi.encoding import Drift
 from altbi.errors import AltbiError, ParameterError, TableError
 from altbi.io import ExpectedType, RowSampler, largest_sample_key, open_table
-from altbi.jobs import ColumnSelection, Job, Scan, apart
 from altbi.io._column_selection import SelectedColumns
-from altbi.distributed._partition_folder import PartitionFolder, Plan
-from altbi._score_statistics import ScoreCounts, TopRows
 from altbi.table import sample_rows
 from test_jobs import small
 
@@ -86,7 +86,7 @@ def test_what_is_found_in_parts_is_what_one_pass_finds(scores, limit, size):
     assert merged.drift == whole.drift
     assert merged.counts.edges.tolist() == whole.counts.edges.tolist()
     assert merged.counts.counts.tolist() == whole.counts.counts.tolist()
-    for ours, theirs in zip(merged.top.best(), whole.top.best(), strict=True):
+    for ours, theirs in zip(merged.top.sort_by_score(), whole.top.sort_by_score(), strict=True):
         assert ours.to_pylist() == theirs.to_pylist() if hasattr(ours, "to_pylist") else True
         assert np.array_equal(np.asarray(ours), np.asarray(theirs))
     for side in (0, 1):
@@ -103,7 +103,7 @@ def test_the_top_of_parts_keeps_the_first_of_equal_rows():
         part.add(pa.record_batch({"n": [first, first + 1, first + 2]}), np.ones(3), first)
         whole.follow(*part.held())
 
-    assert whole.best()[2].tolist() == [0, 1]
+    assert whole.sort_by_score()[2].tolist() == [0, 1]
 
 
 def test_counts_of_nothing_change_nothing():
@@ -171,13 +171,13 @@ def test_dictionaries_that_differ_from_part_to_part_come_together(tmp_path, monk
         pq.write_table(part, tmp_path / "in" / f"{number}.parquet")
     plain = Job(open_table(tmp_path / "in"), small())
     ready = plain.fit()
-    best = plain.score(ready).top.best()
+    best = plain.score(ready).top.sort_by_score()
 
     job = Job(open_table(tmp_path / "in"), small(), engine=Local())
     found = job.score_into(job.fit(), tmp_path / "out")
 
-    assert found.top.best()[0].to_pylist() == best[0].to_pylist()
-    assert found.top.best()[1].tolist() == best[1].tolist()
+    assert found.top.sort_by_score()[0].to_pylist() == best[0].to_pylist()
+    assert found.top.sort_by_score()[1].tolist() == best[1].tolist()
 
 
 def test_nothing_of_a_folder_is_trusted_without_its_fingerprint(tmp_path):

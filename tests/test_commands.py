@@ -23,8 +23,8 @@ import torch
 
 from altbi import ALTBI
 from altbi.cli import main
-from altbi.cli._progress import ProgressLine, line_of
 from altbi.cli._output import format_reasons
+from altbi.cli._progress import ProgressLine, line_of
 from altbi.detectors import load
 from altbi.io import open_writer
 from altbi.model._container import read_model

@@ -7,9 +7,9 @@ import pytest
 from sklearn.datasets import load_breast_cancer
 
 from altbi import ALTBI
+from altbi._demo import biopsies, run
 from altbi.cli import main
 from altbi.cli._output import format_demo
-from altbi._demo import biopsies, run
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from altbi import ALTBI
-from altbi.networks._torch_modes import resolve_device
 from altbi.errors import ParameterError
+from altbi.networks._torch_modes import resolve_device
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 BRIEF = {"T0": 1, "T1": 1, "T2": 2}

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from altbi.distributed._processes import _serve
+from altbi.jobs import ColumnSelection, Job, apart
 
 from altbi import ALTBI
 from altbi.cli import main
 from altbi.distributed import Dask, Local, Processes, dask, score_batches
-from altbi.distributed._processes import _serve
 from altbi.errors import EngineError, MissingExtraError, ParameterError, TableError
 from altbi.io import UNFINISHED_MARKER, open_table
-from altbi.jobs import ColumnSelection, Job, apart
 from engine_tasks import (
     TroubledEngine,
     double,

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from altbi.networks._torch_modes import single_thread
-from altbi.scorers._loss import LossScorer, map_in_threads, compute_loss_ranges, map_blocks
 from altbi.networks import IWAE, StackedIWAE
+from altbi.networks._torch_modes import single_thread
+from altbi.scorers._loss import LossScorer, compute_loss_ranges, map_blocks, map_in_threads
 
 
 def stacked_iwae(n_snapshots=3, n_features=5, bounded=True):

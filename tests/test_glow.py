@@ -8,8 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from altbi.networks._torch_modes import single_thread
 from altbi.networks import Glow
+from altbi.networks._schedule import Schedule
+from altbi.networks._torch_modes import single_thread
+from altbi.networks._training import Adam, train
 from altbi.torch._convolutions import network, patches
 from altbi.torch._flow_steps import (
     ActNorm,
@@ -20,8 +22,6 @@ from altbi.torch._flow_steps import (
     ZeroConvolution,
 )
 from altbi.torch._glow import level_count, square_side
-from altbi.networks._schedule import Schedule
-from altbi.networks._training import Adam, train
 
 
 def glow(n_features=10, steps=3, hidden=(8, 6), *, seed=0, disturbed=True):

@@ -10,14 +10,14 @@ import pyarrow.csv
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
+from altbi.explain._explained_rows import expected_text
+from altbi.jobs import ColumnSelection, Job
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
 from altbi.distributed import Local
 from altbi.errors import ParameterError, TableError
 from altbi.io import open_table
-from altbi.jobs import ColumnSelection, Job
-from altbi.explain._explained_rows import expected_text
 from altbi.report import cell_text, holds_text
 
 SMALL = {"n0": 32, "T0": 1, "T1": 2, "T2": 4, "hidden": (8,), "latent": 2}
@@ -205,7 +205,7 @@ def test_a_row_of_a_file_has_the_same_score_in_a_file_of_its_own(tmp_path, engin
     def scores(path):
         job = Job(open_table(path), detector, top=len(lines))
         found = job.score(job.prepare())
-        _, values, rows = found.top.best()
+        _, values, rows = found.top.sort_by_score()
         return values[np.argsort(rows)]
 
     whole_scores = scores(whole)

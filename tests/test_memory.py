@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from altbi.scorers._distance import DistanceScorer, _distinct, fit_distance_scorer, compute_whitening
+from altbi.scorers._distance import (
+    DistanceScorer,
+    _distinct,
+    compute_whitening,
+    fit_distance_scorer,
+)
 
 RNG = np.random.default_rng(0)
 UNCERTAIN = np.zeros(200, dtype=bool)

@@ -7,7 +7,7 @@ import torch
 from torch.distributions import MultivariateNormal, Normal
 from torch.func import functional_call
 
-from altbi.networks import IWAE, StackedIWAE, allocate, iwae, default_sizes, stacked_iwae
+from altbi.networks import IWAE, StackedIWAE, allocate, default_sizes, iwae, stacked_iwae
 from altbi.networks._iwae import gaussian_terms, importance_weighted
 
 HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from altbi import ALTBI, ODIM
-from altbi.networks._torch_modes import single_thread
 from altbi.errors import ModelFileError, ParameterError
 from altbi.networks import IWAE
 from altbi.networks._peak_search import bimodality, search_peak
+from altbi.networks._torch_modes import single_thread
 from altbi.networks._training import batches
 
 RNG = np.random.default_rng(0)

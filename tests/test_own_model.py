@@ -16,12 +16,12 @@ from sklearn.base import clone
 from torch import nn
 
 from altbi import ALTBI
-from altbi.networks._torch_modes import PrivateRandomState
 from altbi.encoding import TableEncoder
 from altbi.errors import ModelFileError, ParameterError
+from altbi.model._container import read_model, write_model
 from altbi.networks import backbone_label
 from altbi.networks._snapshots import N_LANDMARKS, Landmarks, Snapshots
-from altbi.model._container import read_model, write_model
+from altbi.networks._torch_modes import PrivateRandomState
 from altbi.table import as_table
 
 BRIEF = {"T0": 1, "T1": 2, "T2": 4, "updates": 1, "score_by": "loss"}

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from altbi.privacy import training
 
 from altbi.networks import build_iwae
-from altbi.privacy import training
+from altbi.networks._schedule import Schedule
 from altbi.torch._private_training import NoisyPlan, noisy_sum, per_row_gradients, private_train
 from altbi.torch._truncation import Previous, Tracked, Trimmed
-from altbi.networks._schedule import Schedule
 from attack import attacked, still
 
 N_UNITS = 4

@@ -14,13 +14,13 @@ from sklearn.metrics import roc_auc_score
 from altbi import ALTBI
 from altbi.detectors import load, private
 from altbi.errors import MissingExtraError, ModelFileError, ParameterError, TableWarning
+from altbi.model._container import read_header, read_model, write_model
 from altbi.model._inspection import read_description, render
-from altbi.model._privacy_accounting import epsilon_of
+from altbi.model._privacy_accounting import compute_rdp_epsilon
+from altbi.table import TextConventions, as_table
 from altbi.torch._noisy_counts import NoisyCounts
 from altbi.torch._private_training import PerRowGradients
 from altbi.torch._truncation import Tracked
-from altbi.model._container import read_header, read_model, write_model
-from altbi.table import TextConventions, as_table
 
 # One batch size: the accountants are quick.
 QUICK = {"gamma": 1.0, "T1": 10, "T2": 15, "delta": 1e-5}
@@ -62,7 +62,7 @@ def test_odd_rows_are_found_under_a_budget():
 def test_the_ledger_keeps_to_the_budget_and_uses_it():
     detector = ALTBI(**PRIVATE).fit(numbers())
     ledger = detector.ledger_
-    assert 2.9 < epsilon_of(ledger.releases, 1e-5) <= 3.0
+    assert 2.9 < compute_rdp_epsilon(ledger.releases, 1e-5) <= 3.0
     assert 2.4 < ledger.epsilon_prv <= ledger.epsilon_rdp <= 3.0
     assert ledger.guarantee
     steps = [release for release in ledger.releases if "gradients" in release.what]
@@ -80,7 +80,7 @@ def test_how_the_cells_stood_in_their_file_is_not_released():
 
 def test_a_given_noise_ends_when_the_budget_does():
     detector = ALTBI(**PRIVATE, noise=2.0, T0=200).fit(numbers())
-    spent = epsilon_of(detector.ledger_.releases, 1e-5)
+    spent = compute_rdp_epsilon(detector.ledger_.releases, 1e-5)
     done = len(detector.history_)
     assert 0 < done < 200
     assert 2.9 < spent <= 3.0

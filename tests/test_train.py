@@ -9,10 +9,18 @@ import pytest
 import torch
 from torch import nn
 
-from altbi.networks._torch_modes import single_thread, default_modes
 from altbi.errors import TrainingError
 from altbi.networks._schedule import Schedule
-from altbi.networks._training import Adam, KnownLabels, batches, select_smallest, outlier_penalty, train, truncated_mean
+from altbi.networks._torch_modes import default_modes, single_thread
+from altbi.networks._training import (
+    Adam,
+    KnownLabels,
+    batches,
+    outlier_penalty,
+    select_smallest,
+    train,
+    truncated_mean,
+)
 
 
 class Centre(nn.Module):

@@ -33,7 +33,7 @@ from scipy.stats import spearmanr
 from sklearn.mixture import GaussianMixture
 
 from altbi import ALTBI
-from altbi.model._threshold import estimated_share, share_above_elbow, upper_group
+from altbi.model._threshold import estimate_contamination, find_elbow, find_upper_group
 from altbi_bench.catalogue.datasets import Dataset, is_at_hand, is_chosen_on, load, select
 from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.results_page.descriptions import SAMPLE
@@ -108,17 +108,17 @@ def two_means_rule(scores: Scores) -> float:
 
 def elbow_rule(scores: Scores) -> float:
     """Share of the scores above the elbow of their curve."""
-    return share_above_elbow(np.sort(scores)[::-1])
+    return find_elbow(np.sort(scores)[::-1])
 
 
 def groups_rule(scores: Scores, least: float = 0) -> float:
     """Share of the upper of two groups of square roots, a tenth where they explain too little."""
-    share, explained = upper_group(np.sort(scores)[::-1])
+    share, explained = find_upper_group(np.sort(scores)[::-1])
     return share if explained > least else 0.1
 
 
 RULES: dict[str, Callable[[Scores], float]] = {
-    AUTO: estimated_share,
+    AUTO: estimate_contamination,
     "a fixed 5 %": lambda scores: 0.05,
     "a fixed 10 %": lambda scores: 0.1,
     "a fixed 20 %": lambda scores: 0.2,

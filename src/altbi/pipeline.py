@@ -291,7 +291,7 @@ class Pipeline:
 
     def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
         """Explain the rows with the highest scores."""
-        table, _, rows = scored.top.best()
+        table, _, rows = scored.top.sort_by_score()
         return explain_rows(table, rows, prepared.parser, prepared.model)
 
     def explain_at(self, prepared: PreparedTable, rows: Sequence[int]) -> ExplainedRows:

@@ -3,9 +3,10 @@
 import argparse
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from altbi.cli._progress import terminal_progress
 
@@ -17,7 +18,7 @@ def inspect(args: argparse.Namespace) -> None:
     from altbi.model._inspection import read_description, render
 
     facts = read_description(args.file)
-    sys.stdout.write(_json(asdict(facts)) if args.json else render(facts))
+    sys.stdout.write(_json(msgspec.to_builtins(facts)) if args.json else render(facts))
 
 
 def demo(args: argparse.Namespace) -> None:

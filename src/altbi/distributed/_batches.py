@@ -78,7 +78,7 @@ class ScoreBatches:
             seen += len(batch)
             drift += scored.drift
             yield self._output(batch, scored.scores, scored.flagged)
-        for sentence in drift.sentences():
+        for sentence in drift.describe():
             warnings.warn(sentence, TableWarning, stacklevel=2)
 
     def table(self, table: pa.Table) -> pa.Table:

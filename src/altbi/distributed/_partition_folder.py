@@ -148,7 +148,7 @@ class PartitionFolder:
 
     def keep(self, index: int, found: ScoreSummary) -> None:
         """Write what was found in a part whose file is there; the mark that it is done is last."""
-        cells, scores, rows = found.top.in_order()
+        cells, scores, rows = found.top.sort_by_row()
         places = [f"c{number}" for number in range(len(cells.column_names))]
         top = {"row": rows, "score": scores, **dict(zip(places, cells.columns, strict=True))}
         _write_arrow(self._beside(index, "top.arrow"), pa.table(top))

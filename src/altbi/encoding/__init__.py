@@ -1,10 +1,10 @@
-"""Columns to numbers in [0, 1], and back to the columns' own terms; the state is plain JSON."""
+"""Encode the columns of a table as numbers, and decode them again."""
 
 from altbi.encoding._column import CATEGORY_WEIGHT, MISSING_WEIGHT, OTHER, Column
-from altbi.encoding._declared import Bounds, declared_column, declared_columns
+from altbi.encoding._declared import Bounds, declare_column, declare_columns
 from altbi.encoding._drift import Drift
 from altbi.encoding._encoder import TableEncoder
-from altbi.encoding._layout import LIMIT
+from altbi.encoding._scaling import LIMIT
 
 __all__ = [
     "CATEGORY_WEIGHT",
@@ -15,6 +15,6 @@ __all__ = [
     "Column",
     "Drift",
     "TableEncoder",
-    "declared_column",
-    "declared_columns",
+    "declare_column",
+    "declare_columns",
 ]

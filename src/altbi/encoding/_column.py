@@ -1,17 +1,18 @@
-"""What the encoder knows of one column: learned from the sample, kept as JSON, told in words."""
+"""The state of one column: fitted on the training sample, saved in model files."""
 
 import math
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from typing import Annotated
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from altbi.encoding._tails import expand_tails
-from altbi.errors import infinity_error
+from altbi.errors import ModelFileError, infinity_error
 from altbi.table import Kind
 
 __all__ = [
@@ -19,269 +20,260 @@ __all__ = [
     "MISSING_WEIGHT",
     "OTHER",
     "Column",
-    "expected_cells",
+    "EncoderState",
+    "describe_column",
     "fit_category",
-    "fit_scalar",
-    "notes_on",
-    "own_terms",
-    "remembered_cells",
+    "fit_numeric",
+    "validate_state",
 ]
 
-# A Gaussian decoder whose variance may fall to exp(-6) charges exp(6) / 2 = 200 nats for a unit
-# that is off by 1, so that one rare category would drown every number. Off by 0.25 costs at most 12.6,
-# as a number 5 deviations off does; off by 0.05, a missing cell, at most 0.5: the model can tell,
-# but a row does not become odd by it.
+# A Gaussian decoder with a variance of exp(-6) adds exp(6) / 2 = 200 nats for a feature that is off
+# by 1, so that one rare category would hide all numbers. A feature that is off by 0.25 adds at most
+# 12.6 nats, like a number with a robust z-score of 5. A missing value adds at most 0.5 nats: the
+# network can use the indicator, but a row is not an outlier because of it.
 CATEGORY_WEIGHT = 0.25
 MISSING_WEIGHT = 0.05
 
-# Among deviations, one choice is at most so rare: a category that occurs once among thousands of rows
-# must not outweigh all numbers. A row with another category differs in two units, hence the root.
-LEAST_CHOICE = 1 / 6
-CATEGORY_SHARE = math.sqrt(2)
-# Where others have a value, a gap stands half a deviation off: a row is not odd by a missing cell.
-GAP = 2.0
-QUARTILES_OF_A_GAUSSIAN = 1.349
-# What float32 loses of a number, as a share of it, and the units of time to round to, in seconds.
-_NOISE = 2e-6
-_UNITS_OF_TIME = np.array([1e-6, 1e-3, 1, 60, 3600, 86400])
+# Smallest standard deviation of a binary feature: a category that occurs once in thousands of rows
+# must not outweigh all numbers. Two rows of different categories differ in two features.
+MIN_BINARY_STD = 1 / 6
+N_DIFFERING_FEATURES = 2
+# A missing value counts as half a robust z-score.
+MISSING_SCALE = 2.0
+IQR_OF_GAUSSIAN = 1.349
 
 OTHER = "(other)"
-MOST_EXACT = 2.0**53  # beyond it, float64 has no room for every whole number
-YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
+MAX_EXACT_INTEGER = 2.0**53
+MAX_COLUMNS = 100_000
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+ScaleFactor = Annotated[float, msgspec.Meta(ge=sys.float_info.min)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column as the sample showed it.
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A column of the training sample.
 
     Attributes
     ----------
     name : str
-        The column's name.
+        The name.
     kind : {"number", "boolean", "date", "category"}
-        What it holds.
-    present, missing : int
-        Cells of the sample with and without a value.
+        The type of the values.
+    n_present, n_missing : int
+        Number of values and of missing values in the sample.
     low, high : float
         Range of the values; seconds since 1970 for dates, 0 for categories.
-    fill : float
-        Encoded value that a missing cell takes: the sample's (lower) median.
-    centre : float
-        That median itself; 0 for categories.
+    fill_value : float
+        Encoded value of a missing value: that of the median.
+    median : float
+        The lower median; 0 for categories.
     scales : tuple of float
-        What counts as one deviation, for each unit. For numbers it is their quartiles' distance as
-        that of a Gaussian, which wild values do not change, or, where the quartiles are equal, the
-        standard deviation; under the factor `half`.
+        For each encoded feature, the distance that counts as 1. For numbers it is IQR / 1.349, or
+        the standard deviation if the quartiles are equal, multiplied by `prescale`.
     categories : tuple of str
-        Levels with a unit of their own, the most frequent first.
-    distinct : int
-        All categories of the sample, those without a unit of their own included.
-    declared : bool
-        Whether range and categories were declared by someone; counts are then placeholders.
+        Categories with an encoded feature of their own, the most frequent first.
+    n_categories : int
+        Number of all categories in the sample.
+    is_declared : bool
+        Whether range and categories were declared. Counts are then placeholders.
     """
 
     name: str
     kind: Kind
-    present: int
-    missing: int
+    n_present: Count
+    n_missing: Count
     low: float = 0.0
     high: float = 0.0
-    fill: float = 0.0
-    centre: float = 0.0
-    scales: tuple[float, ...] = (1.0,)
+    fill_value: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    median: float = 0.0
+    scales: Annotated[tuple[ScaleFactor, ...], msgspec.Meta(min_length=1)] = (1.0,)
     categories: tuple[str, ...] = ()
-    distinct: int = 0
-    declared: bool = False
+    n_categories: Count = 0
+    is_declared: bool = False
 
     @property
-    def constant(self) -> bool:
-        """Whether all values of the sample are the same, or there are none."""
-        return self.distinct <= 1 if self.kind == "category" else self.low == self.high
+    def is_constant(self) -> bool:
+        """Whether the sample has at most one distinct value."""
+        return self.n_categories <= 1 if self.kind == "category" else self.low == self.high
 
     @property
-    def rare(self) -> int:
-        """Levels that were folded into the unit for others."""
-        return self.distinct - len(self.categories)
+    def n_rare(self) -> int:
+        """Number of categories without an encoded feature of their own."""
+        return self.n_categories - len(self.categories)
 
     @property
-    def had_few_others(self) -> bool:
-        """Whether less than 3 % of the sample had no category of a category with a unit of its own."""
-        return self.scales[len(self.categories)] <= _choice(0.0)
+    def has_few_rare(self) -> bool:
+        """Whether less than 3 % of the sample had a rare category."""
+        return self.scales[len(self.categories)] <= _compute_category_scale(0.0)
 
     @property
-    def half(self) -> float:
-        """The factor under which the range and its differences cannot overflow.
+    def prescale(self) -> float:
+        """Factor applied to values before subtraction, so that ``high - low`` cannot overflow.
 
         Halving is exact for numbers that are not tiny, and it cancels out in the encoded value.
         """
         return 0.5 if max(abs(self.low), abs(self.high)) > 1 else 1.0
 
     @property
-    def span(self) -> float:
-        """What differences are divided by: the range, under the factor `half`; 1 for a constant."""
-        if not self.present:
-            return math.inf  # nothing is known of the scale: whatever comes later reads as 0
-        span = (self.high * self.half - self.low * self.half) or self.half
-        # A boolean is a choice between two, as a category is: no more weight than that.
-        return span / CATEGORY_WEIGHT if self.kind == "boolean" else span
+    def divisor(self) -> float:
+        """Divisor that scales the prescaled range to [0, 1]."""
+        if not self.n_present:
+            return math.inf  # the range is unknown: all later values are encoded as 0
+        width = (self.high * self.prescale - self.low * self.prescale) or self.prescale
+        # A boolean has the same weight as a category.
+        return width / CATEGORY_WEIGHT if self.kind == "boolean" else width
 
     @property
     def n_features_encoded(self) -> int:
-        """Units of the encoding, the indicator of missing cells included."""
-        values = len(self.categories) + 1 if self.kind == "category" else 1
-        return values + (self.missing > 0)
+        """Number of encoded features, including the indicator of missing values."""
+        n_values = len(self.categories) + 1 if self.kind == "category" else 1
+        return n_values + (self.n_missing > 0)
 
 
-def fit_scalar(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
-    """Learn range and median of a number, boolean or date column."""
-    infinite = np.isinf(values)
-    if infinite.any():
-        raise infinity_error(name, int(infinite.argmax()))
-    seen = values[~np.isnan(values)]
-    missing = len(values) - len(seen)
-    gap = (GAP,) if missing else ()
-    if not len(seen):
-        return Column(name=name, kind=kind, present=0, missing=missing, scales=(1.0, *gap))
+class EncoderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The state of a `TableEncoder` in a model file."""
+
+    max_categories: Count
+    min_count: Count
+    columns: Annotated[tuple[Column, ...], msgspec.Meta(min_length=1, max_length=MAX_COLUMNS)]
+
+
+def validate_state(state: EncoderState) -> None:
+    """Raise a `ModelFileError` if fields of a decoded state contradict each other."""
+    columns = state.columns
+    if len({column.name for column in columns}) < len(columns):
+        raise ModelFileError("encoder: two columns have the same name")
+    if not any(column.n_present for column in columns):
+        raise ModelFileError("encoder: no column has a value")
+    for number, column in enumerate(columns):
+        rules = _check_values(column) | _check_numbers(column)
+        rules["at most max_categories categories"] = len(column.categories) <= state.max_categories
+        for rule, holds in rules.items():
+            if not holds:
+                raise ModelFileError(f"encoder, column {number}: expected {rule}")
+
+
+def _check_numbers(column: Column) -> dict[str, bool]:
+    """Return for each rule about the numbers of a column whether it holds."""
+    indicator_scales = column.scales[column.kind != "category" :]
+    return {
+        "finite numbers": all(map(math.isfinite, (column.low, column.high, *column.scales))),
+        "low <= median <= high": column.low <= column.median <= column.high,
+        "a fill_value from 0 to 1": 0 <= column.fill_value <= 1,
+        "one scale for each encoded feature": len(column.scales) == column.n_features_encoded,
+        # A smaller scale would dominate every distance.
+        "scales of at least 0.001 for indicators": min(indicator_scales, default=1) >= 0.001,
+    }
+
+
+def _check_values(column: Column) -> dict[str, bool]:
+    """Return for each rule about the values of a column whether it holds."""
+    is_category = column.kind == "category"
+    n_own = len(column.categories)
+    return {
+        "at least one row": column.n_present + column.n_missing >= 1,
+        "a constant if all values are missing": column.n_present > 0 or column.is_constant,
+        "distinct categories": len(set(column.categories)) == n_own,
+        "categories only in category columns": is_category or not (n_own or column.n_categories),
+        "at most as many categories as values": not is_category
+        or n_own <= column.n_categories <= column.n_present,
+        "no range in category columns": not is_category
+        or column.low == column.high == column.fill_value == 0,
+    }
+
+
+def fit_numeric(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
+    """Fit a column of numbers, booleans or dates."""
+    is_infinite = np.isinf(values)
+    if is_infinite.any():
+        raise infinity_error(name, int(is_infinite.argmax()))
+    present = values[~np.isnan(values)]
+    n_missing = len(values) - len(present)
+    indicator = (MISSING_SCALE,) if n_missing else ()
+    if not len(present):
+        return Column(
+            name=name, kind=kind, n_present=0, n_missing=n_missing, scales=(1.0, *indicator)
+        )
     # The lower median is a value of the sample, and needs no sum that could overflow.
-    middle = (len(seen) - 1) // 2
-    median = float(np.partition(seen, middle)[middle])
-    bare = Column(
+    middle = (len(present) - 1) // 2
+    median = float(np.partition(present, middle)[middle])
+    column = Column(
         name=name,
         kind=kind,
-        present=len(seen),
-        missing=missing,
-        low=float(seen.min()),
-        high=float(seen.max()),
+        n_present=len(present),
+        n_missing=n_missing,
+        low=float(present.min()),
+        high=float(present.max()),
+        median=median,
     )
-    fill = (median * bare.half - bare.low * bare.half) / bare.span
-    return replace(bare, fill=fill, centre=median, scales=(_deviation(seen, bare), *gap))
+    fill_value = (median * column.prescale - column.low * column.prescale) / column.divisor
+    scales = (_compute_robust_scale(present, column), *indicator)
+    return replace(column, fill_value=fill_value, scales=scales)
 
 
-def _deviation(seen: NDArray[np.float64], column: Column) -> float:
-    """Say what counts as one deviation among these values, under the factor `half`."""
-    if column.constant:
-        return column.half
-    # Not of shares of the range: one wild value would make all the others equal.
-    first, third = np.quantile(seen * column.half, [0.25, 0.75])
-    deviation = float(third - first) / QUARTILES_OF_A_GAUSSIAN
-    if not deviation:
-        range_ = column.high * column.half - column.low * column.half
-        deviation = float(((seen * column.half - column.low * column.half) / range_).std() * range_)
-    # What is left of the smallest range may be too small for a float.
-    deviation = max(deviation, sys.float_info.min)
-    return max(deviation, LEAST_CHOICE) if column.kind == "boolean" else deviation
+def _compute_robust_scale(values: NDArray[np.float64], column: Column) -> float:
+    """Compute the scale of robust z-scores, multiplied by `prescale`."""
+    if column.is_constant:
+        return column.prescale
+    # Quartiles of encoded values would be equal if the range contains one extreme value.
+    values = values * column.prescale
+    first, third = np.quantile(values, [0.25, 0.75])
+    scale = float(third - first) / IQR_OF_GAUSSIAN
+    if not scale:
+        width = column.high * column.prescale - column.low * column.prescale
+        scale = float(((values - column.low * column.prescale) / width).std() * width)
+    scale = max(scale, sys.float_info.min)
+    return max(scale, MIN_BINARY_STD) if column.kind == "boolean" else scale
 
 
 def fit_category(name: str, texts: pa.Array, max_categories: int, min_count: int) -> Column:
-    """Learn the categories that get a unit of their own: the most frequent, ties by text."""
+    """Fit a column of categories: the most frequent ones, ties by text, get a feature each."""
     counts = pc.value_counts(texts.drop_null())
     pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
     ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
-    own = [(text, count) for text, count in ranked[:max_categories] if count >= min_count]
-    present = len(texts) - texts.null_count
-    others = present - sum(count for _, count in own)
-    gap = (GAP,) if texts.null_count else ()
+    frequent = [(text, count) for text, count in ranked[:max_categories] if count >= min_count]
+    n_present = len(texts) - texts.null_count
+    n_others = n_present - sum(count for _, count in frequent)
+    shares = [count / len(texts) for count in (*(count for _, count in frequent), n_others)]
+    indicator = (MISSING_SCALE,) if texts.null_count else ()
     return Column(
         name=name,
         kind="category",
-        present=present,
-        missing=texts.null_count,
-        scales=(*(_choice(count / len(texts)) for count in (*(c for _, c in own), others)), *gap),
-        categories=tuple(text for text, _ in own),
-        distinct=len(ranked),
+        n_present=n_present,
+        n_missing=texts.null_count,
+        scales=(*map(_compute_category_scale, shares), *indicator),
+        categories=tuple(text for text, _ in frequent),
+        n_categories=len(ranked),
     )
 
 
-def _choice(share: float) -> float:
-    """Say what counts as one deviation in a unit that is on in this share of rows."""
-    return CATEGORY_SHARE * max(math.sqrt(share * (1 - share)), LEAST_CHOICE)
+def _compute_category_scale(share: float) -> float:
+    """Compute the scale of a category that this share of the rows has."""
+    return math.sqrt(N_DIFFERING_FEATURES) * max(math.sqrt(share * (1 - share)), MIN_BINARY_STD)
 
 
-def expected_cells(column: Column, units: NDArray[np.float64]) -> pa.Array:
-    """Turn a column's units back into its own terms."""
-    if column.kind == "category":
-        texts = pa.array([*column.categories, OTHER], pa.large_string())
-        return texts.take(pa.array(units[:, : len(texts)].argmax(axis=1)))
-    if not column.present:
-        return pa.nulls(len(units), _TYPES[column.kind])
-    values = _unscaled(column, units[:, 0])
-    return own_terms(column.kind, values)
-
-
-def remembered_cells(column: Column, units: NDArray[np.float64]) -> pa.Array:
-    """Turn a column's units, in deviations from its centre, back into its own terms."""
-    gone = units[:, -1] > 0 if column.missing else np.zeros(len(units), dtype=bool)
-    if column.kind == "category":
-        texts = pa.array([*column.categories, OTHER], pa.large_string())
-        strongest = (units[:, : len(texts)] * column.scales[: len(texts)]).argmax(axis=1)
-        return texts.take(pa.array(strongest, mask=gone))
-    if not column.present:
-        return pa.nulls(len(units), _TYPES[column.kind])
-    with np.errstate(over="ignore", invalid="ignore"):
-        moved = expand_tails(units[:, 0]) * column.scales[0]
-        values = (column.centre * column.half + moved) / column.half
-        noise = _NOISE * np.maximum(np.abs(moved), column.scales[0]) / column.half
-        rounded = _without(noise, values, column.kind)
-    held = np.where(np.isfinite(rounded), rounded, values)
-    held = np.clip(held, -sys.float_info.max, sys.float_info.max)
-    return own_terms(column.kind, np.where(gone, np.nan, held))
-
-
-def _without(
-    noise: NDArray[np.float64], values: NDArray[np.float64], kind: Kind
-) -> NDArray[np.float64]:
-    """Round away the digits that float32 has lost: 37.000002 was 37, and 23:59:58 was midnight."""
-    if kind == "date":
-        units = _UNITS_OF_TIME[np.searchsorted(_UNITS_OF_TIME[:-1], noise)]
-        return np.round(values / units) * units
-    places = 10.0 ** -np.ceil(np.log10(noise))
-    return np.round(values * places) / places
-
-
-def own_terms(kind: Kind, values: NDArray[np.float64]) -> pa.Array:
-    """Give numbers as what they stand for: booleans, dates, or themselves; NaN is null."""
-    missing = np.isnan(values)
-    if kind == "boolean":
-        return pa.array(values >= 0.5, mask=missing)
-    if kind == "date":
-        # Held where calendars and Python's datetime can follow.
-        microseconds = np.clip(np.where(missing, 0, values), YEAR_1, YEAR_9999) * 1e6
-        return pa.array(np.rint(microseconds).astype(np.int64), mask=missing).cast(_TYPES["date"])
-    return pa.array(values, mask=missing)
-
-
-_TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "date": pa.timestamp("us")}
-
-
-def _unscaled(column: Column, encoded: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Undo the scaling; a constant column expects its one value."""
-    if column.constant:
-        return np.full(len(encoded), column.low)
-    with np.errstate(over="ignore"):
-        values = (column.low * column.half + encoded * column.span) / column.half
-    return np.clip(values, -sys.float_info.max, sys.float_info.max)
-
-
-def notes_on(column: Column) -> Iterator[str]:
-    """Say in one sentence each what the encoding changes."""
-    if column.declared:
+def describe_column(column: Column) -> Iterator[str]:
+    """Yield a sentence for each property of a column that the encoding has to change."""
+    if column.is_declared:
         return
-    rows = column.present + column.missing
-    if not column.present:
-        yield f"Column {column.name!r} has no value in any of {rows} rows; it is kept as constant."
+    n_rows = column.n_present + column.n_missing
+    if not column.n_present:
+        yield f"Column {column.name!r} has no value in any of {n_rows} rows; it is a constant."
         return
-    if column.constant and abs(column.low) > MOST_EXACT:
+    if column.is_constant and abs(column.low) > MAX_EXACT_INTEGER:
         yield (
-            f"Column {column.name!r} holds numbers too large to be told apart; it is kept as a "
-            "constant. If they name the rows, leave it out of the search."
+            f"Column {column.name!r} holds numbers too large to be distinguished; it is a "
+            "constant. If they identify rows, exclude the column."
         )
-    elif column.constant:
-        yield f"Column {column.name!r} holds a single value; it is kept as a constant."
-    if column.missing:
-        share = column.missing / rows
+    elif column.is_constant:
+        yield f"Column {column.name!r} holds a single value; it is a constant."
+    if column.n_missing:
+        share = column.n_missing / n_rows
         yield (
-            f"Column {column.name!r} has {column.missing} missing cells ({share:.2%}); "
-            "they take a neutral value and are marked."
+            f"Column {column.name!r} has {column.n_missing} missing values ({share:.2%}); they are "
+            "replaced by the median and marked by an indicator."
         )
-    if column.rare:
-        yield f"Column {column.name!r} has {column.rare} rare categories; they count as {OTHER!r}."
+    if column.n_rare:
+        yield (
+            f"Column {column.name!r} has {column.n_rare} rare categories; they count as {OTHER!r}."
+        )

@@ -1,4 +1,4 @@
-"""What a table holds that the training sample did not; it is changed on its way in, and said."""
+"""Drift: values of a table that the training sample did not have."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,30 +8,39 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.encoding._column import OTHER, Column
-from altbi.encoding._layout import Layout, abreast, lines_of
-from altbi.encoding._values import codes_of
+from altbi.encoding._column import OTHER
+from altbi.encoding._scaling import Layout
+from altbi.encoding._values import read_category_codes
 from altbi.table import Table
 
 __all__ = ["Drift", "measure_drift"]
 
-_SHOWN = 5
-# From this share of cells outside the learned range on, a column is another one than at fit.
-_DRIFTED = 0.05
-# Rare categories that were fewer than 3 % of the rows at fit, and are so many now: another table.
-_CROWDED = 0.1
-# In fewer rows a few odd ones are a large share: they are outliers, not another table.
-_ENOUGH_ROWS = 100
+MAX_SHOWN_COLUMNS = 5
+# Share of values outside the fitted range, and share of rare or unknown categories, from which on a
+# warning is given.
+MAX_OUTSIDE = 0.05
+MAX_OTHERS = 0.1
+# In fewer rows a few outliers are a large share.
+MIN_ROWS = 100
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Cells that are missing where none was, categories that no column had, values out of range.
+    """Counts of values that the training sample did not have, by column.
 
-    A column whose rare categories were folded into one unit cannot tell a rare category from a new one:
-    `TableEncoder.notes` has said that it has such categories, and `others` counts both together, where
-    they were few.
+    Attributes
+    ----------
+    missing : Counter
+        Missing values in columns that had none.
+    unseen : Counter
+        Unknown categories in columns whose categories all have an encoded feature.
+    outside : Counter
+        Numbers and dates outside the fitted range.
+    others : Counter
+        Rare or unknown categories, which are encoded alike, in columns that had few rare ones.
+    rows : int
+        Number of rows.
     """
 
     missing: Counter[str] = field(default_factory=Counter)
@@ -49,84 +58,88 @@ class Drift:
             self.rows + other.rows,
         )
 
-    def sentences(self) -> Iterator[str]:
-        """Say in one sentence each which columns hold surprises, and what becomes of them."""
+    def describe(self) -> Iterator[str]:
+        """Yield a warning for each kind of drift."""
         if self.missing:
             yield (
-                f"Cells are missing in {_counted(self.missing)}, where the training sample had no "
-                "gaps; they take a neutral value."
+                f"Missing values in {_format_counts(self.missing)}, where the training sample had "
+                "none; they count as typical values."
             )
         if self.unseen:
             yield (
-                f"Levels that the model does not know stand in {_counted(self.unseen)}; "
-                f"they count as {OTHER!r}."
+                f"Unknown categories in {_format_counts(self.unseen)}, which the training sample "
+                f"did not have; they count as {OTHER!r}."
             )
-        crowded = Counter({n: c for n, c in self.others.items() if c > _CROWDED * self.rows})
-        if crowded and self.rows >= _ENOUGH_ROWS:
+        others = self._select_frequent(self.others, MAX_OTHERS)
+        if others:
             yield (
-                f"Levels that were rare at the fit, or are new, stand in {_counted(crowded)} of "
-                f"{self.rows} rows; they count as {OTHER!r}. If the table has changed, fit again."
+                f"Rare or unknown categories in {_format_counts(others)} of {self.rows} rows, more "
+                f"than in the training sample; they count as {OTHER!r}. If the table has changed, "
+                "fit again."
             )
-        # A few cells beyond the sample's range are nothing but rows that were not in the sample.
-        drifted = Counter({n: c for n, c in self.outside.items() if c > _DRIFTED * self.rows})
-        if drifted and self.rows >= _ENOUGH_ROWS:
+        outside = self._select_frequent(self.outside, MAX_OUTSIDE)
+        if outside:
             yield (
-                f"Many cells lie outside the range that was learned: in {_counted(drifted)} of "
-                f"{self.rows} rows. If the table has changed since the fit, fit again."
+                f"Many values outside the range of the training sample in "
+                f"{_format_counts(outside)} of {self.rows} rows. If the table has changed, fit "
+                "again."
             )
 
+    def _select_frequent(self, counts: Counter[str], share: float) -> Counter[str]:
+        """Return the columns in which more than a share of the rows is affected."""
+        if self.rows < MIN_ROWS:
+            return Counter()
+        return Counter({name: n for name, n in counts.items() if n > share * self.rows})
 
-def _counted(counts: Counter[str]) -> str:
-    """Name the columns with most surprises first."""
-    named = [f"{name!r} ({count} cells)" for name, count in counts.most_common(_SHOWN)]
-    more = len(counts) - len(named)
-    return ", ".join(named) + (f" and {more} more columns" if more else "")
+
+def _format_counts(counts: Counter[str]) -> str:
+    """Format the columns with the highest counts."""
+    shown = [f"{name!r} ({count} values)" for name, count in counts.most_common(MAX_SHOWN_COLUMNS)]
+    n_more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {n_more} more columns" if n_more else "")
 
 
 def measure_drift(table: Table, layout: Layout) -> Drift:
-    """Count surprises; cells of numbers that do not stand out cost two looks."""
+    """Count the values of a table that the training sample did not have."""
     missing: Counter[str] = Counter()
     unseen: Counter[str] = Counter()
     outside: Counter[str] = Counter()
     others: Counter[str] = Counter()
-    for column, gaps, strays in _numbers_that_stand_out(table, layout):
-        if column.present:
-            outside[column.name] = strays
-        if not (column.missing or column.declared):
-            missing[column.name] = gaps
-    for number in layout.category_columns:
+    for number, n_missing, n_outside in _count_outside(table, layout):
         column = layout.columns[number]
-        codes = codes_of(table, number, column)
-        if not (column.missing or column.declared) and (codes < 0).any():
-            missing[column.name] += int((codes < 0).sum())
+        if column.n_present:
+            outside[column.name] = n_outside
+        if not (column.n_missing or column.is_declared):
+            missing[column.name] = n_missing
+    for number in layout.categorical:
+        column = layout.columns[number]
+        codes = read_category_codes(table, number, column)
+        if not (column.n_missing or column.is_declared):
+            missing[column.name] = int((codes < 0).sum())
         n_others = int((codes == len(column.categories)).sum())
-        if not column.rare:
+        if not column.n_rare:
             unseen[column.name] = n_others
-        elif column.had_few_others:
+        elif column.has_few_rare:
             others[column.name] = n_others
     return Drift(+missing, +unseen, +outside, +others, len(table))
 
 
-def _numbers_that_stand_out(table: Table, layout: Layout) -> Iterator[tuple[Column, int, int]]:
-    """Give columns with gaps or values outside the learned range, and how many there are."""
-    places = [p for p, n in enumerate(layout.scalars) if table.kinds[n] != "category"]
-    if not places or not len(table):
+def _count_outside(table: Table, layout: Layout) -> Iterator[tuple[int, int, int]]:
+    """Yield numeric columns with their counts of missing values and of values out of range."""
+    is_number = np.array([table.kinds[n] != "category" for n in layout.numeric], dtype=bool)
+    numbers = layout.numeric[is_number]
+    if not len(numbers):
         return
-    cells = table.numbers(layout.scalars[places].tolist())
-    found, missing = _standing_out(cells, layout.low[places], layout.high[places])
-    gaps = np.bincount(found[missing], minlength=len(places))
-    strays = np.bincount(found[~missing], minlength=len(places))
-    for place in np.flatnonzero(gaps + strays):
-        column = layout.columns[layout.scalars[places[place]]]
-        yield column, int(gaps[place]), int(strays[place])
+    values = table.numbers(numbers.tolist())
+    is_inside = values >= layout.low[is_number]
+    is_inside &= values <= layout.high[is_number]  # NaN is neither
+    rows, positions = np.nonzero(~is_inside)
+    is_missing = np.isnan(values[rows, positions])
+    n_missing = _count(positions[is_missing], len(numbers))
+    n_outside = _count(positions[~is_missing], len(numbers))
+    for position in np.flatnonzero(n_missing + n_outside):
+        yield int(numbers[position]), int(n_missing[position]), int(n_outside[position])
 
 
-def _standing_out(
-    cells: NDArray[np.float64], low: NDArray[np.float64], high: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-    """Give the column of each cell that is missing or out of range, and whether it is missing."""
-    lines, low, high = lines_of(cells, abreast(low), abreast(high))
-    within = lines >= low
-    within &= lines <= high  # a gap is neither
-    places = np.flatnonzero(~within)
-    return places % cells.shape[1], np.isnan(lines.ravel()[places])
+def _count(positions: NDArray[np.intp], length: int) -> NDArray[np.intp]:
+    return np.bincount(positions, minlength=length)

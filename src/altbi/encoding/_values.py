@@ -1,94 +1,163 @@
-"""The cells of a table that the encoder meets after fit, if they are of the known columns."""
+"""Values of a table, read in the kinds of the fitted columns, and decoded from features."""
+
+import sys
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altbi.encoding._column import Column, own_terms
+from altbi.encoding._column import OTHER, Column
+from altbi.encoding._scaling import expand_tails
 from altbi.errors import TableError
-from altbi.table import Table
+from altbi.table import Kind, Table
 
-__all__ = ["check_columns", "codes_of", "numbers_of", "own_cells"]
+__all__ = [
+    "check_columns",
+    "decode_features",
+    "decode_standardized",
+    "read_category_codes",
+    "read_numbers",
+    "read_values",
+]
+
+# Relative rounding error of float32, with some reserve.
+ROUNDING_ERROR = 2e-6
+TIME_UNITS = np.array([1e-6, 1e-3, 1, 60, 3600, 86400])  # in seconds
+YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
+ARROW_TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "date": pa.timestamp("us")}
+
+Values = NDArray[np.float64]
 
 
 def check_columns(table: Table, columns: tuple[Column, ...]) -> None:
-    """Refuse a table with other columns than the sample had."""
+    """Raise an error if a table has other columns than the training sample."""
     names = tuple(column.name for column in columns)
     if table.names != names:
-        raise _other_names(names, table.names)
+        raise _names_error(names, table.names)
     if table.kinds != tuple(column.kind for column in columns):
         for number, column in enumerate(columns):
             _check_kind(table, number, column)
 
 
-def numbers_of(table: Table, scalars: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Give the cells of the columns that were numbers at fit, whatever they are now."""
-    odd = np.isin(scalars, [n for n, kind in enumerate(table.kinds) if kind == "category"])
-    if not odd.any():
-        return table.numbers(scalars.tolist())
-    cells = np.empty((len(table), len(scalars)))
-    cells[:, ~odd] = table.numbers(scalars[~odd].tolist())
-    for place in np.flatnonzero(odd):
-        cells[:, place] = np.where(_is_missing(table, int(scalars[place])), np.nan, 0.0)
-    return cells
-
-
-def codes_of(table: Table, number: int, column: Column) -> NDArray[np.int64]:
-    """Give each cell the number of its category; the last one is for others, -1 for missing."""
-    other = len(column.categories)
-    if table.kinds[number] != "category":
-        return np.where(_is_missing(table, number), -1, other)
-    texts = table.categories(number)
-    found = pc.index_in(texts, value_set=pa.array(column.categories, pa.large_string()))
-    codes = found.fill_null(other).to_numpy().astype(np.int64)
-    codes[_nulls(texts)] = -1
-    return codes
-
-
-def own_cells(table: Table, number: int, column: Column) -> pa.Array:
-    """Give the cells of a column in its own terms; missing is null."""
-    if table.kinds[number] == "category":
-        return table.categories(number)
-    return own_terms(column.kind, table.numbers([number])[:, 0])
-
-
-def _is_missing(table: Table, number: int) -> NDArray[np.bool_]:
-    if table.kinds[number] == "category":
-        return _nulls(table.categories(number))
-    return np.isnan(table.numbers([number])[:, 0])
-
-
-def _nulls(texts: pa.Array) -> NDArray[np.bool_]:
-    return texts.is_null().to_numpy(zero_copy_only=False)
-
-
 def _check_kind(table: Table, number: int, column: Column) -> None:
-    """Refuse a column of another kind, unless one of the two never had a value."""
+    """Raise an error for a column of another kind, unless one of the two has no values."""
     kinds = {column.kind, table.kinds[number]}
-    if len(kinds) == 1 or kinds == {"number", "boolean"} or not column.present:
+    if len(kinds) == 1 or kinds == {"number", "boolean"} or not column.n_present:
         return
-    if not _is_missing(table, number).all():
+    if not _find_missing(table, number).all():
         raise TableError(
             f"Column {column.name!r} is a {table.kinds[number]} column, but expected a "
             f"{column.kind} column as at fit. Convert it, or fit again."
         )
 
 
-def _other_names(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
-    known, there = set(fitted), set(given)
-    missing = [name for name in fitted if name not in there]
-    unexpected = [name for name in given if name not in known]
+def _names_error(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
+    missing = [name for name in fitted if name not in set(given)]
+    unexpected = [name for name in given if name not in set(fitted)]
+    problem = "the columns have another order"
     if missing or unexpected:
-        found = f"columns {missing} are missing and columns {unexpected} are unexpected"
-    else:
-        found = "only the order of the columns is another"
+        problem = f"columns {missing} are missing and columns {unexpected} are unexpected"
+    shown = ", ".join(map(repr, fitted[:10]))
+    if len(fitted) > 10:
+        shown += f", … ({len(fitted)} in total)"
     return TableError(
-        f"The table differs from the one at fit: {found}. "
-        f"Pass the columns {_short(fitted)}, in this order."
+        f"The table differs from the one at fit: {problem}. "
+        f"Pass the columns {shown}, in this order."
     )
 
 
-def _short(names: tuple[str, ...]) -> str:
-    shown = ", ".join(repr(name) for name in names[:10])
-    return shown if len(names) <= 10 else f"{shown}, … ({len(names)} in all)"
+def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:
+    """Return the values of columns that were numeric at fit; texts become 0 or missing."""
+    is_text = np.isin(numeric, [n for n, kind in enumerate(table.kinds) if kind == "category"])
+    if not is_text.any():
+        return table.numbers(numeric.tolist())
+    values = np.empty((len(table), len(numeric)))
+    values[:, ~is_text] = table.numbers(numeric[~is_text].tolist())
+    for position in np.flatnonzero(is_text):
+        is_missing = _find_missing(table, int(numeric[position]))
+        values[:, position] = np.where(is_missing, np.nan, 0.0)
+    return values
+
+
+def read_category_codes(table: Table, number: int, column: Column) -> NDArray[np.int64]:
+    """Return the index of each value among the categories; the last is for others, -1 missing."""
+    other = len(column.categories)
+    if table.kinds[number] != "category":
+        return np.where(_find_missing(table, number), -1, other)
+    texts = table.categories(number)
+    found = pc.index_in(texts, value_set=pa.array(column.categories, pa.large_string()))
+    codes = found.fill_null(other).to_numpy().astype(np.int64)
+    codes[_find_missing(table, number)] = -1
+    return codes
+
+
+def _find_missing(table: Table, number: int) -> NDArray[np.bool_]:
+    if table.kinds[number] == "category":
+        return table.categories(number).is_null().to_numpy(zero_copy_only=False)
+    return np.isnan(table.numbers([number])[:, 0])
+
+
+def read_values(table: Table, number: int, column: Column) -> pa.Array:
+    """Return the values of a column as texts, booleans, timestamps or numbers; missing is null."""
+    if table.kinds[number] == "category":
+        return table.categories(number)
+    return _convert_numbers(column.kind, table.numbers([number])[:, 0])
+
+
+def decode_features(column: Column, features: Values) -> pa.Array:
+    """Convert features in [0, 1] to values of the column."""
+    if column.kind == "category":
+        texts = pa.array([*column.categories, OTHER], pa.large_string())
+        return texts.take(pa.array(features[:, : len(texts)].argmax(axis=1)))
+    if not column.n_present:
+        return pa.nulls(len(features), ARROW_TYPES[column.kind])
+    if column.is_constant:
+        return _convert_numbers(column.kind, np.full(len(features), column.low))
+    with np.errstate(over="ignore"):
+        values = (column.low * column.prescale + features[:, 0] * column.divisor) / column.prescale
+    return _convert_numbers(column.kind, _clip_to_finite(values))
+
+
+def decode_standardized(column: Column, features: Values) -> pa.Array:
+    """Convert robust z-scores to values of the column, without the rounding error of float32."""
+    is_missing = features[:, -1] > 0 if column.n_missing else np.zeros(len(features), dtype=bool)
+    if column.kind == "category":
+        texts = pa.array([*column.categories, OTHER], pa.large_string())
+        shares = features[:, : len(texts)] * column.scales[: len(texts)]
+        return texts.take(pa.array(shares.argmax(axis=1), mask=is_missing))
+    if not column.n_present:
+        return pa.nulls(len(features), ARROW_TYPES[column.kind])
+    with np.errstate(over="ignore", invalid="ignore"):
+        distances = expand_tails(features[:, 0]) * column.scales[0]
+        values = (column.median * column.prescale + distances) / column.prescale
+        errors = ROUNDING_ERROR * np.maximum(np.abs(distances), column.scales[0]) / column.prescale
+        rounded = _round_to_error(values, errors, column.kind)
+    values = _clip_to_finite(np.where(np.isfinite(rounded), rounded, values))
+    return _convert_numbers(column.kind, np.where(is_missing, np.nan, values))
+
+
+def _round_to_error(values: Values, errors: Values, kind: Kind) -> Values:
+    """Round values to the digits above their errors: 37.000002 to 37, 23:59:58 to midnight."""
+    if kind == "date":
+        units = TIME_UNITS[np.searchsorted(TIME_UNITS[:-1], errors)]
+        return np.round(values / units) * units
+    factors = 10.0 ** -np.ceil(np.log10(errors))
+    return np.round(values * factors) / factors
+
+
+def _clip_to_finite(values: Values) -> Values:
+    return np.clip(values, -sys.float_info.max, sys.float_info.max)
+
+
+def _convert_numbers(kind: Kind, values: Values) -> pa.Array:
+    """Convert numbers to booleans or timestamps if the column has them; NaN is null."""
+    is_missing = np.isnan(values)
+    if kind == "boolean":
+        return pa.array(values >= 0.5, mask=is_missing)
+    if kind == "date":
+        # Python's datetime has no other years.
+        microseconds = np.clip(np.where(is_missing, 0, values), YEAR_1, YEAR_9999) * 1e6
+        integers = np.rint(microseconds).astype(np.int64)
+        return pa.array(integers, mask=is_missing).cast(ARROW_TYPES["date"])
+    return pa.array(values, mask=is_missing)

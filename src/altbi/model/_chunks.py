@@ -1,4 +1,4 @@
-"""Tables scored in chunks: memory does not grow with the table, and all threads have work."""
+"""Score a table in chunks, so that peak memory does not depend on its length."""
 
 from collections.abc import Callable
 
@@ -14,35 +14,34 @@ __all__ = ["score_chunks"]
 
 Scores = NDArray[np.float64]
 
-# Cells and rows that one thread encodes and scores at a time, at most: what Python does once for a
-# chunk, while other threads wait, is then little beside it. Whole blocks, which scorers pad.
-_CHUNK_CELLS = 1 << 20
+# Largest chunk. It is a multiple of the block size of the scorers, which pad incomplete blocks.
+_CHUNK_VALUES = 1 << 20
 _CHUNK_ROWS = 30720
 _BLOCK_ROWS = 384
-# Chunks of smaller tables are smaller, down to a quarter: each thread has so many, and none waits
-# long for the last.
-_CHUNKS_EACH = 8
+# Smaller tables have smaller chunks, down to a quarter, so that all threads have work.
+_CHUNKS_PER_THREAD = 8
 
 
 def score_chunks(
     score: Callable[[Table], Scores], table: Table, encoder: TableEncoder
 ) -> tuple[Scores, Drift]:
-    """Score a table, and say what it holds that the training sample did not."""
+    """Score a table in several threads, and measure its drift."""
     scores, drift = np.empty(len(table)), Drift()
-    size = _chunk_rows(len(table), encoder.n_features_encoded)
+    n_rows = _chunk_rows(len(table), encoder.n_features_encoded)
 
-    def part(first: int) -> Drift:
-        chunk = table.slice(first, min(first + size, len(table)))
+    def score_chunk(first: int) -> Drift:
+        chunk = table.slice(first, min(first + n_rows, len(table)))
         scores[first : first + len(chunk)] = score(chunk)
         return encoder.drift(chunk)
 
-    for found in map_in_threads(part, range(0, len(table), size)):
-        drift += found
+    for chunk_drift in map_in_threads(score_chunk, range(0, len(table), n_rows)):
+        drift += chunk_drift
     return scores, drift
 
 
-def _chunk_rows(n_rows: int, width: int) -> int:
-    most = max(min(_CHUNK_CELLS // width, _CHUNK_ROWS) // _BLOCK_ROWS, 1)
-    even = n_rows // (_CHUNKS_EACH * torch.get_num_threads() * _BLOCK_ROWS)
-    blocks = min(max(even, most // 4, 1), most)
-    return min(blocks * _BLOCK_ROWS, _CHUNK_ROWS)
+def _chunk_rows(n_rows: int, n_features_encoded: int) -> int:
+    """Compute the number of rows of a chunk."""
+    most = max(min(_CHUNK_VALUES // n_features_encoded, _CHUNK_ROWS) // _BLOCK_ROWS, 1)
+    even = n_rows // (_CHUNKS_PER_THREAD * torch.get_num_threads() * _BLOCK_ROWS)
+    n_blocks = min(max(even, most // 4, 1), most)
+    return min(n_blocks * _BLOCK_ROWS, _CHUNK_ROWS)

@@ -1,8 +1,8 @@
-"""Model files: safetensors and JSON, no code.
+"""The container of a model file: safetensors with a JSON header, and no code.
 
-A file is one safetensors container. Its metadata hold a JSON header, readable without torch, and
-the SHA-256 of header and tensors, so that a damaged file is noticed. A digest is no signature: it
-does not tell who made a file. Loading can fail, but it never imports or runs what a file names.
+The metadata of the safetensors file has one entry: the SHA-256 digest of header and tensors, a line
+break, and the header. The digest detects damaged files. It is not a signature: it does not show who
+wrote a file. Reading a file never imports or runs anything that it names.
 """
 
 import hashlib
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,79 +21,87 @@ from altbi.errors import ModelFileError
 __all__ = ["FORMAT_VERSION", "encode_model", "read_header", "read_model"]
 
 FORMAT_VERSION = 5
-_FORMAT = "altbi model"
-_ENTRY = "altbi"
+FORMAT = "altbi model"
+ENTRY = "altbi"
 
+FilePath = str | os.PathLike[str]
 Tensors = Mapping[str, NDArray[Any]]
-Header = dict[str, Any]
+Fields = dict[str, Any]
 
 
-def encode_model(tensors: Tensors, header: Header) -> bytes:
-    """Return the content of a model file; numbers that are not finite raise a ValueError."""
+def encode_model(tensors: Tensors, header: Fields) -> bytes:
+    """Return the content of a model file; numbers in the header must be finite."""
     from safetensors.numpy import save
 
-    text = json.dumps(
-        {"format": _FORMAT, "format_version": FORMAT_VERSION, **header},
-        allow_nan=False,
-        sort_keys=True,
-    )
-    whole = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
-    # One entry only: safetensors writes several in an order that changes from call to call.
-    content: bytes = save(whole, metadata={_ENTRY: f"{_digest(text, whole)}\n{text}"})
+    fields = {"format": FORMAT, "format_version": FORMAT_VERSION, **header}
+    try:
+        text = json.dumps(fields, allow_nan=False, sort_keys=True)
+    except ValueError as cause:
+        raise ModelFileError(
+            f"The model cannot be saved, because it holds a number that is not finite ({cause}). "
+            "Fit it again with finite parameters."
+        ) from None
+    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    # safetensors would write several entries in an order that changes from call to call.
+    content: bytes = save(contiguous, metadata={ENTRY: f"{_compute_digest(text, tensors)}\n{text}"})
     return content
 
 
-def read_header(path: str | os.PathLike[str]) -> Header:
-    """Read what a file says of itself, without its tensors and without torch."""
-    with _opened(path) as file:
-        return _header(Path(path), _entry(file)[1])
+def read_header(path: FilePath) -> Fields:
+    """Read the header of a model file without its tensors."""
+    with _open_container(path) as file:
+        return _parse_header(path, _read_entry(file)[1])
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, NDArray[Any]], Header]:
-    """Read tensors and header, and check that they belong together."""
-    with _opened(path) as file:
-        digest, text = _entry(file)
-        header = _header(Path(path), text)
-        tensors = {name: _tensor(Path(path), file, name) for name in file.keys()}  # noqa: SIM118
-    if digest != _digest(text, tensors):
+def read_model(path: FilePath) -> tuple[dict[str, NDArray[Any]], Fields]:
+    """Read the tensors and the header of a model file, and check their digest."""
+    with _open_container(path) as file:
+        digest, text = _read_entry(file)
+        header = _parse_header(path, text)
+        tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
+    if digest != _compute_digest(text, tensors):
         raise ModelFileError(
-            f"{path}: the file's content does not fit its checksum, so it was changed or damaged. "
+            f"{path}: the content does not match its checksum, so the file was changed or damaged. "
             "Save the model again."
         )
     return tensors, header
 
 
-def _opened(path: str | os.PathLike[str]) -> Any:  # noqa: ANN401 - safetensors has no types
+def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no types
     from safetensors import SafetensorError, safe_open
 
-    # The operating system's own sentence for a missing or unreadable file is the clearest.
+    # A missing or unreadable file raises the error of the operating system.
     with Path(path).open("rb"):
         pass
     try:
         return safe_open(path, framework="np")
     except SafetensorError as cause:
         raise ModelFileError(
-            f"{path}: not a whole model file ({cause}). "
-            "Expected a file that `altbi fit` or `save` wrote."
+            f"{path}: not a complete model file ({cause}). "
+            "Expected a file written by `altbi fit` or `save`."
         ) from None
 
 
-def _entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
-    """Give the checksum and the header's text; both are empty in a foreign file."""
-    digest, _, text = (file.metadata() or {}).get(_ENTRY, "").partition("\n")
+def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
+    """Return the digest and the text of the header; both are empty in files of other programs."""
+    digest, _, text = (file.metadata() or {}).get(ENTRY, "").partition("\n")
     return digest, text
 
 
-def _header(path: Path, text: str) -> Header:
-    """Parse and check the JSON header of a file."""
+def _parse_header(path: FilePath, text: str) -> Fields:
+    """Parse the header; a file of another program or format version raises an error."""
     try:
-        header = json.loads(text)
-    except (ValueError, RecursionError):
-        header = None
-    if not isinstance(header, dict) or header.get("format") != _FORMAT:
+        # Strict JSON: refuses NaN, infinity and lone surrogates.
+        header = msgspec.json.decode(text) if text else None
+    except (msgspec.DecodeError, RecursionError) as cause:
+        raise ModelFileError(
+            f"{path}: the header is not valid JSON ({cause}), so this is not a model of altbi. "
+            "Expected a file written by `altbi fit` or `save`."
+        ) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise ModelFileError(
             f"{path}: a safetensors file, but not a model of altbi. "
-            "Expected a file that `altbi fit` or `save` wrote."
+            "Expected a file written by `altbi fit` or `save`."
         )
     if header.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
@@ -103,7 +112,7 @@ def _header(path: Path, text: str) -> Header:
     return header
 
 
-def _tensor(path: Path, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
+def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
     try:
         return file.get_tensor(name)
     except (TypeError, ValueError, KeyError, AttributeError) as cause:
@@ -112,11 +121,11 @@ def _tensor(path: Path, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
         ) from None
 
 
-def _digest(text: str, tensors: Tensors) -> str:
-    """Hash header and tensors, names, types and shapes included."""
+def _compute_digest(text: str, tensors: Tensors) -> str:
+    """Compute the SHA-256 digest of header and tensors with their names, types and shapes."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
-        tensor = tensors[name]
-        digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensor.shape}\0".encode())
-        digest.update(np.ascontiguousarray(tensor).tobytes())
+        tensor = np.ascontiguousarray(tensors[name])
+        digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensors[name].shape}\0".encode())
+        digest.update(tensor.tobytes())
     return digest.hexdigest()

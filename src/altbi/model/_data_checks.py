@@ -1,4 +1,4 @@
-"""What is worth knowing about a table before one believes its scores, one sentence each."""
+"""Data checks: what to know about a table before using its scores."""
 
 from collections.abc import Iterator
 
@@ -10,48 +10,51 @@ from altbi.model._fitted_model import FittedModel
 
 __all__ = ["check_data"]
 
-# A counter shows in a few rows already; fewer could be chance.
-_LEAST_ROWS = 10
+# In fewer rows, equal steps could be a coincidence.
+MIN_COUNTER_ROWS = 10
 
 
 def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
-    """Say what the training sample shows: types, gaps, constants, rare levels, copies, counters."""
-    encoder = model.encoder
-    if model.ledger is not None:
-        yield from found.notes
-        yield from model.ledger.find_problems(model.training_table.n_rows)
-        return  # all else would tell of the rows what no budget covers
-    units = encoder.transform(found.sample)
+    """Yield warnings about the training sample.
+
+    They concern types, missing values, constants, rare categories, duplicates and row counters.
+    Under a privacy budget only warnings that reveal nothing about rows are given.
+    """
     yield from found.notes
-    yield from encoder.describe_changes()
-    yield from encoder.find_problems(units)
-    yield from _copies(units)
-    yield from _counters(found)
+    if model.ledger is not None:
+        yield from model.ledger.check(model.training_table.n_rows)
+        return
+    features = model.encoder.transform(found.sample)
+    yield from model.encoder.describe_changes()
+    yield from model.encoder.check_sample(features)
+    yield from _check_duplicates(features)
+    yield from _check_counters(found)
 
 
-def _copies(units: NDArray[np.float32]) -> Iterator[str]:
-    """Count rows that the model cannot tell from an earlier one."""
-    copies = len(units) - len({hash(row.tobytes()) for row in units})
-    if copies:
+def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
+    """Yield a warning about rows with the same encoded features."""
+    n_rows = len(features)
+    n_duplicates = n_rows - len({hash(row.tobytes()) for row in features})
+    if n_duplicates:
         yield (
-            f"{copies} of {len(units)} rows of the training sample ({copies / len(units):.2%}) "
-            "look the same to the model as other rows in it: copies, or alike but for rare levels."
+            f"{n_duplicates} of {n_rows} rows of the training sample ({n_duplicates / n_rows:.2%}) "
+            "are duplicates, or differ from other rows only in rare categories."
         )
 
 
-def _counters(found: ScanResult) -> Iterator[str]:
-    """Name the columns that only count the rows."""
+def _check_counters(found: ScanResult) -> Iterator[str]:
+    """Yield a warning for each column that only numbers the rows."""
     sample, rows = found.sample, found.sample_rows
-    if len(rows) < _LEAST_ROWS:
+    if len(rows) < MIN_COUNTER_ROWS:
         return
     for number, name in enumerate(sample.names):
-        if sample.kinds[number] == "number" and _counts(sample.numbers([number])[:, 0], rows):
+        if sample.kinds[number] == "number" and _is_counter(sample.numbers([number])[:, 0], rows):
             yield (
-                f"Column {name!r} rises by the same step from row to row: a counter says nothing "
-                "about a row. Leave it out (--exclude), or let it name the rows (--id)."
+                f"Column {name!r} rises by the same step from row to row, so it only numbers the "
+                "rows. Exclude it (--exclude), or use it as row id (--id)."
             )
 
 
-def _counts(values: NDArray[np.float64], rows: NDArray[np.int64]) -> bool:
+def _is_counter(values: NDArray[np.float64], rows: NDArray[np.int64]) -> bool:
     step = (values[1] - values[0]) / (rows[1] - rows[0])
     return bool(step != 0 and (values == values[0] + (rows - rows[0]) * step).all())

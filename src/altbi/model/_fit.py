@@ -13,9 +13,9 @@ from altbi.encoding import TableEncoder
 from altbi.errors import TableError, TableWarning, TrainingError
 from altbi.model._fitted_model import FittedModel
 from altbi.model._header import TrainingTable
-from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels, draw_training_sample
+from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels, sample_training_rows
 from altbi.model._settings import FitSettings, RandomState, ReferenceSettings
-from altbi.model._threshold import outlier_threshold
+from altbi.model._threshold import compute_threshold
 from altbi.networks import (
     WORST_LOSS,
     SnapshotArrays,
@@ -108,10 +108,10 @@ def record_history(
 
 def _fit(table: Table, settings: FitSettings, labels: Labels | None, seed: int) -> Fit:
     """Fit a model without a privacy budget."""
-    sample, labels = draw_training_sample(table, labels, settings.max_rows, seed)
+    sample, labels = sample_training_rows(table, labels, settings.max_rows, seed)
     encoder = TableEncoder().fit(sample)
     rows = encoder.transform(sample)
-    for problem in encoder.find_problems(rows):
+    for problem in encoder.check_sample(rows):
         warnings.warn(problem, TableWarning, stacklevel=6)
 
     history: list[TrainingStep] = []
@@ -239,7 +239,7 @@ def choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> floa
     """Return the threshold of the settings for the scores of training rows."""
     if settings.threshold is not None:
         return float(settings.threshold)
-    return outlier_threshold(scores, settings.contamination)
+    return compute_threshold(scores, settings.contamination)
 
 
 def resolve_seed(random_state: RandomState) -> int:

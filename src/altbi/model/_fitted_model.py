@@ -153,7 +153,7 @@ class FittedModel:
     def score_with_warnings(self, table: Table, *, stacklevel: int) -> Scores:
         """Return the scores of a table with the columns of the fit, and warn about drift."""
         scores, drift = self.score_table(table)
-        for sentence in drift.sentences():
+        for sentence in drift.describe():
             warnings.warn(sentence, TableWarning, stacklevel=stacklevel)
         return scores
 

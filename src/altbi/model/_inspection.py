@@ -1,11 +1,12 @@
-"""What a model file says of itself: read from its header alone, checked, safe to show."""
+"""Describe a model file by its header alone."""
 
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from os import PathLike
 from typing import Any
+
+import msgspec
 
 from altbi._terminal import escape_text, shorten
 from altbi.encoding import Column, TableEncoder
@@ -18,44 +19,44 @@ from altbi.table import TextConventions
 
 __all__ = ["ModelDescription", "read_description", "render"]
 
-WIDTH = 100
+LINE_WIDTH = 100
 NAME_WIDTH = 36
-SHOWN_CATEGORIES = 4
 CATEGORY_WIDTH = 24
+MAX_CATEGORIES = 4
+INDENT = " " * 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelDescription:
-    """A model in plain values.
+class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of a model file's header.
 
     Attributes
     ----------
     file : str
-        The file's path.
+        Path of the file.
     format_version : int
         Version of the file format.
     altbi_version : str
-        The altbi that wrote the file.
+        Version of altbi that wrote the file.
     detector : str
         Name of the detector.
     parameters : dict
         Its parameters.
     rows, sample : int
-        Rows of the training table, and of the sample that training saw.
+        Number of rows of the training table, and of the training sample.
     reference_rows : int
-        Rows of the training table that the file holds.
+        Number of rows of the training table that the file holds.
     threshold : float
-        Rows with an anomaly score above it are outliers.
+        Rows with an outlier score above it are outliers.
     last_loss : float or None
-        Training loss of the last step; not told under a privacy budget.
+        Training loss of the last step; None under a privacy budget.
     epsilon_rdp, epsilon_prv, delta : float or None
-        What was spent of a privacy budget, by two accountants; None without a budget.
+        Privacy cost by two accountants; None without a privacy budget.
     privacy : dict or None
-        The whole ledger.
+        The privacy ledger.
     columns : tuple of Column
-        The columns as the sample showed them.
-    writing : TextConventions
-        How their cells stood in the file of the training table.
+        The columns of the training sample.
+    conventions : TextConventions
+        How their values were written in a text file.
     """
 
     file: str
@@ -77,14 +78,14 @@ class ModelDescription:
 
 
 def read_description(path: str | PathLike[str]) -> ModelDescription:
-    """Read the header of a model file; values of a wrong type raise a `ModelFileError`."""
+    """Read the header of a model file; invalid values raise a `ModelFileError`."""
     header = parse_header(path, read_header(path))
     try:
-        ledger = None if header.privacy is None else Ledger.from_json(header.privacy).to_json()
+        ledger = None if header.privacy is None else Ledger.from_json(header.privacy)
         columns = TableEncoder.from_json(header.encoder).columns
     except ModelFileError as error:
         raise ModelFileError(
-            f"{path}: the file is not valid ({str(error).rstrip('.')}). Save the model again."
+            f"{path}: the file is not valid ({error}). Save the model again."
         ) from None
     return ModelDescription(
         file=str(path),
@@ -97,121 +98,118 @@ def read_description(path: str | PathLike[str]) -> ModelDescription:
         reference_rows=header.n_reference,
         threshold=header.threshold,
         last_loss=header.history[-1].loss,
-        epsilon_rdp=None if ledger is None else ledger["epsilon_rdp"],
-        epsilon_prv=None if ledger is None else ledger["epsilon_prv"],
-        delta=None if ledger is None else ledger["delta"],
-        privacy=ledger,
+        epsilon_rdp=None if ledger is None else ledger.epsilon_rdp,
+        epsilon_prv=None if ledger is None else ledger.epsilon_prv,
+        delta=None if ledger is None else ledger.delta,
+        privacy=None if ledger is None else ledger.to_json(),
         columns=columns,
         conventions=header.table.conventions,
     )
 
 
-def render(facts: ModelDescription) -> str:
-    """Tell the facts to a terminal; whatever comes from the file is escaped."""
-    parameters = (f"{name}={value!r}" for name, value in facts.parameters.items())
-    about = "about " if facts.privacy else ""  # no count is exact under a privacy budget
+def render(model: ModelDescription) -> str:
+    """Render a description for a terminal; all text from the file is escaped."""
+    parameters = ", ".join(f"{name}={value!r}" for name, value in model.parameters.items())
+    about = "about " if model.privacy else ""  # counts have noise under a privacy budget
+    last_loss = "not released" if model.last_loss is None else f"{model.last_loss:.6g}"
     lines = [
-        f"{facts.file}: {facts.detector}, written by altbi {facts.altbi_version}, "
-        f"model format {facts.format_version}",
+        f"{model.file}: {model.detector}, written by altbi {model.altbi_version}, "
+        f"model format {model.format_version}",
         "",
-        f"training table  {about}{facts.rows} rows, {len(facts.columns)} columns; "
-        f"trained on {about}{facts.sample} of the rows",
-        f"rows held       {_held(facts)}",
-        f"threshold       rows with an anomaly score above {facts.threshold:.6g} are outliers",
-        f"last loss       {_last_loss(facts)}",
-        *_privacy_lines(facts.privacy),
+        f"training table  {about}{model.rows} rows, {len(model.columns)} columns; "
+        f"trained on {about}{model.sample} of the rows",
+        f"reference rows  {_describe_reference(model)}",
+        f"threshold       rows with an outlier score above {model.threshold:.6g} are outliers",
+        f"last loss       {last_loss}",
+        *_format_ledger(model.privacy),
         "",
         "parameters",
-        *textwrap.wrap(
-            escape_text(", ".join(parameters)), WIDTH, initial_indent="  ", subsequent_indent="  "
-        ),
+        *_wrap(parameters, "  ", "  "),
         "",
-        *_column_lines(facts.columns),
-        *_writing_lines(facts.conventions),
+        *_format_columns(model.columns),
+        *_format_conventions(model.conventions),
     ]
     return "".join(escape_text(line) + "\n" for line in lines)
 
 
-def _held(facts: ModelDescription) -> str:
-    """Say how much of the training table can be read from the file."""
-    if not facts.reference_rows:
-        return "none of the training table: the model scores by loss"
-    return (
-        f"{facts.reference_rows} of the training table, in deviations: treat the file as you treat "
-        "the table"
+def _wrap(text: str, first_indent: str, indent: str) -> list[str]:
+    """Wrap a text, escaped first so that its line breaks stay visible."""
+    return textwrap.wrap(
+        escape_text(text), LINE_WIDTH, initial_indent=first_indent, subsequent_indent=indent
     )
 
 
-def _last_loss(facts: ModelDescription) -> str:
-    return "not told" if facts.last_loss is None else f"{facts.last_loss:.6g}"
+def _describe_reference(model: ModelDescription) -> str:
+    if not model.reference_rows:
+        return "none: rows are scored by loss"
+    return (
+        f"{model.reference_rows} rows of the training table, as robust z-scores: protect the file "
+        "like the table"
+    )
 
 
-def _privacy_lines(ledger: dict[str, Any] | None) -> Iterator[str]:
-    """Tell the ledger: what was spent, on what, and what that covers."""
+def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
+    """Yield the lines about the privacy ledger."""
     if ledger is None:
-        yield "privacy         none: the file was fitted without a privacy budget"
+        yield "privacy         none: the model was fitted without a privacy budget"
         return
     spent = f"epsilon {ledger['epsilon_prv']:.4g} (PRV), {ledger['epsilon_rdp']:.4g} (RDP)"
     if not ledger["guarantee"]:
         spent = f"no guarantee; {spent}"
     yield f"privacy         {spent} of {ledger['epsilon']:.4g} at delta {ledger['delta']:.3g}"
-    yield f"                {ledger['adjacency']}"
+    yield f"{INDENT}{ledger['adjacency']}"
     for title, items in (("covered", ledger["covered"]), ("not covered", ledger["not_covered"])):
         for item in items:
-            yield from textwrap.wrap(
-                f"{title}: {item}", WIDTH, initial_indent=" " * 16, subsequent_indent=" " * 18
-            )
+            yield from _wrap(f"{title}: {item}", INDENT, f"{INDENT}  ")
     yield ""
-    yield f"{'noise':>9}  {'of the rows':>16}  {'times':>6}  release"
-    for what, noise, least, most, times in Ledger.from_json(ledger).lines():
-        shares = f"{least:.2%} to {most:.2%}" if least < most else f"{most:.2%}"
+    yield f"{'noise':>9}  {'share of rows':>16}  {'times':>6}  release"
+    for what, noise, low, high, times in Ledger.from_json(ledger).summarize_releases():
+        shares = f"{low:.2%} to {high:.2%}" if low < high else f"{high:.2%}"
         yield f"{noise:>9.4g}  {shares:>16}  {times:>6}  {what}"
 
 
-def _writing_lines(conventions: TextConventions) -> Iterator[str]:
-    """Say how files to be scored are read: as that of the training table was."""
-    said = [
-        f"{name!r} as {said}"
-        for name, said in conventions.text_formats.items()
-        if said not in PLAIN_FORMATS
-    ]
-    said += [f"{text!r} as missing" for text in conventions.missing]
-    if said:
-        yield ""
-        yield from textwrap.wrap(
-            escape_text(f"in text files   {', '.join(said)}"), WIDTH, subsequent_indent=" " * 16
-        )
-
-
-def _column_lines(columns: tuple[Column, ...]) -> Iterator[str]:
+def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
+    """Yield a table of the columns."""
     names = [shorten(escape_text(column.name), NAME_WIDTH) for column in columns]
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
     for name, column in zip(names, columns, strict=True):
-        missing = "not told" if column.declared else column.missing
-        yield f"{name:{width}}  {column.kind:8}  {missing:>8}  {_values(column)}"
+        missing = "unknown" if column.is_declared else column.n_missing
+        yield f"{name:{width}}  {column.kind:8}  {missing:>8}  {_describe_values(column)}"
 
 
-def _values(column: Column) -> str:
-    """Say in a few words which values a column has."""
-    if not column.present:
+def _describe_values(column: Column) -> str:
+    if not column.n_present:
         return "none"
     if column.kind == "category":
         shown = [
             shorten(repr(category), CATEGORY_WIDTH)
-            for category in column.categories[:SHOWN_CATEGORIES]
+            for category in column.categories[:MAX_CATEGORIES]
         ]
-        more = column.distinct - len(shown)
-        return ", ".join([*shown, f"{more} more"] if more else shown)
+        n_more = column.n_categories - len(shown)
+        return ", ".join([*shown, f"{n_more} more"] if n_more else shown)
     if column.kind == "date":
-        return f"{_date(column.low)} to {_date(column.high)}"
+        return f"{_format_date(column.low)} to {_format_date(column.high)}"
     if column.kind == "boolean":
         return " and ".join(sorted({str(bool(value)) for value in (column.low, column.high)}))
     return f"{column.low:.6g} to {column.high:.6g}"
 
 
-def _date(seconds: float) -> str:
+def _format_date(seconds: float) -> str:
     try:
         return str(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds))
     except OverflowError:
         return f"{seconds:.6g} seconds since 1970"
+
+
+def _format_conventions(conventions: TextConventions) -> Iterator[str]:
+    """Yield how values in text files are parsed, where it is not the default."""
+    rules = [
+        f"{name!r} as {format_}"
+        for name, format_ in conventions.text_formats.items()
+        if format_ not in PLAIN_FORMATS
+    ]
+    rules += [f"{text!r} as missing" for text in conventions.missing]
+    if rules:
+        yield ""
+        yield from _wrap(f"in text files   {', '.join(rules)}", "", INDENT)

@@ -1,4 +1,4 @@
-"""The second pass over a table: score every row, count scores, keep the highest."""
+"""The second pass over a table: score all rows, count scores, keep the highest."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -42,23 +42,9 @@ class ScoredBatch:
 def score_batch(
     model: FittedModel, parser: ColumnParser, batch: pa.RecordBatch, first_row: int
 ) -> ScoredBatch:
-    """Score a record batch. Every pass calls this function, so that scores are the same.
+    """Score a record batch; `first_row` is the number of its first row, for messages.
 
-    Parameters
-    ----------
-    model : FittedModel
-        The model.
-    parser : ColumnParser
-        Parses the columns of the batch.
-    batch : RecordBatch
-        At least one row.
-    first_row : int
-        Number of its first row in the table, for messages.
-
-    Returns
-    -------
-    ScoredBatch
-        Scores, flags and drift.
+    Every pass calls this function, so that scores are the same.
     """
     table = parser.parse(batch, first_row, model.encoder.names)
     scores, drift = model.score_table(table)
@@ -67,7 +53,7 @@ def score_batch(
 
 @final
 class ScoreSummary:
-    """What the second pass finds.
+    """Results of the second pass over a table.
 
     Parameters
     ----------
@@ -118,7 +104,7 @@ class ScoreSummary:
 
     def append(self, other: "ScoreSummary") -> None:
         """Add the summary of the next partition."""
-        self.top.append(*other.top.in_order())
+        self.top.append(*other.top.sort_by_row())
         self.counts.add_bins(other.counts.keys, other.counts.counts)
         self.n_flagged += other.n_flagged
         self.n_rows += other.n_rows
@@ -133,26 +119,7 @@ def score_source(
     model: FittedModel,
     summary: ScoreSummary,
 ) -> Iterator[pa.Table]:
-    """Score all rows of a source, and add them to a summary.
-
-    Parameters
-    ----------
-    source : Source
-        The table.
-    parser : ColumnParser
-        Parses its columns.
-    selected : SelectedColumns
-        The columns by their roles.
-    model : FittedModel
-        The model.
-    summary : ScoreSummary
-        Receives what the pass finds.
-
-    Yields
-    ------
-    pyarrow.Table
-        The output, chunk by chunk.
-    """
+    """Score all rows of a source, add them to a summary, and yield the output in chunks."""
     with name_errors(source):
         for batch in prefetch(source.batches(selected.to_score)):
             scored = score_batch(model, parser, batch, summary.next_row)
@@ -165,18 +132,18 @@ def score_source(
 
 
 def read_rows(source: Source, selected: SelectedColumns, rows: NDArray[np.int64]) -> pa.Table:
-    """Return the rows of these numbers, in this order."""
-    found, seen, last = [], 0, int(rows.max())
+    """Return the rows with these row numbers, in this order."""
+    found, n_read, last = [], 0, int(rows.max())
     for batch in source.batches(selected.to_score):
-        inside = np.unique(rows[(rows >= seen) & (rows < seen + len(batch))])
-        found.append(batch.take(pa.array(inside - seen)))
-        seen += len(batch)
-        if seen > last:
+        inside = np.unique(rows[(rows >= n_read) & (rows < n_read + len(batch))])
+        found.append(batch.take(pa.array(inside - n_read)))
+        n_read += len(batch)
+        if n_read > last:
             break
     else:
         raise TableError(
-            f"{source.name}: row {last} was asked for, but the last of its {seen} rows is "
-            f"{seen - 1} (counted from 0)."
+            f"{source.name}: row {last} does not exist. The last of its {n_read} rows is "
+            f"{n_read - 1} (counted from 0)."
         )
     _, positions = np.unique(rows, return_inverse=True)
     return pa.Table.from_batches(found).take(pa.array(positions))
@@ -195,10 +162,10 @@ def output_schema(source: Source, selected: SelectedColumns) -> pa.Schema:
 def _build_output(
     batch: pa.RecordBatch, selected: SelectedColumns, first_row: int, scored: ScoredBatch
 ) -> pa.Table:
-    """Return row numbers, ids, scores and flags, then the input's columns if they are kept."""
+    """Return row numbers, ids, scores and flags, and the kept columns of the input."""
     rows = np.arange(first_row, first_row + len(scored.scores), dtype=np.int64)
-    taken, prefix = {*selected.ids, *selected.kept}, ""
-    while taken & {f"{prefix}{name}" for name in ("row", "score", "outlier")}:
+    used, prefix = {*selected.ids, *selected.kept}, ""
+    while used & {f"{prefix}{name}" for name in ("row", "score", "outlier")}:
         prefix += "altbi_"
     columns: dict[str, Any] = {f"{prefix}row": rows}
     columns |= {name: batch.column(name) for name in selected.ids}
@@ -210,7 +177,7 @@ def _build_output(
 def select_features(
     batches: Iterable[pa.RecordBatch], selected: SelectedColumns
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns to learn from; labels are only validated, so that errors show early."""
+    """Yield the columns to train on; labels are validated, so that errors are raised early."""
     for batch in batches:
         if selected.label is not None:
             parse_labels_column(selected.label, batch.column(selected.label.column))
@@ -219,7 +186,7 @@ def select_features(
 
 @contextmanager
 def name_errors(source: Source) -> Iterator[None]:
-    """Put the table's name at the start of errors about it."""
+    """Add the name of the table to the start of errors about it."""
     try:
         yield
     except TableError as error:

@@ -1,4 +1,4 @@
-"""What is kept of the scores of any number of rows: how many lie where, and the highest."""
+"""Statistics of the scores of any number of rows, in bounded memory."""
 
 from typing import final
 
@@ -10,17 +10,24 @@ __all__ = ["ScoreCounts", "TopRows"]
 
 Scores = NDArray[np.float64]
 Keys = NDArray[np.int64]
+Rows = NDArray[np.int64]
 
-# Of a float64's bits the sign, the exponent and 16 of the mantissa tell in which bin it is.
-_DROPPED = 36
+# A bin is given by the sign, the exponent and the first 16 of 52 bits of the mantissa.
+DROPPED_BITS = 36
 
 
 @final
 class ScoreCounts:
-    """Counts scores in bins that are the same for all tables, each 1/65536 of its value wide.
+    """A histogram of scores with fixed bins, whose width is 1/65536 of the score.
 
-    The counts are exact, whatever the number of rows; where the bins begin needs no look at the
-    scores beforehand.
+    Counts are exact and do not depend on the order or the partition of the rows.
+
+    Attributes
+    ----------
+    keys : ndarray of int64
+        Keys of the bins with at least one score, in ascending order.
+    counts : ndarray of int64
+        Number of scores in each bin.
 
     Examples
     --------
@@ -35,88 +42,80 @@ class ScoreCounts:
         self.counts: NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     def add(self, scores: Scores) -> None:
-        """Count these scores."""
-        self.add_bins(*np.unique(_key_of(scores), return_counts=True))
+        """Add scores."""
+        self.add_bins(*np.unique(_compute_keys(scores), return_counts=True))
 
     def add_bins(self, keys: Keys, counts: NDArray[np.int64]) -> None:
-        """Count scores that were counted elsewhere, by the `keys` of their bins, which rise."""
-        places = np.searchsorted(self.keys, keys)
-        is_known = places < len(self.keys)
-        is_known[is_known] = self.keys[places[is_known]] == keys[is_known]
-        self.counts[places[is_known]] += counts[is_known]
-        where, is_new = places[~is_known], ~is_known
-        self.keys = np.insert(self.keys, where, keys[is_new])
-        self.counts = np.insert(self.counts, where, counts[is_new])
+        """Add the counts of another histogram."""
+        merged, positions = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
+        total = np.zeros(len(merged), dtype=np.int64)
+        np.add.at(total, positions, np.concatenate([self.counts, counts]))
+        self.keys, self.counts = merged, total
 
     @property
     def edges(self) -> Scores:
-        """Where the bins with at least one score begin, in rising order."""
-        return _score_of(self.keys)
+        """Lower edges of the bins with at least one score, in ascending order."""
+        ordered = self.keys << DROPPED_BITS
+        return (ordered ^ ((ordered >> 63) & np.int64(2**63 - 1))).view(np.float64)
 
-    def least(self) -> NDArray[np.int64]:
-        """How many scores are at least as high as each edge."""
+    def count_at_least(self) -> NDArray[np.int64]:
+        """Return for each edge the number of scores that are at least as high."""
         return np.cumsum(self.counts[::-1])[::-1]
+
+
+def _compute_keys(scores: Scores) -> Keys:
+    """Return integers in the order of the scores: the first bits of the floating-point numbers."""
+    bits = np.ascontiguousarray(scores + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))) >> DROPPED_BITS
 
 
 @final
 class TopRows:
-    """Keeps the rows with the highest scores; of equal ones those that come first."""
+    """The rows with the highest scores; of equal scores, the first rows."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._parts: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         self._scores = np.empty(0)
         self._rows = np.empty(0, dtype=np.int64)
-        self._bar = -np.inf
+        self._lowest = -np.inf
 
     def add(self, batch: pa.RecordBatch, scores: Scores, first_row: int) -> None:
-        """Let the next rows compete."""
-        chosen = np.flatnonzero(scores > self._bar)
+        """Add the next rows of the table."""
+        chosen = np.flatnonzero(scores > self._lowest)
         if len(chosen) > self.limit:
             chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[: self.limit]])
-        self._keep(batch.take(pa.array(chosen)), scores[chosen], first_row + chosen)
+        self._append(batch.take(pa.array(chosen)), scores[chosen], first_row + chosen)
 
-    def append(self, table: pa.Table, scores: Scores, rows: NDArray[np.int64]) -> None:
-        """Let rows compete that were `held` of a part of the table that comes next."""
-        chosen = np.flatnonzero(scores > self._bar)
+    def append(self, table: pa.Table, scores: Scores, rows: Rows) -> None:
+        """Add the top rows of the next partition, as `sort_by_row` returns them."""
+        chosen = np.flatnonzero(scores > self._lowest)
         for batch in table.take(pa.array(chosen)).combine_chunks().to_batches():
-            self._keep(batch, scores[chosen], rows[chosen])
+            self._append(batch, scores[chosen], rows[chosen])
 
-    def in_order(self) -> tuple[pa.Table, Scores, NDArray[np.int64]]:
-        """Give the rows, their scores and their numbers, in the order of the table."""
-        self._shrink()
-        return pa.Table.from_batches(self._parts), self._scores, self._rows
-
-    def _keep(self, batch: pa.RecordBatch, scores: Scores, rows: NDArray[np.int64]) -> None:
-        self._parts.append(batch)
+    def _append(self, batch: pa.RecordBatch, scores: Scores, rows: Rows) -> None:
+        self._batches.append(batch)
         self._scores = np.append(self._scores, scores)
         self._rows = np.append(self._rows, rows)
         if len(self._scores) > 4 * self.limit:
             self._shrink()
 
-    def best(self) -> tuple[pa.Table, Scores, NDArray[np.int64]]:
-        """Give the rows, their scores and their numbers, highest first."""
-        self._shrink()
-        order = np.argsort(-self._scores, kind="stable")
-        table = pa.Table.from_batches(self._parts).take(pa.array(order))
-        return table, self._scores[order], self._rows[order]
-
     def _shrink(self) -> None:
+        """Drop all rows but the top rows."""
         if len(self._scores) > self.limit:
             kept = np.sort(np.argsort(-self._scores, kind="stable")[: self.limit])
-            table = pa.Table.from_batches(self._parts).take(pa.array(kept))
-            self._parts = table.combine_chunks().to_batches()
+            table = pa.Table.from_batches(self._batches).take(pa.array(kept))
+            self._batches = table.combine_chunks().to_batches()
             self._scores, self._rows = self._scores[kept], self._rows[kept]
-            self._bar = self._scores.min()
+            self._lowest = self._scores.min()
 
+    def sort_by_row(self) -> tuple[pa.Table, Scores, Rows]:
+        """Return the rows, their scores and their row numbers, in the order of the table."""
+        self._shrink()
+        return pa.Table.from_batches(self._batches), self._scores, self._rows
 
-def _key_of(scores: Scores) -> Keys:
-    """Give whole numbers in the order of the scores: a float's bits, turned for negative ones."""
-    bits = np.ascontiguousarray(scores + 0.0).view(np.int64)  # + 0.0 makes -0.0 the plain zero
-    return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))) >> _DROPPED
-
-
-def _score_of(keys: Keys) -> Scores:
-    """Give the smallest score of each key."""
-    ordered = keys << _DROPPED
-    return (ordered ^ ((ordered >> 63) & np.int64(2**63 - 1))).view(np.float64)
+    def sort_by_score(self) -> tuple[pa.Table, Scores, Rows]:
+        """Return the rows, their scores and their row numbers, highest scores first."""
+        table, scores, rows = self.sort_by_row()
+        order = np.argsort(-scores, kind="stable")
+        return table.take(pa.array(order)), scores[order], rows[order]

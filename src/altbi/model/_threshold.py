@@ -1,4 +1,4 @@
-"""From scores to labels: where the outliers begin."""
+"""The threshold between inliers and outliers."""
 
 from typing import Literal
 
@@ -9,89 +9,81 @@ from altbi._parameters import is_number
 
 __all__ = [
     "Contamination",
-    "estimated_share",
+    "compute_threshold",
+    "estimate_contamination",
+    "find_elbow",
+    "find_upper_group",
     "is_contamination",
-    "outlier_threshold",
-    "share_above_elbow",
-    "upper_group",
 ]
 
 Contamination = float | Literal["auto"]
 Scores = NDArray[np.float64]
 
-# So much of the variance of evenly spread numbers is between their two halves; of numbers that
-# gather around one value less is.
-_EXPLAINED_OF_NO_GROUPS = 0.75
-# One score in so many, and at least one, counts as just as high as the next: a few enormous scores
-# are no group, and must not hide one.
-_HELD_OF = 1000
-# For the elbow, scores further above the median than so many times the distance to the third
-# quartile count as just that far: one enormous score must not flatten all others.
-_FARTHEST = 20
+# Share of the variance of uniformly distributed numbers that lies between their two halves.
+# It is smaller for numbers with a single mode.
+MIN_EXPLAINED_VARIANCE = 0.75
+# The highest score in a thousand, and at least one, is clipped to the next one: a few extreme
+# scores must not hide a group of outliers.
+CLIPPED_ONE_IN = 1000
+# Scores are clipped at the median plus this multiple of the distance to the third quartile before
+# the elbow is found: one extreme score must not flatten all others.
+MAX_QUARTILE_DISTANCES = 20
 
 
 def is_contamination(value: object) -> bool:
-    """Tell whether a value is a share in (0, 0.5] or "auto"."""
+    """Return whether a value is a share in (0, 0.5] or "auto"."""
     if isinstance(value, str):
         return value == "auto"
     return is_number(value, 0, 0.5) and value != 0
 
 
-def outlier_threshold(scores: Scores, contamination: Contamination) -> float:
-    """Give the score above which a row counts as an outlier.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_rows,)
-        Scores of the training rows; high means outlier.
-    contamination : float in (0, 0.5] or "auto"
-        The share of outliers among them, or "auto" to estimate it from the scores.
-    """
-    share = estimated_share(scores) if contamination == "auto" else float(contamination)
-    # The same rule as scikit-learn's own detectors: a percentile, interpolated.
+def compute_threshold(scores: Scores, contamination: Contamination) -> float:
+    """Compute a percentile of training scores, as scikit-learn's detectors do."""
+    share = estimate_contamination(scores) if contamination == "auto" else float(contamination)
     return float(np.percentile(scores, 100 * (1 - share)))
 
 
-def estimated_share(scores: Scores) -> float:
-    """Estimate the share of outliers from the scores alone; at least one row, at most half.
+def estimate_contamination(scores: Scores) -> float:
+    """Estimate the share of outliers from the scores: at least one row, at most half.
 
-    The outliers are the upper of two groups, if the scores fall into two: if these explain more of
-    the variance than the halves of evenly spread numbers do. Else the outliers end at the elbow.
+    If the scores form two groups, the outliers are the upper group. They do if two groups explain
+    more of the variance than those of uniformly distributed numbers. Otherwise the outliers are the
+    scores above the elbow.
     """
     ordered = np.sort(scores)[::-1]
-    share, explained = upper_group(ordered)
-    return share if explained > _EXPLAINED_OF_NO_GROUPS else share_above_elbow(ordered)
+    share, explained = find_upper_group(ordered)
+    return share if explained > MIN_EXPLAINED_VARIANCE else find_elbow(ordered)
 
 
-def upper_group(ordered: Scores) -> tuple[float, float]:
-    """Share of the upper of the two tightest groups, and how much of the variance they explain.
+def find_upper_group(ordered: Scores) -> tuple[float, float]:
+    """Return the share of the upper of two groups, and the variance that the groups explain.
 
-    Groups are made of square roots of the heights above the lowest score: of distances, where
-    scores are squared ones.
+    The groups of scores, which are in descending order, maximize the variance between the groups'
+    square roots. Roots are used because scores are squared distances.
     """
     n_rows = len(ordered)
-    highest = ordered[: max(n_rows // _HELD_OF, 1) + 1][-1]
+    highest = ordered[: max(n_rows // CLIPPED_ONE_IN, 1) + 1][-1]
     roots = np.sqrt(np.minimum(ordered, highest) - ordered[-1])
-    off_mean = roots - roots.mean()
-    total = float(np.sum(off_mean**2))
+    centred = roots - roots.mean()
+    total = float(np.sum(centred**2))
     if total == 0:
         return 1 / n_rows, 0.0
     sizes = np.arange(1, n_rows // 2 + 1)
-    between = np.cumsum(off_mean)[: len(sizes)] ** 2 * n_rows / (sizes * (n_rows - sizes))
+    between = np.cumsum(centred)[: len(sizes)] ** 2 * n_rows / (sizes * (n_rows - sizes))
     best = int(np.argmax(between))
     return int(sizes[best]) / n_rows, float(between[best]) / total
 
 
-def share_above_elbow(ordered: Scores) -> float:
-    """Share of the scores above the elbow.
+def find_elbow(ordered: Scores) -> float:
+    """Return the share of scores, in descending order, above the elbow of their curve.
 
-    Sorted from the highest to the median, scores first fall steeply and then flatten. The elbow is
-    where the curve, in a unit square, lies closest to the corner between its two ends.
+    The curve of the scores above the median is scaled to the unit square. The elbow is its point
+    with the smallest sum of coordinates.
     """
     median, quartile = np.quantile(ordered, [0.5, 0.75])
-    # Where most scores are alike there is no such distance, and nothing is held.
-    farthest = median + _FARTHEST * (quartile - median) if quartile > median else np.inf
-    upper = np.minimum(ordered, farthest)[: max(len(ordered) // 2, 1)]
+    # If most scores are equal, there is no such distance, and nothing is clipped.
+    distance = MAX_QUARTILE_DISTANCES * (quartile - median) if quartile > median else np.inf
+    upper = np.minimum(ordered, median + distance)[: max(len(ordered) // 2, 1)]
     height = np.ptp(upper)
     if height == 0:
         return 1 / len(ordered)

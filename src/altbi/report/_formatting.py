@@ -56,11 +56,11 @@ def cell_text(value: object, digits: int | None = 6) -> str:
 
 def holds_text(column: Column) -> str:
     """Say what the training sample showed of a column."""
-    if not column.present:
+    if not column.n_present:
         return "nothing"
     if column.kind == "category":
         shown = ", ".join(map(cell_text, column.categories[:_SHOWN_CATEGORIES]))
-        rest = column.distinct - min(len(column.categories), _SHOWN_CATEGORIES)
+        rest = column.n_categories - min(len(column.categories), _SHOWN_CATEGORIES)
         return f"{shown}{' and ' if shown and rest else ''}{f'{rest} more' if rest else ''}"
     if column.kind == "boolean":
         return "true or false" if column.low < column.high else cell_text(column.low > 0)

@@ -49,7 +49,7 @@ def summarize(
 ) -> Summary:
     """Return what a report shows."""
     metrics = compute_metrics(scored, selected.label)
-    notes = [*notes, *scored.drift.sentences()]
+    notes = [*notes, *scored.drift.describe()]
     if selected.label is not None and metrics is None:
         notes.append(_describe_useless_labels(selected.label))
     names = model.encoder.names
@@ -91,7 +91,7 @@ def _privacy(model: FittedModel) -> Privacy | None:
         return None
     state = model.ledger.to_json()
     values = {field.name: state[field.name] for field in fields(Privacy)}
-    releases = tuple(model.ledger.lines())
+    releases = tuple(model.ledger.summarize_releases())
     covered, not_covered = tuple(state["covered"]), tuple(state["not_covered"])
     return Privacy(
         **values | {"releases": releases, "covered": covered, "not_covered": not_covered}
@@ -127,7 +127,7 @@ def _levels(
     """Give thresholds with exact counts: all among the top rows, some below them, the model's."""
     values, above = np.unique(-top, return_index=True)
     levels = dict(zip((-values).tolist(), above.tolist(), strict=True))
-    least = scored.counts.least()
+    least = scored.counts.count_at_least()
     edges = np.nextafter(scored.counts.edges, -np.inf)  # "above" that is "at least" the edge
     targets = np.geomspace(len(top), scored.n_rows, _LEVELS_BELOW_TOP)
     places = np.unique(np.searchsorted(-least, -targets, side="left"))
@@ -171,7 +171,7 @@ def _column_facts(columns: tuple[Column, ...], explanation: Explanation) -> tupl
             name=column.name,
             kind=column.kind,
             holds=holds_text(column),
-            missing=column.missing / (column.present + column.missing),
+            missing=column.n_missing / (column.n_present + column.n_missing),
             named=named[column.name],
             share=float(share),
         )

@@ -2,10 +2,10 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self, final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -20,9 +20,7 @@ _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class TextConventions:
+class TextConventions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How values were written in a text file, so that other files are parsed in the same way.
 
     Attributes
@@ -33,7 +31,7 @@ class TextConventions:
         Texts that the user declared as missing values.
     """
 
-    text_formats: Mapping[str, str] = field(default_factory=dict)
+    text_formats: Mapping[str, str] = msgspec.field(default_factory=dict)
     missing: tuple[str, ...] = ()
 
 

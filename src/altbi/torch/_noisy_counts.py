@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altbi.model._privacy_accounting import Release, gaussian_noise
+from altbi.model._privacy_accounting import Release, compute_gaussian_noise
 
 __all__ = ["NoisyCounts", "split_delta", "threshold_release"]
 
@@ -132,14 +132,16 @@ class NoisyCounts:
 
     def _spend(self, what: str, share: float, times: int = 1) -> float:
         """Note releases that together take a share of the budget; gives the noise of each."""
-        noise = gaussian_noise(self.epsilon, self.delta, share / times)
+        noise = compute_gaussian_noise(self.epsilon, self.delta, share / times)
         self.releases.append(Release(what, noise, times=times))
         return noise
 
 
 def threshold_release(noisy_counts: NoisyCounts) -> Release:
     """Say beforehand what the threshold will cost."""
-    noise = gaussian_noise(noisy_counts.epsilon, noisy_counts.delta, THRESHOLD_SHARE / _HALVINGS)
+    noise = compute_gaussian_noise(
+        noisy_counts.epsilon, noisy_counts.delta, THRESHOLD_SHARE / _HALVINGS
+    )
     return Release("counts of scores, for the threshold", noise, times=_HALVINGS)
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from altbi.encoding import Column, TableEncoder, declared_column, declared_columns
+from altbi.encoding import Column, TableEncoder, declare_column, declare_columns
 from altbi.errors import ParameterError, TableWarning, import_extra
 from altbi.model._fit import record_history
 from altbi.model._fitted_model import FittedModel
 from altbi.model._header import TrainingTable
-from altbi.model._privacy_accounting import Release, calibrate_noise, epsilon_of
+from altbi.model._privacy_accounting import Release, calibrate_noise, compute_rdp_epsilon
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import PRIVATE_CONTAMINATION
 from altbi.networks import (
@@ -101,7 +101,7 @@ def fit_privately(
         guarantee=truncation.guaranteed or rho == 1,
         releases=tuple(counts.releases),
     )
-    for problem in ledger.find_problems(n_rows):
+    for problem in ledger.check(n_rows):
         warnings.warn(problem, TableWarning, stacklevel=6)
     return replace(model, threshold=threshold, ledger=ledger)
 
@@ -131,14 +131,14 @@ def _check_table(budget: PrivacyBudget, table: Table, settings: FitSettings) -> 
 def _fit_encoder(budget: PrivacyBudget, table: Table, counts: NoisyCounts) -> TableEncoder:
     """Return an encoder with declared columns, or with columns estimated from noisy counts."""
     if budget.bounds is not None and budget.bounds != "estimate":
-        return TableEncoder.declare(declared_columns(table.names, table.kinds, budget.bounds))
+        return TableEncoder.from_columns(declare_columns(table.names, table.kinds, budget.bounds))
     columns: dict[int, Column] = {
-        number: declared_column(table.names[number], "boolean", (0, 1))
+        number: declare_column(table.names[number], "boolean", (0, 1))
         for number, kind in enumerate(table.kinds)
         if kind == "boolean"
     }
     columns |= _estimate_ranges(table, counts) | _estimate_categories(table, counts)
-    return TableEncoder.declare(tuple(columns[number] for number in range(len(table.names))))
+    return TableEncoder.from_columns(tuple(columns[number] for number in range(len(table.names))))
 
 
 def _estimate_ranges(table: Table, counts: NoisyCounts) -> dict[int, Column]:
@@ -147,7 +147,7 @@ def _estimate_ranges(table: Table, counts: NoisyCounts) -> dict[int, Column]:
         return {}
     low, high = counts.bounds(table.numbers(numbers))
     return {
-        number: declared_column(table.names[number], table.kinds[number], ends)
+        number: declare_column(table.names[number], table.kinds[number], ends)
         for number, *ends in zip(numbers, low.tolist(), high.tolist(), strict=True)
     }
 
@@ -160,7 +160,7 @@ def _estimate_categories(table: Table, counts: NoisyCounts) -> dict[int, Column]
         [table.categories(number) for number in numbers], TableEncoder().max_categories
     )
     return {
-        number: declared_column(table.names[number], "category", categories)
+        number: declare_column(table.names[number], "category", categories)
         for number, categories in zip(numbers, found, strict=True)
     }
 
@@ -194,7 +194,9 @@ def _plan_training(
     if budget.noise == "auto":
         noise = calibrate_noise(lambda noise: releases(noise, steps), counts.epsilon, counts.delta)
         return plan(noise, steps)
-    while steps and epsilon_of(releases(budget.noise, steps), counts.delta) > counts.epsilon:
+    while (
+        steps and compute_rdp_epsilon(releases(budget.noise, steps), counts.delta) > counts.epsilon
+    ):
         steps -= 1
     if not steps:
         raise ParameterError(

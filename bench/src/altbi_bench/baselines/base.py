@@ -22,7 +22,7 @@ from altbi.scorers._loss import map_blocks
 from altbi.errors import TableWarning, TrainingError
 from altbi._parameters import check_parameters, is_count, is_number
 from altbi.table import Table
-from altbi.model._threshold import Contamination, is_contamination, outlier_threshold
+from altbi.model._threshold import Contamination, is_contamination, compute_threshold
 from altbi.networks._training import Adam
 
 __all__ = ["Baseline", "Linear", "Network", "Rules", "Trainer", "is_flag"]
@@ -196,7 +196,7 @@ class Baseline(Detector):
         scores, _ = score_chunks(self._score, table, self.encoder_)
         if not np.isfinite(scores).all():
             raise TrainingError(_DIVERGED)
-        self.offset_ = -outlier_threshold(scores, self.contamination)
+        self.offset_ = -compute_threshold(scores, self.contamination)
 
     def _train(self, table: Table, labels: Labels | None, seed: int) -> None:
         """Learn the scales, then the network."""
@@ -222,7 +222,7 @@ class Baseline(Detector):
     def _outlier_score(self, table: Table) -> Scores:
         check_is_fitted(self, "offset_")
         scores, drift = score_chunks(self._score, table, self.encoder_)
-        for sentence in drift.sentences():
+        for sentence in drift.describe():
             warnings.warn(sentence, TableWarning, stacklevel=3)
         return scores
 

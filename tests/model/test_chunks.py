@@ -1,0 +1,38 @@
+import numpy as np
+import pytest
+
+from altbi.encoding import TableEncoder
+from altbi.model import _chunks
+from altbi.model._chunks import score_chunks
+from altbi.table import as_table
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 7, 1000])
+def test_chunks_do_not_change_scores_or_drift(monkeypatch, chunk_rows):
+    rows = np.random.default_rng(0).normal(size=(101, 3))
+    encoder = TableEncoder().fit(as_table(rows[:50]))
+    monkeypatch.setattr(_chunks, "_CHUNK_ROWS", chunk_rows)
+
+    def score(table):
+        assert len(table) <= chunk_rows
+        return encoder.transform(table).sum(1, dtype=np.float64)
+
+    scores, drift = score_chunks(score, as_table(rows), encoder)
+
+    assert np.array_equal(scores, encoder.transform(as_table(rows)).sum(1, dtype=np.float64))
+    assert drift == encoder.drift(as_table(rows))
+    assert drift.rows == 101
+
+
+@pytest.mark.parametrize("n_features", [1, 10, 5000, 10**7])
+@pytest.mark.parametrize("n_rows", [1, 10_000, 10**8])
+def test_chunk_size_is_bounded(n_rows, n_features):
+    size = _chunks._chunk_rows(n_rows, n_features)
+
+    assert size % 384 == 0
+    assert 384 <= size <= 30720
+    assert size == 384 or size * n_features <= 2**20
+    if n_rows == 10**8 and n_features == 1:
+        assert size == 30720
+    if n_rows == 1 and n_features == 1:
+        assert size == 30720 // 4

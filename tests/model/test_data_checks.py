@@ -1,0 +1,63 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from model_files import FAST
+
+from altbi import ALTBI
+from altbi.io import ScanResult
+from altbi.model._data_checks import check_data
+from altbi.table import as_table
+from altbi.torch import PrivacyBudget
+
+
+def check(table, rows=None, **parameters):
+    """Return the warnings about a sample of these rows."""
+    sample = as_table(table)
+    rows = np.arange(len(sample)) if rows is None else rows
+    found = ScanResult(len(sample), None, sample, rows, ("a note of the first pass",))
+    model = ALTBI(schedule=FAST, **parameters).fit(table).model_
+    return list(check_data(found, model))
+
+
+def test_properties_of_sample_are_reported():
+    table = pa.table(
+        {
+            "one": [5] * 100,
+            "holed": [None if row % 7 else float(row) for row in range(100)],
+            "repeated": [row % 3 for row in range(100)],
+        }
+    )
+    assert check(table)[0] == "a note of the first pass"
+    warnings = " ".join(check(table))
+    assert "'one' holds a single value" in warnings
+    assert "'holed' has 85 missing values (85.00%)" in warnings
+    assert "82 of 100 rows of the training sample (82.00%) are duplicates" in warnings
+    assert "rises by the same step" not in warnings
+
+
+@pytest.mark.filterwarnings("ignore::altbi.errors.TableWarning")
+def test_unique_texts_are_reported():
+    warnings = check(pa.table({"key": [f"id-{row}" for row in range(50)], "x": np.arange(50) % 7}))
+    assert any("'key' holds 50 different texts" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize(("n_rows", "is_reported"), [(60, True), (9, False)])
+def test_row_counters_are_reported(n_rows, is_reported):
+    rows = np.sort(np.random.default_rng(0).choice(500, n_rows, replace=False))
+    warnings = check(pa.table({"n": rows * 3, "x": rows**2 % 7}), rows)
+    counters = [warning for warning in warnings if "rises by the same step" in warning]
+    assert len(counters) == is_reported
+    assert all("Column 'n'" in warning for warning in counters)
+
+
+@pytest.mark.filterwarnings("ignore::altbi.errors.TableWarning")
+def test_private_model_reveals_nothing_about_rows():
+    table = pa.table({"one": [5.0] * 100, "n": np.arange(100.0)})
+    budget = PrivacyBudget(3.0, delta=0.5, bounds=(0, 100))
+
+    warnings = check(table, privacy=budget, threshold=0.0)
+
+    assert [warning.split(" is ")[0] for warning in warnings] == [
+        "a note of the first pass",
+        "delta=0.5",
+    ]
