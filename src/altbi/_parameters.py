@@ -62,7 +62,7 @@ class ParameterObject:
             setattr(self, name, value)
         return self
 
-    def copy_with(self, **changes: object) -> Self:
+    def _copy_with(self, **changes: object) -> Self:
         """Return a copy in which some parameters have other values."""
         return type(self)(**{**self.get_params(), **changes})
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from altbi.errors import TableError
 from altbi.io._type_inference import (
-    MISSING_WORDS,
+    MISSING_TEXTS,
     NUMBER,
     TEXT,
     TEXT_FORMATS,
@@ -21,7 +21,7 @@ from altbi.io._type_inference import (
     present_texts,
 )
 
-MISSING = pa.array(MISSING_WORDS, pa.string())
+MISSING = pa.array(MISSING_TEXTS, pa.string())
 
 
 def infer(*chunks, expected=None, written=""):

@@ -45,7 +45,7 @@ def test_empty_labels_do_not_change_scores(unlabelled_scores):
 def test_all_inliers_disable_truncation(unlabelled_scores):
     scores = score(ALTBI(schedule=FAST), known_inlier=np.ones(len(X), dtype=bool))
 
-    untruncated = score(ALTBI(schedule=FAST.copy_with(rho=1.0)))
+    untruncated = score(ALTBI(schedule=FAST._copy_with(rho=1.0)))
     assert np.array_equal(scores, untruncated)
     assert not np.array_equal(scores, unlabelled_scores)
 

@@ -132,8 +132,14 @@ class ALTBI(Detector):
 
         Parameters
         ----------
-        contamination, threshold, max_rows, random_state
-            As for the constructor.
+        contamination : float in (0, 0.5] or "auto", default='auto'
+            Share of outliers that sets the threshold.
+        threshold : float or None, default=None
+            Score above which a row is an outlier.
+        max_rows : int, default=200000
+            Largest number of rows in the training sample.
+        random_state : int, RandomState or None, default=0
+            Seed of the fit.
 
         Returns
         -------

@@ -40,7 +40,18 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
     n_features_in_: int
 
     def settings(self) -> FitSettings:
-        """Return the checked settings of a fit with these parameters."""
+        """Return the checked settings of a fit with these parameters.
+
+        Returns
+        -------
+        FitSettings
+            What `altbi.detect` and a fit need.
+
+        Raises
+        ------
+        ParameterError
+            If a parameter has a value that makes no sense.
+        """
         return build_settings(type(self).__name__, self.get_params(deep=False))
 
     def fit(
@@ -149,7 +160,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
             High means outlier.
         """
         check_is_fitted(self, "model_")
-        return self.model_.score_with_warnings(self._validate(X), stacklevel=3)
+        return self.model_._score_with_warnings(self._validate(X), stacklevel=3)
 
     def score_samples(self, X: Any) -> Scores:  # noqa: ANN401
         """Return the scores of rows in scikit-learn's sign.

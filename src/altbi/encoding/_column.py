@@ -119,9 +119,9 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Divisor that scales the prescaled range to [0, 1]."""
         if not self.n_present:
             return math.inf  # the range is unknown: all later values are encoded as 0
-        width = (self.high * self.prescale - self.low * self.prescale) or self.prescale
+        value_range = (self.high * self.prescale - self.low * self.prescale) or self.prescale
         # A boolean has the same weight as a category.
-        return width / CATEGORY_WEIGHT if self.kind == "boolean" else width
+        return value_range / CATEGORY_WEIGHT if self.kind == "boolean" else value_range
 
     @property
     def n_features_encoded(self) -> int:

@@ -27,8 +27,22 @@ class PyODDetector(BaseDetector):
     ----------
     contamination : float in (0, 0.5] or PyThresh object, default=0.1
         Share of outliers in the training table, which sets the threshold.
-    n_reference, n_groups, keep, whiten, schedule, backbone, max_rows, random_state
-        As for `altbi.OutlierDetector`, with the same defaults.
+    n_reference : int, default=1000
+        Number of reference rows.
+    n_groups : int, default=5
+        Number of groups of reference rows.
+    keep : float in (0, 1], default=0.8
+        Share of the rows from which reference rows are drawn.
+    whiten : bool or "auto", default='auto'
+        Whether distances are whitened.
+    schedule : Schedule or None, default=None
+        Schedule of the training.
+    backbone : IWAE, Glow, CustomBackbone, class or nn.Module, default=None
+        The network.
+    max_rows : int, default=200000
+        Largest number of rows in the training sample.
+    random_state : int, RandomState or None, default=0
+        Seed of the fit.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, TableError
 from altbi.io._source import Source, format_names
-from altbi.io._type_inference import mask_missing, missing_value_words
+from altbi.io._type_inference import mask_missing, missing_value_texts
 
 __all__ = [
     "ColumnSelection",
@@ -189,7 +189,7 @@ def _resolve_label(source: Source, selection: ColumnSelection) -> Label | None:
         raise ParameterError(
             f"{source.name}: --label names {format_names(names)}, but expected one."
         )
-    missing = missing_value_words(source.format, selection.missing)
+    missing = missing_value_texts(source.format, selection.missing)
     return Label(names[0], None if is_name else value, missing)
 
 

@@ -82,8 +82,8 @@ def detect_dialect(head: bytes, delimiter: str | None = None) -> Dialect:
     newline = b"\n" if b"\n" in head else b"\r"
     quote = _find_quote(head)
     # A backslash before a quote that does not end a value can only escape it.
-    marks = quote.encode() + rb"(?![,;\t|\r\n" + quote.encode() + rb"]|\Z)"
-    escape = re.search(rb"\\" + marks, head) is not None
+    inner_quote = quote.encode() + rb"(?![,;\t|\r\n" + quote.encode() + rb"]|\Z)"
+    escape = re.search(rb"\\" + inner_quote, head) is not None
     if delimiter is not None:
         return Dialect(_parse_delimiter(delimiter), quote, escape, newline)
     return Dialect(_find_delimiter(head, quote, escape), quote, escape, newline)

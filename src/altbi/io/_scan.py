@@ -19,7 +19,7 @@ from altbi.io._type_inference import (
     TypeInference,
     first_infinite,
     mask_missing,
-    missing_value_words,
+    missing_value_texts,
     parse_texts,
     present_texts,
 )
@@ -258,8 +258,8 @@ class TableScan:
         self.names = names
         self.n_rows = 0
         self._declared_missing = tuple(missing)
-        self._missing_words = missing_value_words(source.format, missing)
-        self._missing = pa.array(self._missing_words, pa.string())
+        self._missing_texts = missing_value_texts(source.format, missing)
+        self._missing = pa.array(self._missing_texts, pa.string())
         self._inferences = {
             name: TypeInference(name, (expected or {}).get(name))
             for name in names
@@ -291,7 +291,7 @@ class TableScan:
     def result(self, sample: pa.Table, rows: NDArray[np.int64]) -> ScanResult:
         """Return the inferred types and the parsed sample."""
         formats = {name: inference.infer() for name, inference in self._inferences.items()}
-        parser = ColumnParser(self.names, formats, self._missing_words)
+        parser = ColumnParser(self.names, formats, self._missing_texts)
         table = parser.parse(sample, first_row=0)
         table.n_source_rows = self.n_rows
         parsed = {name: each.description for name, each in formats.items() if each is not TEXT}

@@ -11,7 +11,7 @@ from altbi.errors import TableError, infinity_error
 from altbi.table import Kind
 
 __all__ = [
-    "MISSING_WORDS",
+    "MISSING_TEXTS",
     "NUMBER",
     "PLAIN_FORMATS",
     "TEXT",
@@ -23,13 +23,13 @@ __all__ = [
     "find_unparsable",
     "first_infinite",
     "mask_missing",
-    "missing_value_words",
+    "missing_value_texts",
     "parse_texts",
     "present_texts",
 ]
 
 # The texts that pandas reads as missing, so that a file is read the same in both.
-MISSING_WORDS = (
+MISSING_TEXTS = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",
     "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 )  # fmt: skip
@@ -172,9 +172,9 @@ def find_unparsable(format_: TextFormat, texts: pa.Array) -> int:
     return low
 
 
-def missing_value_words(format_: str, further: Sequence[str]) -> tuple[str, ...]:
+def missing_value_texts(format_: str, further: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that mean a missing value; only CSV has default ones."""
-    return (*MISSING_WORDS, *further) if format_ == "csv" else tuple(further)
+    return (*MISSING_TEXTS, *further) if format_ == "csv" else tuple(further)
 
 
 def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Array:

@@ -212,9 +212,9 @@ def _select_reference(
     labels = np.full(len(rows), UNKNOWN, dtype=np.int8) if labels is None else labels
     candidates = np.flatnonzero(labels != OUTLIER)
     if len(candidates) > MAX_CANDIDATES:
-        drawn = candidates[sample_rows(len(candidates), MAX_CANDIDATES, seed)]
+        sampled = candidates[sample_rows(len(candidates), MAX_CANDIDATES, seed)]
         # Rows that a person has judged to be normal are always candidates.
-        candidates = np.union1d(drawn, np.flatnonzero(labels == INLIER)[:MAX_CANDIDATES])
+        candidates = np.union1d(sampled, np.flatnonzero(labels == INLIER)[:MAX_CANDIDATES])
     _, losses = fit_loss_scorer(arrays, settings, rows[candidates], encoder)
     return fit_distance_scorer(
         encoder.standardize(sample.take(candidates)),

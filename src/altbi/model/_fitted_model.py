@@ -83,7 +83,7 @@ class FittedModel:
         TableWarning
             If the table holds values that the training table did not.
         """
-        return self.score_with_warnings(self.prepare(X), stacklevel=3)
+        return self._score_with_warnings(self.prepare(X), stacklevel=3)
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
         """Return the scores of a table's rows, split by column.
@@ -150,7 +150,7 @@ class FittedModel:
 
         return load_model(path, backbone)
 
-    def score_with_warnings(self, table: Table, *, stacklevel: int) -> Scores:
+    def _score_with_warnings(self, table: Table, *, stacklevel: int) -> Scores:
         """Return the scores of a table with the columns of the fit, and warn about drift."""
         scores, drift = self.score_table(table)
         for sentence in drift.describe():
@@ -158,7 +158,20 @@ class FittedModel:
         return scores
 
     def score_table(self, table: Table) -> tuple[Scores, Drift]:
-        """Return the scores of a table with the columns of the fit, and its drift."""
+        """Return the scores of a table with the columns of the fit, and its drift.
+
+        Parameters
+        ----------
+        table : Table
+            What `prepare` returns.
+
+        Returns
+        -------
+        scores : ndarray of shape (n_rows,)
+            High means outlier.
+        drift : Drift
+            Values that the training sample did not have.
+        """
 
         def score(chunk: Table) -> Scores:
             return self.scorer.score(self.scorer.encode(chunk, self.encoder))
@@ -166,7 +179,18 @@ class FittedModel:
         return score_chunks(score, table, self.encoder)
 
     def prepare(self, X: Any) -> Table:  # noqa: ANN401
-        """Return a table with the columns of the fit; array columns are found by position."""
+        """Return a table with the columns of the fit; array columns are found by position.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the training table.
+
+        Returns
+        -------
+        Table
+            The same rows.
+        """
         if not is_frame(X):
             return as_table(X, self.encoder.names)
         table = as_table(X)

@@ -102,7 +102,7 @@ class Schedule(ParameterObject):
 
     def resolve_updates(self, auto: int) -> Self:
         """Return a copy in which "auto" updates have the given number."""
-        return self.copy_with(updates=auto) if self.updates == "auto" else self.copy_with()
+        return self._copy_with(updates=auto) if self.updates == "auto" else self._copy_with()
 
     @property
     def n_steps(self) -> int:
