@@ -1,4 +1,4 @@
-"""Networks that are trained on encoded rows, the schedule of Algorithm 1, and its training loop."""
+"""Networks for encoded rows, the schedule of Algorithm 1, and training procedures."""
 
 from altbi.networks._backbones import IWAE, Backbone
 from altbi.networks._interfaces import GenerativeModel, LossContributions, StackedSnapshots
@@ -7,9 +7,17 @@ from altbi.networks._parallel import map_blocks, map_in_threads
 from altbi.networks._peak_search import PeakCheck, Spread, search_peak
 from altbi.networks._procedures import AltbiTraining, OdimTraining, TrainingProcedure, run_isolated
 from altbi.networks._schedule import Schedule
-from altbi.networks._snapshots import N_LANDMARKS, WORST_LOSS, select_landmarks
-from altbi.networks._stacking import SnapshotArrays, build_untrained, stack_snapshots, stack_states
-from altbi.networks._training import Adam, KnownLabels, TrainingStep, train
+from altbi.networks._snapshots import (
+    N_LANDMARKS,
+    WORST_LOSS,
+    SnapshotArrays,
+    build_untrained,
+    copy_state,
+    select_landmarks,
+    stack_snapshots,
+    stack_states,
+)
+from altbi.networks._training import Adam, TrainingLabels, TrainingStep, train
 
 __all__ = [
     "IWAE",
@@ -20,7 +28,6 @@ __all__ = [
     "Backbone",
     "GenerativeModel",
     "IWAENetwork",
-    "KnownLabels",
     "LossContributions",
     "OdimTraining",
     "PeakCheck",
@@ -28,9 +35,11 @@ __all__ = [
     "SnapshotArrays",
     "Spread",
     "StackedSnapshots",
+    "TrainingLabels",
     "TrainingProcedure",
     "TrainingStep",
     "build_untrained",
+    "copy_state",
     "default_sizes",
     "map_blocks",
     "map_in_threads",
