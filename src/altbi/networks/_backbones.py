@@ -1,6 +1,6 @@
 """Backbones: parameter objects that build the network to be trained."""
 
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol
 
 import torch
 
@@ -8,7 +8,7 @@ from altbi._parameters import ParameterObject, check_parameters, is_count, is_nu
 from altbi.networks._interfaces import GenerativeModel
 from altbi.networks._iwae import IWAENetwork, default_sizes
 
-__all__ = ["IWAE", "Backbone", "are_layer_sizes", "is_auto_or_count", "is_learning_rate"]
+__all__ = ["IWAE", "Backbone", "are_layer_sizes", "is_learning_rate"]
 
 # Far more layers than useful; limits the memory that a hostile model file can request.
 MAX_LAYERS = 100
@@ -105,7 +105,10 @@ class IWAE(ParameterObject):
         """Raise a `ParameterError` if a parameter has an invalid value."""
         rules = {
             "hidden": (are_layer_sizes(self.hidden), "'auto' or a tuple of layer sizes"),
-            "latent": (is_auto_or_count(self.latent), "'auto' or a whole number of at least 1"),
+            "latent": (
+                self.latent == "auto" or is_count(self.latent),
+                "'auto' or a whole number of at least 1",
+            ),
             "n_samples": (is_count(self.n_samples), "a whole number of at least 1"),
             "network": (self.network in ("reference", "paper"), "'reference' or 'paper'"),
             "learning_rate": (
@@ -151,13 +154,6 @@ class IWAE(ParameterObject):
                 bounded=self.network == "reference",
                 batch_norm=batch_norm,
             ).float()
-
-
-def is_auto_or_count(value: object, most: int | None = None) -> bool:
-    """Return whether a value is "auto" or a whole number from 1 to `most`."""
-    if isinstance(value, str):
-        return value == "auto"
-    return is_count(value) and (most is None or int(cast(int, value)) <= most)
 
 
 def is_learning_rate(value: object) -> bool:

@@ -1,6 +1,6 @@
 """Training procedures: each trains a network and returns its snapshots."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from altbi.networks._backbones import Backbone
 from altbi.networks._interfaces import GenerativeModel
-from altbi.networks._peak_search import PeakCheck, Spread, search_peak
+from altbi.networks._peak_search import Spread, search_peak
 from altbi.networks._schedule import Schedule
 from altbi.networks._snapshots import SnapshotArrays, copy_state, stack_states
 from altbi.networks._torch_modes import (
@@ -184,29 +184,24 @@ class OdimTraining:
         snapshots, n_checks = [], 0
         for _ in range(self.n_models):
             model.initialize(generator)
-            for check in self._search(model, torch.from_numpy(rows), generator):
+            for check in search_peak(
+                model,
+                torch.from_numpy(rows),
+                batch_size=self.batch_size,
+                check_every=self.check_every,
+                patience=self.patience,
+                max_updates=self.max_updates,
+                spread=self.spread,
+                learning_rate=self.backbone.resolve_learning_rate(),
+                weight_decay=self.backbone.weight_decay,
+                generator=generator,
+            ):
                 if check.is_best:
                     best = copy_state(model)
                 yield TrainingStep(n_checks, check.batch_size, 1.0, check.loss)
                 n_checks += 1
             snapshots.append(best)
         return stack_states(snapshots)
-
-    def _search(
-        self, model: GenerativeModel, rows: torch.Tensor, generator: torch.Generator
-    ) -> Iterator[PeakCheck]:
-        return search_peak(
-            model,
-            rows,
-            batch_size=self.batch_size,
-            check_every=self.check_every,
-            patience=self.patience,
-            max_updates=self.max_updates,
-            spread=self.spread,
-            learning_rate=self.backbone.resolve_learning_rate(),
-            weight_decay=self.backbone.weight_decay,
-            generator=generator,
-        )
 
     def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
         """Return the number of networks."""

@@ -71,7 +71,7 @@ def build_untrained(
     Networks of this package are on the meta device and need no memory. The constructor of a custom
     network may use torch's global random state, which is replaced by a private one meanwhile.
     """
-    with default_modes(), PrivateRandomState.for_custom(backbone.is_custom, seed=0):
+    with default_modes(), PrivateRandomState(seed=0).active_if(backbone.is_custom):
         return backbone.build(n_features, sized_for=sized_for, batch_norm=batch_norm)
 
 

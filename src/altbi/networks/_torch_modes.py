@@ -205,11 +205,6 @@ class PrivateRandomState:
     def __init__(self, seed: int) -> None:
         self.state = torch.Generator().manual_seed(seed).get_state()
 
-    @classmethod
-    def for_custom(cls, is_custom: bool, seed: int) -> AbstractContextManager[None]:
-        """Return a context with a private state for custom networks, else an empty one."""
-        return cls(seed).active_if(is_custom)
-
     def active_if(self, is_needed: bool) -> AbstractContextManager[None]:
         """Return a context in which this state is active if it is needed."""
         return self.active() if is_needed else nullcontext()

@@ -78,39 +78,13 @@ class Glow(ParameterObject):
         check_parameters("Glow", self.get_params(), rules)
 
     def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate.
-
-        Parameters
-        ----------
-        private : bool, default=False
-            Not used: this backbone cannot be trained under a privacy budget.
-
-        Returns
-        -------
-        float
-            The learning rate.
-        """
+        """Return the learning rate."""
         return self.learning_rate
 
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return an untrained flow on torch's meta device, which allocates no memory.
-
-        Parameters
-        ----------
-        n_features : int
-            Encoded features of a row.
-        sized_for : int, optional
-            Not used: the sizes of this network do not depend on it.
-        batch_norm : bool, default=True
-            Not used: this network has no optional BatchNorm.
-
-        Returns
-        -------
-        GenerativeModel
-            The network.
-        """
+        """Return an untrained flow on torch's meta device, which allocates no memory."""
         first, second = self.hidden
         with torch.device("meta"):
             return GlowNetwork(n_features, self.flow_steps, (first, second)).float()
@@ -176,39 +150,13 @@ class CustomBackbone(ParameterObject):
         check_parameters("CustomBackbone", self.get_params(), rules)
 
     def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate.
-
-        Parameters
-        ----------
-        private : bool, default=False
-            Not used: this backbone cannot be trained under a privacy budget.
-
-        Returns
-        -------
-        float
-            The learning rate.
-        """
+        """Return the learning rate."""
         return self.learning_rate
 
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return the custom network for rows of `n_features` encoded features.
-
-        Parameters
-        ----------
-        n_features : int
-            Encoded features of a row.
-        sized_for : int, optional
-            Not used: the sizes of this network do not depend on it.
-        batch_norm : bool, default=True
-            Not used: this network has no optional BatchNorm.
-
-        Returns
-        -------
-        GenerativeModel
-            The network.
-        """
+        """Return the custom network for rows of `n_features` encoded features."""
         return CustomModel(self.module, n_features)
 
 

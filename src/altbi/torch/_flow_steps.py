@@ -36,15 +36,6 @@ class FlowStep(nn.Module):
         log_det = z[0, ..., 0].numel() * per_pixel + functional.logsigmoid(scale).sum((0, 1, 2))
         return torch.cat([fixed, moved]), log_det
 
-    def inverse(self, z: Tensor) -> Tensor:
-        """Return the values before the step."""
-        fixed, moved = z.chunk(2)
-        shift, scale = self.coupling(fixed)
-        z = torch.cat([fixed, moved / scale.sigmoid() - shift])
-        normalized = torch.linalg.inv(self.mix.weight()) @ z.flatten(1)
-        inverse_scale = (-self.norm.log_scale).exp()[:, None]
-        return ((normalized - self.norm.scaled_bias()[:, None]) * inverse_scale).view_as(z)
-
     def initialize_norms(self, z: Tensor) -> None:
         """Initialize all normalizations by the first batch."""
         self.norm.initialize(z)

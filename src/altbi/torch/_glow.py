@@ -130,23 +130,6 @@ class GlowNetwork(GenerativeModel):
             total = total + log_density
         return total
 
-    def encode(self, squares: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Return the latent values of each level, and the log-determinant."""
-        z, log_det, latents = self._to_image(squares), squares.new_zeros(len(squares)), []
-        for level in self._levels():
-            z, level_log_det = level.apply_steps(_squeeze(z))
-            log_det = log_det + level_log_det
-            z, latent = level.split(z)
-            latents.append(latent)
-        return latents, log_det
-
-    def decode(self, latents: list[Tensor]) -> Tensor:
-        """Return the dequantized rows of latent values, the inverse of `encode`."""
-        z = latents[-1][:0]
-        for level, latent in zip(self._levels()[::-1], latents[::-1], strict=True):
-            z = _unsqueeze(level.invert_steps(torch.cat([z, latent])))
-        return z.flatten(0, 2).T
-
     def _to_image(self, squares: Tensor) -> Tensor:
         return squares.T.contiguous().view(1, self.side, self.side, -1)
 
@@ -193,12 +176,6 @@ class _Level(nn.Module):
             log_det = log_det + step_log_det
         return z, log_det
 
-    def invert_steps(self, z: Tensor) -> Tensor:
-        """Return the values before all steps."""
-        for step in self._steps()[::-1]:
-            z = step.inverse(z)
-        return z
-
     def _steps(self) -> list[FlowStep]:
         return cast("list[FlowStep]", list(self.steps))
 
@@ -223,10 +200,3 @@ def _squeeze(z: Tensor) -> Tensor:
     half = side // 2
     z = z.view(channels, half, 2, half, 2, rows).permute(0, 2, 4, 1, 3, 5)
     return z.reshape(4 * channels, half, half, rows)
-
-
-def _unsqueeze(z: Tensor) -> Tensor:
-    """Invert `_squeeze`."""
-    channels, half, _, rows = z.shape
-    z = z.view(channels // 4, 2, 2, half, half, rows).permute(0, 3, 1, 4, 2, 5)
-    return z.reshape(channels // 4, 2 * half, 2 * half, rows)
