@@ -43,6 +43,9 @@ _N_EXPECTING = 2
 _MAX_COLUMNS = 32
 _MAX_VARIANTS = 2048
 
+# Differs from the seeds of fits, so that `check_trained` finds values that are not in the state.
+_UNTRAINED_SEED = 2**63 - 1
+
 # The weights of several snapshots by name; each array has the snapshots as its first axis.
 SnapshotArrays = dict[str, NDArray[Any]]
 
@@ -71,7 +74,7 @@ def build_untrained(
     Networks of this package are on the meta device and need no memory. The constructor of a custom
     network may use torch's global random state, which is replaced by a private one meanwhile.
     """
-    with default_modes(), PrivateRandomState(seed=0).active_if(backbone.is_custom):
+    with default_modes(), PrivateRandomState(_UNTRAINED_SEED).active_if(backbone.is_custom):
         return backbone.build(n_features, sized_for=sized_for, batch_norm=batch_norm)
 
 
