@@ -1,6 +1,7 @@
 """Custom networks: training, scores of single rows, and errors for unsuitable modules."""
 
 import math
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
@@ -17,7 +18,7 @@ from torch import nn
 from altbi import ALTBI, Schedule
 from altbi.encoding import TableEncoder
 from altbi.errors import ModelFileError, ParameterError
-from altbi.model._container import read_model
+from altbi.model._container import encode_model, read_model
 from altbi.table import as_table
 from altbi.torch import CustomBackbone
 from altbi.torch._custom import backbone_label
@@ -608,3 +609,32 @@ def test_loading_without_network_raises(path):
 def test_loading_with_another_network_raises(path, wrong):
     with pytest.raises(ModelFileError, match="do not fit"):
         ALTBI.load(path, backbone=wrong)
+
+
+def test_backbone_for_other_models_raises(tmp_path):
+    ALTBI(schedule=BRIEF).fit(NUMBERS).save(tmp_path / "model")
+
+    with pytest.raises(ModelFileError, match="Load it without one"):
+        ALTBI.load(tmp_path / "model", backbone=Gaussian)
+
+
+@pytest.mark.parametrize("name", ["trap.run", "trap", "os.system"])
+@pytest.mark.parametrize("as_object", [True, False])
+def test_names_in_files_are_never_imported(path, name, as_object, tmp_path, monkeypatch):
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("os.system", lambda *_: pytest.fail("run"))
+    tensors, header = read_model(path)
+    if as_object:
+        header["parameters"]["backbone"]["module"] = name
+    else:
+        header["parameters"]["backbone"] = {"object": name}
+    header = {key: value for key, value in header.items() if not key.startswith("format")}
+    path.write_bytes(encode_model(tensors, header))
+
+    with pytest.raises(ModelFileError):
+        ALTBI.load(path)
+    if as_object:
+        assert ALTBI.load(path, backbone=Gaussian).backbone.module is Gaussian
+
+    assert "trap" not in sys.modules
