@@ -179,11 +179,11 @@ def test_updates_have_scheduled_batch_sizes(schedule):
 
 
 def test_batches_are_disjoint_until_rows_are_used():
-    drawn = [batch.tolist() for batch in iter_batches(10, 4, 5, seeded(0))]
+    sampled = [batch.tolist() for batch in iter_batches(10, 4, 5, seeded(0))]
 
-    assert [len(batch) for batch in drawn] == [4, 4, 2, 4, 4]
-    assert sorted(drawn[0] + drawn[1] + drawn[2]) == list(range(10))
-    assert len(set(drawn[3] + drawn[4])) == 8
+    assert [len(batch) for batch in sampled] == [4, 4, 2, 4, 4]
+    assert sorted(sampled[0] + sampled[1] + sampled[2]) == list(range(10))
+    assert len(set(sampled[3] + sampled[4])) == 8
 
 
 def test_last_single_row_is_skipped():
@@ -371,16 +371,16 @@ def test_warm_up_trusts_all_labels():
 def test_few_of_many_rows_are_sampled_uniformly(monkeypatch):
     n_rows, size, count = 60_000, 3_000, 2
     monkeypatch.setattr("altbi.networks._training._shuffle", None)  # too slow for many rows
-    drawn = [
+    sampled = [
         torch.cat(list(iter_batches(n_rows, size, count, seeded(seed)))) for seed in range(200)
     ]
 
-    assert all(len(numbers) == size * count == len(numbers.unique()) for numbers in drawn)
-    assert torch.equal(drawn[7], torch.cat(list(iter_batches(n_rows, size, count, seeded(7)))))
-    every = torch.cat(drawn)
+    assert all(len(numbers) == size * count == len(numbers.unique()) for numbers in sampled)
+    assert torch.equal(sampled[7], torch.cat(list(iter_batches(n_rows, size, count, seeded(7)))))
+    every = torch.cat(sampled)
     assert (every.min(), every.max()) == (0, n_rows - 1)
     for part in (slice(0, 100), slice(-100, None)):
-        numbers = torch.cat([each[part] for each in drawn]).double()
+        numbers = torch.cat([each[part] for each in sampled]).double()
         # Standard errors of a mean and of shares of 20,000 uniform numbers.
         assert abs(numbers.mean() / n_rows - 0.5) < 4 * 0.2887 / 20_000**0.5
         tenths = torch.histc(numbers, bins=10, min=0, max=n_rows) / 20_000

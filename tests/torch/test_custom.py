@@ -33,7 +33,7 @@ def mixed_table(n_rows=300):
             "size": rng.normal(size=n_rows),
             "weight": rng.gamma(2.0, size=n_rows),
             "colour": rng.choice(["red", "blue", "green"], n_rows),
-            "gaps": np.where(rng.random(n_rows) < 0.2, np.nan, rng.random(n_rows)),
+            "incomplete": np.where(rng.random(n_rows) < 0.2, np.nan, rng.random(n_rows)),
         }
     )
 
@@ -44,7 +44,7 @@ NUMBERS = np.random.default_rng(1).normal(size=(200, 3)) * [1, 2, 5]
 
 
 class Gaussian(nn.Module):
-    """Independent columns: training has a known end."""
+    """Independent Gaussian columns, whose maximum likelihood is known."""
 
     def __init__(self, n_features):
         super().__init__()
@@ -88,7 +88,7 @@ class VAE(nn.Module):
 
 
 class Storing(nn.Module):
-    """Noise for scores is stored: the same for all rows."""
+    """Stores the noise for scoring, the same for all rows."""
 
     def __init__(self, n_features, n_samples=3):
         super().__init__()
@@ -102,7 +102,7 @@ class Storing(nn.Module):
 
 
 class Normed(nn.Module):
-    """Looks at the batch and n_samples, but only in training."""
+    """Uses BatchNorm and dropout, in training only."""
 
     def __init__(self, n_features):
         super().__init__()
@@ -139,7 +139,7 @@ def scaled(rows):
 
 @pytest.fixture(scope="module")
 def gaussian():
-    """A Gaussian, trained to the end on all rows; one snapshot, whose loss is the score."""
+    """Return a converged Gaussian with one snapshot, whose loss is the score."""
     schedule = Schedule(rho=1.0, n0=len(NUMBERS), gamma=1.0, T0=1, T1=0, T2=1, updates=400)
     backbone = CustomBackbone(Gaussian, learning_rate=0.03, weight_decay=0.0)
     return ALTBI(backbone=backbone, schedule=schedule, average="plain").fit(NUMBERS)
@@ -161,7 +161,7 @@ def test_score_is_the_loss(gaussian):
 
 
 def test_contributions_are_differences_from_medians(gaussian):
-    """Along a parabola eight points miss nothing."""
+    """The quadrature is exact for parabolas."""
     learned = (gaussian.model_.scorer.arrays[f"module.{name}"] for name in ("mean", "log_variance"))
     mean, log_variance = map(torch.from_numpy, learned)
     terms = gaussian_terms(scaled(NUMBERS), mean, log_variance)
@@ -216,7 +216,7 @@ def test_model_without_gradient_has_reasons():
 
 
 def test_model_may_use_gradients_in_its_loss():
-    class Steep(nn.Module):
+    class GradientNorm(nn.Module):
         def __init__(self, n_features):
             super().__init__()
             self.energy = nn.Linear(n_features, 4)
@@ -225,10 +225,10 @@ def test_model_may_use_gradients_in_its_loss():
             with torch.enable_grad():
                 rows = rows if rows.requires_grad else rows.clone().requires_grad_()
                 energy = self.energy(rows).square().sum(1)
-                (slope,) = torch.autograd.grad(energy.sum(), rows, create_graph=True)
-            return energy + slope.square().sum(1)
+                (gradient,) = torch.autograd.grad(energy.sum(), rows, create_graph=True)
+            return energy + gradient.square().sum(1)
 
-    detector = ALTBI(backbone=Steep, schedule=BRIEF).fit(NUMBERS)
+    detector = ALTBI(backbone=GradientNorm, schedule=BRIEF).fit(NUMBERS)
 
     assert np.isfinite(detector.outlier_score(NUMBERS)).all()
     assert len(detector.explain(NUMBERS[:2]).reasons(0)) >= 1
@@ -236,7 +236,7 @@ def test_model_may_use_gradients_in_its_loss():
 
 @pytest.mark.parametrize("far", [1e5, 1e9])
 def test_overflowing_rows_are_explained(far):
-    """Both the loss and its slope overflow there, or are no numbers at all."""
+    """The loss and its gradient overflow or are NaN."""
 
     class Explosive(Gaussian):
         def forward(self, rows):
@@ -257,7 +257,7 @@ def test_overflowing_rows_are_explained(far):
 
 
 def test_truncation_ignores_distant_rows():
-    """With a fifth of the rows far away the mean is that of the others."""
+    """A fifth of the rows is far away; the mean is that of the others."""
     rows = np.concatenate([np.linspace(0, 1, 80), np.full(20, 9.0)])[:, None]
     schedule = Schedule(T0=0, T1=0, T2=1, updates=300, first_truncated=1, n0=100, rho=0.8)
 
@@ -267,7 +267,7 @@ def test_truncation_ignores_distant_rows():
 
 
 class Clipped(Gaussian):
-    """Keeps its gradients short, as torch lets one, and its mean as it is after five batches."""
+    """Sets gradients of the mean to zero by a hook, and freezes it after five batches."""
 
     def __init__(self, n_features):
         super().__init__(n_features)
@@ -448,7 +448,7 @@ class Seeding(Gaussian):
 
 
 class Generating(Gaussian):
-    """Has a generator of its own, that goes on."""
+    """Has its own generator, whose state changes."""
 
     def __init__(self, n_features):
         super().__init__(n_features)
@@ -464,14 +464,14 @@ class Scribbling(Gaussian):
 
 
 class Gregarious(Gaussian):
-    """Looks at the other rows."""
+    """Uses the other rows of the batch."""
 
     def forward(self, rows):
         return super().forward(rows - rows.mean(0))
 
 
 class Positional(Gaussian):
-    """Has noise of its own for each row, the same in every call."""
+    """Adds different noise to each row, the same in every call."""
 
     def forward(self, rows):
         noise = torch.randn(len(rows), generator=torch.Generator().manual_seed(0))
@@ -479,7 +479,7 @@ class Positional(Gaussian):
 
 
 class Forgetful(Gaussian):
-    """Keeps what it learns where no file looks."""
+    """Trains a value that is not in the state dict."""
 
     def __init__(self, n_features):
         super().__init__(n_features)
@@ -492,7 +492,7 @@ class Forgetful(Gaussian):
 
 
 class Drawing(Gaussian):
-    """Samples once, and keeps it where no file looks."""
+    """Samples a value in the constructor that is not in the state dict."""
 
     def __init__(self, n_features):
         super().__init__(n_features)
@@ -573,7 +573,7 @@ def test_failed_fit_leaves_detector_unfitted():
 
 
 def test_random_numbers_of_other_threads_are_ignored():
-    """Another thread may draw once while the module is looked at."""
+    """Another thread may use the random state once during the checks."""
 
     class Innocent(Gaussian):
         calls = 0

@@ -93,9 +93,9 @@ def test_clipped_sum_does_not_depend_on_blocks():
     model, rows = fix_noise(build_model()), sample_rows(23)
     kept = torch.arange(23) % 3 > 0
     with attach_per_row_gradients(model, torch.Generator()) as gradients:
-        whole = gradients.clipped_sum(rows, kept, CLIP)
+        total = gradients.clipped_sum(rows, kept, CLIP)
         gradients.block_rows = 5
-        assert torch.allclose(gradients.clipped_sum(rows, kept, CLIP), whole, atol=1e-5)
+        assert torch.allclose(gradients.clipped_sum(rows, kept, CLIP), total, atol=1e-5)
         alone = torch.cat([gradients.losses(row[None]) for row in rows])
         assert torch.allclose(gradients.losses(rows), alone, rtol=1e-5)
 
@@ -230,8 +230,8 @@ def test_batches_are_poisson_samples(monkeypatch):
     sizes = np.array([len(batch) for batch in seen])
     assert sizes.mean() == pytest.approx(20, abs=1)
     assert sizes.var() == pytest.approx(80 * 0.25 * 0.75, rel=0.35)
-    drawn = np.bincount((torch.cat(seen) * 80).round().long().numpy(), minlength=80)
-    assert drawn.min() > 25
+    sampled = np.bincount((torch.cat(seen) * 80).round().long().numpy(), minlength=80)
+    assert sampled.min() > 25
 
 
 def build_attacked_plan(noise):

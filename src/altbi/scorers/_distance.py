@@ -225,8 +225,8 @@ class _Groups:
     def group_minima(self, rows: Rows, precision: torch.dtype) -> tuple[NDArray[Any], Scores]:
         """Give the least distances ``(groups, n_rows)``, less the rows' own sizes, and these sizes.
 
-        A row that is reference is not left out here; of one with gaps all is NaN. Called by tasks
-        of `map_in_threads` only, whose modes the places to compute in are made for.
+        An equal reference row is not excluded here. Rows with missing values give NaN. Only called
+        by tasks of `map_in_threads`, because buffers need its modes.
         """
         columns, cells = _columns(rows, len(rows.T) + 1, precision)
         self._whiten(columns[:, :-1])
@@ -242,7 +242,7 @@ class _Groups:
         return np.hstack(list(group_minima))[:, : len(rows)], sizes[: len(rows)]
 
     def _buffer(self, precision: torch.dtype) -> Tensor:
-        """Give this thread's place for distances: the same scorer again and again stays near."""
+        """Return this thread's scratch buffer, which is reused so that it stays in cache."""
         buffers = self.buffers.of
         if precision not in buffers:
             buffers[precision] = torch.empty(len(self.places), _TILE_ROWS, dtype=precision)
@@ -303,7 +303,7 @@ class _Groups:
             distances[others[equal][:1], place] = np.inf
 
     def by_group(self, distances: NDArray[Any]) -> NDArray[Any]:
-        """Give ``(places of a lot, groups, n_rows)`` distances."""
+        """Return distances of shape ``(rows of a group, groups, n_rows)``."""
         return distances.reshape(-1, self.count, distances.shape[1])
 
 
