@@ -99,7 +99,7 @@ def memory(look: TableScan, rows: Rows, losses: Scores, **changes: float) -> Sco
     """Score by the distance to remembered rows, as the plain detector does but for the changes."""
     settings = {"keep": 0.8, "n_reference": 1000, "n_groups": 5, "seed": look.seed} | changes
     nobody = np.zeros(len(rows), dtype=bool)
-    found = fit_distance_scorer(rows, losses, certain=nobody, **settings)  # type: ignore[arg-type]
+    found = fit_distance_scorer(rows, losses, is_inlier=nobody, **settings)  # type: ignore[arg-type]
     return found.score(rows)
 
 

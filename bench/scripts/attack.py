@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
-from altbi.networks import IWAE, build_iwae
+from altbi.networks import IWAENetwork
 from altbi.privacy import training
 from altbi.model._privacy_accounting import compute_epsilons, calibrate_noise
-from altbi.torch._private_training import NoisyPlan, noisy_sum, per_row_gradients, private_train
+from altbi.torch._private_training import NoisyPlan, release_noisy_sum, attach_per_row_gradients, train_privately
 from altbi.torch._truncation import COUNT_SHARE, Tracked
 from altbi.networks._schedule import Schedule
 from altbi_bench.tables.grids import markdown_grid
@@ -37,17 +37,17 @@ N_UNITS = 4
 Runs = NDArray[np.float64]
 
 
-def model_of() -> IWAE:
+def model_of() -> IWAENetwork:
     """Build the same small model each time."""
-    model = build_iwae(N_UNITS, (8, 6), 3, 2, bounded=True, normed=False)
-    model.start(torch.Generator().manual_seed(0))
+    model = IWAENetwork(N_UNITS, (8, 6), 3, 2, bounded=True, batch_norm=False)
+    model.initialize_weights(torch.Generator().manual_seed(0))
     return still(model)
 
 
-def still(model: IWAE) -> IWAE:
+def still(model: IWAENetwork) -> IWAENetwork:
     """Give every row the same draws: its loss is then its own, in any company."""
     noise = torch.randn(model.scoring_noise.shape, generator=torch.Generator().manual_seed(1))
-    model._noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]
+    model._sample_noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]
     return model
 
 
@@ -70,7 +70,7 @@ def attacked(noise_factor: float, runs: int) -> tuple[float, float]:
     noisy = plan_of(noise * noise_factor)
     # A promise about every table is one about the smallest: the canary, or nothing at all.
     canary = torch.tensor([[0.6, 0.4, 0.6, 0.4]])
-    with per_row_gradients(model_of(), torch.Generator()) as gradients:
+    with attach_per_row_gradients(model_of(), torch.Generator()) as gradients:
         own = gradients.clipped_sum(canary, torch.ones(1, dtype=torch.bool), CLIP)
     secret = np.random.default_rng(0)
     found = [
@@ -85,11 +85,11 @@ def sums(plan: NoisyPlan, rows: Tensor, secret: np.random.Generator) -> list[Ten
     heard: list[Tensor] = []
 
     def overheard(*arguments: Any) -> Tensor:  # noqa: ANN401 - handed on
-        heard.append(noisy_sum(*arguments))
+        heard.append(release_noisy_sum(*arguments))
         return heard[-1].clone()
 
-    with patch.object(training, "noisy_sum", overheard):
-        steps = private_train(
+    with patch.object(training, "release_noisy_sum", overheard):
+        steps = train_privately(
             model_of(), rows, plan, Tracked(N_UNITS),
             learning_rate=1e-4, weight_decay=0.0, generator=torch.Generator(), secret=secret,
         )  # fmt: skip

@@ -34,7 +34,7 @@ def path(dataset: str, seed: int) -> list[float]:
         generator=generator,
     ):
         if progress.step in STEPS:
-            model.redraw()
+            model.resample_noise()
             found.append(auc(model, rows, y))
     return found
 

@@ -30,9 +30,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import altbi_bench
 from altbi import ALTBI
 from altbi.errors import ParameterError, TableWarning
-from altbi.networks import IWAE, build_iwae
+from altbi.networks import IWAE, IWAENetwork
 from altbi.model._privacy_accounting import calibrate_noise
-from altbi.torch._private_training import NoisyPlan, private_train
+from altbi.torch._private_training import NoisyPlan, train_privately
 from altbi.torch._truncation import Tracked
 from altbi.networks._schedule import Schedule
 from altbi.networks._training import train
@@ -172,10 +172,10 @@ def left_out(X: Rows, y: Labels) -> Line:
     found: Line = {}
     for name in ("without noise", "with noise"):
         generator = torch.Generator().manual_seed(0)
-        model = build_iwae(X.shape[1], "auto", "auto", 2, bounded=True, normed=False)
-        model.start(generator)
+        model = IWAE().build(X.shape[1], batch_norm=False)
+        model.initialize(generator)
         if name == "with noise":
-            steps = private_train(
+            steps = train_privately(
                 model,
                 rows,
                 replace(plan, noise=noise),
@@ -194,7 +194,7 @@ def left_out(X: Rows, y: Labels) -> Line:
             if schedule.kept_share_at(step.step) < 1:
                 losses = losses_of(model, rows)
                 limit = (
-                    tracked.per_unit * X.shape[1]
+                    tracked.per_feature * X.shape[1]
                     if name == "with noise"
                     else np.quantile(losses, schedule.rho)
                 )
@@ -204,7 +204,7 @@ def left_out(X: Rows, y: Labels) -> Line:
 
 
 @torch.no_grad()
-def losses_of(model: IWAE, rows: torch.Tensor) -> NDArray[np.float32]:
+def losses_of(model: IWAENetwork, rows: torch.Tensor) -> NDArray[np.float32]:
     """Score rows with the model as it is."""
     losses = model.eval()(rows)
     model.train()

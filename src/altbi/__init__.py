@@ -3,9 +3,9 @@
 Names are imported when they are used: ``import altbi`` alone loads neither torch nor scikit-learn.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from altbi._lazy import import_lazily
 from altbi._version import __version__
 
 if TYPE_CHECKING:
@@ -49,11 +49,7 @@ _MODULES = {
     "open_table": "altbi.io",
 }
 
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _MODULES:
-        raise AttributeError(f"module 'altbi' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+__getattr__ = import_lazily(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:

@@ -234,13 +234,13 @@ def _explain_losses(table: Table, scorer: LossScorer, encoder: TableEncoder) -> 
         raise ValueError("the scorer has no statistics of training rows")
     rows = encoder.transform(table)
     found = scorer.contributions(rows)
-    known = np.where(found.cells > typical.usual, typical.neutral, rows).astype(np.float32)
+    known = np.where(found.by_feature > typical.usual, typical.neutral, rows).astype(np.float32)
     expected, distance = scorer.expect(known, rows)
     return Explanation(
         columns=encoder.names,
         score=found.score,
-        contributions=encoder.sum_by_column(found.cells) - typical.baseline,
-        remainder=found.rest + typical.baseline.sum(),
+        contributions=encoder.sum_by_column(found.by_feature) - typical.baseline,
+        remainder=found.remainder + typical.baseline.sum(),
         values=tuple(encoder.values(table)),
         z_scores=np.sqrt(2 * encoder.sum_by_column(distance)),
         expected=tuple(encoder.decode_expected(expected)),

@@ -3,8 +3,9 @@
 Names are imported when they are used, because most of them load torch and some need none of it.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from altbi._lazy import import_lazily
 
 if TYPE_CHECKING:
     from altbi.model._fit import fit_model, iter_fit
@@ -22,18 +23,15 @@ __all__ = [
     "load",
 ]
 
-_MODULES = {
-    "FitSettings": "_settings",
-    "FittedModel": "_fitted_model",
-    "TrainingTable": "_header",
-    "build_settings": "_settings",
-    "fit_model": "_fit",
-    "iter_fit": "_fit",
-    "load": "_fitted_model",
-}
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401
-    if name not in _MODULES:
-        raise AttributeError(f"module 'altbi.model' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"altbi.model.{_MODULES[name]}"), name)
+__getattr__ = import_lazily(
+    __name__,
+    {
+        "FitSettings": "altbi.model._settings",
+        "FittedModel": "altbi.model._fitted_model",
+        "TrainingTable": "altbi.model._header",
+        "build_settings": "altbi.model._settings",
+        "fit_model": "altbi.model._fit",
+        "iter_fit": "altbi.model._fit",
+        "load": "altbi.model._fitted_model",
+    },
+)

@@ -62,11 +62,13 @@ def save_model(model: FittedModel, path: Path) -> None:
 
 def model_to_bytes(model: FittedModel) -> bytes:
     """Return the content of a model file."""
-    scorer = model.scorer
+    scorer, parameters = model.scorer, dict(model.settings.parameters)
+    if model.settings.training.backbone.is_custom:
+        parameters["backbone"] = model.settings.training.backbone
     header = {
         "altbi_version": __version__,
         "detector": model.settings.detector,
-        "parameters": to_plain(model.settings.parameters),
+        "parameters": to_plain(parameters),
         "n_reference": len(scorer.rows) if isinstance(scorer, DistanceScorer) else 0,
         "table": msgspec.to_builtins(model.training_table),
         "threshold": model.threshold,

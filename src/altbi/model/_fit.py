@@ -224,7 +224,7 @@ def _select_reference(
         n_groups=reference.n_groups,
         whiten=is_whitened(reference, encoder),
         seed=seed,
-        certain=labels[candidates] == INLIER,
+        is_inlier=labels[candidates] == INLIER,
     )
 
 

@@ -1,20 +1,22 @@
 """Backbones: parameter objects that build the network to be trained."""
 
-from typing import Literal, Protocol, cast
+from typing import Literal, Protocol
+
+import torch
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number
 from altbi.networks._interfaces import GenerativeModel
-from altbi.networks._iwae import build_iwae
+from altbi.networks._iwae import IWAENetwork, default_sizes
 
-__all__ = ["IWAE", "Backbone", "are_widths", "is_auto_or_count", "is_learning_rate"]
+__all__ = ["IWAE", "Backbone", "are_layer_sizes", "is_learning_rate"]
 
-# Far more layers than a network needs; a hostile model file must not ask for millions.
+# Far more layers than useful; limits the memory that a hostile model file can request.
 MAX_LAYERS = 100
 LEARNING_RATE, PRIVATE_LEARNING_RATE = 1e-3, 1e-2
 
 
 class Backbone(Protocol):
-    """What a fit asks of a backbone.
+    """Interface of a backbone: parameters from which a network is built and trained.
 
     Attributes
     ----------
@@ -23,8 +25,8 @@ class Backbone(Protocol):
     device : str
         Device on which the network is trained.
     is_custom : bool
-        Whether the network is the user's own. Its code may draw from torch's global random state,
-        and a model file holds only its name.
+        Whether the network is the user's own. Its code may use torch's global random state, and a
+        model file holds only its name.
     """
 
     weight_decay: float
@@ -32,7 +34,7 @@ class Backbone(Protocol):
     is_custom: bool
 
     def validate(self) -> None:
-        """Raise an error if a parameter has a value that makes no sense."""
+        """Raise a `ParameterError` if a parameter has an invalid value."""
         ...
 
     def resolve_learning_rate(self, *, private: bool = False) -> float:
@@ -52,12 +54,12 @@ class IWAE(ParameterObject):
     Parameters
     ----------
     hidden : tuple of int or "auto", default='auto'
-        Widths of the encoder's hidden layers; the decoder mirrors them. "auto" chooses by the
-        number of encoded features, as the authors' code does by data set.
+        Sizes of the encoder's hidden layers; the decoder mirrors them. "auto" chooses them by the
+        number of encoded features.
     latent : int or "auto", default='auto'
-        Size of the latent space. "auto" chooses by the number of encoded features.
+        Size of the latent space. "auto" chooses it by the number of encoded features.
     n_samples : int, default=2
-        K, the Monte Carlo samples of the importance weighted bound. 1 is a plain VAE.
+        Number K of Monte Carlo samples of the importance weighted bound. 1 is a plain VAE.
     network : {"reference", "paper"}, default='reference'
         "reference" is the network of the authors' code: BatchNorm without scale and shift,
         LeakyReLU, sigmoid mean, log-variances in [-6, 2], and a log-variance term without the
@@ -100,10 +102,13 @@ class IWAE(ParameterObject):
         self.weight_decay = weight_decay
 
     def validate(self) -> None:
-        """Raise an error if a parameter has a value that makes no sense."""
+        """Raise a `ParameterError` if a parameter has an invalid value."""
         rules = {
-            "hidden": (are_widths(self.hidden), "'auto' or a tuple of widths"),
-            "latent": (is_auto_or_count(self.latent), "'auto' or a whole number of at least 1"),
+            "hidden": (are_layer_sizes(self.hidden), "'auto' or a tuple of layer sizes"),
+            "latent": (
+                self.latent == "auto" or is_count(self.latent),
+                "'auto' or a whole number of at least 1",
+            ),
             "n_samples": (is_count(self.n_samples), "a whole number of at least 1"),
             "network": (self.network in ("reference", "paper"), "'reference' or 'paper'"),
             "learning_rate": (
@@ -123,38 +128,32 @@ class IWAE(ParameterObject):
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return an untrained network without memory for its weights.
+        """Return an untrained network on torch's meta device, which allocates no memory.
 
         Parameters
         ----------
         n_features : int
             Encoded features of a row.
         sized_for : int, optional
-            Number of features that "auto" sizes are chosen for, if it is another.
+            Number of features for which "auto" sizes are chosen. The default is `n_features`.
         batch_norm : bool, default=True
             Whether the network of the authors' code has BatchNorm.
 
         Returns
         -------
         GenerativeModel
-            The network, on torch's meta device.
+            The network.
         """
-        return build_iwae(
-            n_features,
-            self.hidden,
-            self.latent,
-            self.n_samples,
-            bounded=self.network == "reference",
-            normed=batch_norm,
-            sized_for=sized_for,
-        )
-
-
-def is_auto_or_count(value: object, most: int | None = None) -> bool:
-    """Return whether a value is "auto" or a whole number from 1 to `most`."""
-    if isinstance(value, str):
-        return value == "auto"
-    return is_count(value) and (most is None or int(cast(int, value)) <= most)
+        hidden, latent = default_sizes(sized_for or n_features)
+        with torch.device("meta"):
+            return IWAENetwork(
+                n_features,
+                hidden if self.hidden == "auto" else tuple(self.hidden),
+                latent if self.latent == "auto" else self.latent,
+                self.n_samples,
+                bounded=self.network == "reference",
+                batch_norm=batch_norm,
+            ).float()
 
 
 def is_learning_rate(value: object) -> bool:
@@ -162,9 +161,11 @@ def is_learning_rate(value: object) -> bool:
     return is_number(value, 0) and value != 0
 
 
-def are_widths(value: object, exactly: int | None = None) -> bool:
-    """Return whether a value is "auto" or a tuple of widths of hidden layers."""
+def are_layer_sizes(value: object, exactly: int | None = None) -> bool:
+    """Return whether a value is "auto" or a tuple of sizes of hidden layers."""
     if isinstance(value, tuple | list):
-        is_sized = 0 < len(value) <= MAX_LAYERS and (exactly is None or len(value) == exactly)
-        return is_sized and all(map(is_count, value))
+        has_valid_length = 0 < len(value) <= MAX_LAYERS and (
+            exactly is None or len(value) == exactly
+        )
+        return has_valid_length and all(map(is_count, value))
     return isinstance(value, str) and value == "auto"

@@ -75,7 +75,7 @@ class _Bounds(torch.autograd.Function):
         evidence.sub_(log_variance.sum(0).view_as(evidence), alpha=network.log_weight)
         heads = (z_log_variance, mean, log_variance)
         ctx.network = network  # type: ignore[attr-defined]
-        weights = torch.softmax(evidence, 0)  # of the n_samples
+        weights = torch.softmax(evidence, 0)  # of the Monte Carlo samples
         ctx.save_for_backward(
             noise, deviation, z, error, scaled, weights, *heads, *chain(*encoded, *decoded)
         )

@@ -1,4 +1,4 @@
-"""What training and scoring ask of a model."""
+"""Interfaces that training and scoring require of a network."""
 
 import abc
 from dataclasses import dataclass
@@ -11,90 +11,97 @@ __all__ = ["GenerativeModel", "LossContributions", "StackedSnapshots", "allocate
 
 
 class GenerativeModel(nn.Module, abc.ABC):
-    """A model of rows: called on ``(n_rows, n_features)``, it gives ``(n_rows,)`` losses.
+    """A network that maps rows ``(n_rows, n_features)`` to losses ``(n_rows,)``.
 
-    In evaluation a row's loss must be its own: the same in any company, and in every call.
+    In evaluation mode the loss of a row depends on that row only and is the same in every call.
     """
 
     @abc.abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
-        """Give each row its negative log-likelihood, or a bound of it."""
+        """Return the negative log-likelihood of each row, or a bound of it."""
 
     @abc.abstractmethod
-    def start(self, generator: torch.Generator) -> None:
-        """Initialise the weights, and draw all noise from this generator."""
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Initialize the weights; all later noise comes from the same generator."""
 
     @abc.abstractmethod
-    def redraw(self) -> None:
-        """Replace the noise used for scoring, if there is any."""
+    def resample_noise(self) -> None:
+        """Sample the noise that is used for scoring again, if the network has any."""
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Allocate the weights on the generator's device, and initialise them."""
+        """Allocate the weights on the generator's device and initialize them."""
         allocate(self, generator.device)
-        self.start(generator)
+        self.initialize_weights(generator)
 
     def check_trained(self, rows: Tensor, untrained: "GenerativeModel") -> None:
         """Raise an error if the trained network cannot be scored or saved."""
 
 
 def allocate(model: nn.Module, device: torch.device) -> None:
-    """Give a model that has shapes alone its memory, with anything in it.
+    """Allocate uninitialized weights for a network on the meta device.
 
-    torch's own `to_empty` would import a library of symbolic mathematics first.
+    ``Module.to_empty`` would do the same, but imports sympy first.
     """
     state = {
-        name: torch.empty(shape.shape, dtype=shape.dtype, device=device)
-        for name, shape in model.state_dict().items()
+        name: torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+        for name, tensor in model.state_dict().items()
     }
     model.load_state_dict(state, assign=True)
 
 
 @dataclass(frozen=True, slots=True)
 class LossContributions:
-    """Losses of several snapshots, taken apart: ``cells.sum(1) + rest == losses``.
+    """Losses of several snapshots, split by encoded feature.
 
-    `losses` and `rest`, what belongs to no cell, have the shape ``(n_snapshots, n_rows)``, `cells`
-    has ``(n_snapshots, n_features, n_rows)``.
+    ``by_feature.sum(1) + remainder == losses`` up to rounding.
+
+    Attributes
+    ----------
+    losses, remainder : Tensor of shape (n_snapshots, n_rows)
+        The losses, and the terms that belong to no single feature.
+    by_feature : Tensor of shape (n_snapshots, n_features, n_rows)
+        The contribution of each encoded feature.
     """
 
     losses: Tensor
-    cells: Tensor
-    rest: Tensor
+    by_feature: Tensor
+    remainder: Tensor
 
 
 class StackedSnapshots(Protocol):
-    """Several snapshots of one model, evaluated together; rows are the last axis.
+    """Several snapshots of one network that are evaluated together; rows are the last axis.
 
     Attributes
     ----------
     n_snapshots : int
-        How many there are.
+        Number of snapshots.
     block_rows : int
-        Rows to evaluate at a time.
-    close_rows : int
-        Rows to take apart at a time.
-    typical_rows : int
-        Rows that suffice to learn what is usual, and can be taken apart in reasonable time.
+        Number of rows to evaluate at a time.
+    explain_block_rows : int
+        Number of rows to explain at a time.
+    n_typical_rows : int
+        Number of training rows from which statistics for explanations are computed.
     """
 
     n_snapshots: int
     block_rows: int
-    close_rows: int
-    typical_rows: int
+    explain_block_rows: int
+    n_typical_rows: int
 
     def losses(self, columns: Tensor) -> Tensor:
-        """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
+        """Return losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
         ...
 
     def contributions(self, columns: Tensor) -> LossContributions:
-        """Take the losses apart."""
+        """Return the losses of rows, split by encoded feature."""
         ...
 
-    def expect(self, known: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """Say what belongs into the cells of known rows, and how far other cells are from it.
+    def expect(self, context: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the values expected in `context`, and the distances of `columns` from them.
 
-        Both have the shape ``(n_looks, n_features, n_rows)``, to be averaged over the first axis;
-        the distance is half the square of the number of deviations, and that of a table column is
-        the sum over its features.
+        `context` holds the same rows as `columns`, with unusual values replaced by typical ones.
+        Both results have the shape ``(n_estimates, n_features, n_rows)``; average them over the
+        first axis. The distance is half a squared z-score. The distance of a table column is the
+        sum over its encoded features.
         """
         ...

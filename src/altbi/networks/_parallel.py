@@ -1,4 +1,4 @@
-"""Work on blocks of rows, side by side in threads."""
+"""Process blocks of rows in parallel threads."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,9 +26,8 @@ def map_blocks(
 ) -> NDArray[Any]:
     """Apply a function of ``(n_features, n_rows)`` columns to rows, block by block.
 
-    Every block has the same, padded shape and is computed by one thread: the sums inside are then
-    taken in the same order for every row, whatever stands beside it and however many threads there
-    are, and results are equal to the bit.
+    All blocks are padded to the same shape and each is computed by one thread. Sums are therefore
+    taken in the same order for every row, and results do not depend on other rows or threads.
     """
 
     def compute(start: int) -> NDArray[Any]:
@@ -37,33 +36,35 @@ def map_blocks(
         columns[:, : len(block)] = block.T
         return function(torch.from_numpy(columns)).numpy()[:, : len(block)]
 
-    def enter(start: int) -> None:
-        found[:, start : start + block_rows] = compute(start)
+    def store(start: int) -> None:
+        results[:, start : start + block_rows] = compute(start)
 
     (first,) = map_in_threads(compute, range(1))
-    # One array for all: small results kept among large ones that come and go would spread them
-    # over ever more memory.
-    found = np.empty((len(first), len(rows)), dtype=first.dtype)
-    found[:, :block_rows] = first
-    for _ in map_in_threads(enter, range(block_rows, len(rows), block_rows)):
+    # Results of blocks are copied into one array: kept one by one, they would fragment the heap.
+    results = np.empty((len(first), len(rows)), dtype=first.dtype)
+    results[:, :block_rows] = first
+    for _ in map_in_threads(store, range(block_rows, len(rows), block_rows)):
         pass
-    return found
+    return results
 
 
 def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
-    """Map over tasks in order, on as many threads as torch has, each of which computes alone."""
+    """Yield the results of tasks in order, computed by as many threads as torch uses.
 
-    def alone(task: int) -> Result:
-        # Also within another task: it may have changed the modes, as models of users do.
+    Each task runs single-threaded in torch's default modes.
+    """
+
+    def run(task: int) -> Result:
+        # Modes are set for nested tasks too, because a custom network may have changed them.
         with single_thread(), default_modes(), torch.inference_mode():
             return function(task)
 
-    threads = min(torch.get_num_threads(), len(tasks))
-    if threads <= 1:
-        yield from map(alone, tasks)
+    n_threads = min(torch.get_num_threads(), len(tasks))
+    if n_threads <= 1:
+        yield from map(run, tasks)
         return
     with (
         run_with_thread_pool(),
-        ThreadPoolExecutor(threads, initializer=run_single_threaded) as pool,
+        ThreadPoolExecutor(n_threads, initializer=run_single_threaded) as pool,
     ):
-        yield from pool.map(alone, tasks)
+        yield from pool.map(run, tasks)

@@ -1,4 +1,4 @@
-"""Training until inliers and outliers are furthest apart: the search of ODIM."""
+"""ODIM's training: stop where the losses of inliers and outliers differ most."""
 
 import math
 import warnings
@@ -10,29 +10,29 @@ import torch
 from torch import Tensor
 
 from altbi.networks._interfaces import GenerativeModel
-from altbi.networks._training import Adam, batches, finite_loss
+from altbi.networks._training import Adam, check_loss, iter_batches
 
-__all__ = ["PeakCheck", "Spread", "bimodality", "search_peak"]
+__all__ = ["PeakCheck", "Spread", "compute_bimodality", "search_peak"]
 
 Spread = Literal["deviation", "variance"]
 
 
 @dataclass(frozen=True, slots=True)
 class PeakCheck:
-    """One look at the losses during the training of one model.
+    """One evaluation of the losses during training.
 
     Attributes
     ----------
     update : int
-        Updates of the model so far.
+        Number of updates so far.
     batch_size : int
-        Rows of the batch that was looked at.
+        Rows of the evaluated batch.
     distance : float
-        How far the two groups of losses are apart.
+        Bimodality of the losses of that batch.
     loss : float
         Loss of the last update.
     is_best : bool
-        Whether they were never further apart.
+        Whether the bimodality is the largest so far.
     """
 
     update: int
@@ -42,18 +42,19 @@ class PeakCheck:
     is_best: bool
 
 
-def bimodality(losses: Tensor, spread: Spread) -> float:
-    """Squared Wasserstein distance between two Gaussians that a mixture finds among the losses.
+def compute_bimodality(losses: Tensor, spread: Spread) -> float:
+    """Compute the squared Wasserstein distance of the two components of a Gaussian mixture.
 
-    Losses are first scaled to [0, 1]. The distance is ``(m1 - m2)^2 + (s1 - s2)^2`` with deviations
-    s; the authors' code has variances in their place.
+    The mixture is fitted to the losses, scaled to [0, 1]. The distance is
+    ``(m1 - m2)**2 + (s1 - s2)**2`` with means m and standard deviations s. The authors' code uses
+    variances instead of standard deviations.
 
     Examples
     --------
-    >>> round(bimodality(torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0]), "deviation"), 3)
+    >>> round(compute_bimodality(torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0]), "deviation"), 3)
     1.0
     """
-    # Imported here: nobody else should wait for it.
+    # Imported here because only ODIM needs it and the import is slow.
     from sklearn import config_context
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.mixture import GaussianMixture
@@ -64,13 +65,13 @@ def bimodality(losses: Tensor, spread: Spread) -> float:
     scaled = ((losses - low) / (high - low)).double().numpy()[:, None]
     mixture = GaussianMixture(2, random_state=0)
     with warnings.catch_warnings(), config_context(array_api_dispatch=False):
-        # Two values only, or a search cut short: the distance is as good as any other.
+        # A mixture that has not converged is good enough to compare checks.
         warnings.simplefilter("ignore", ConvergenceWarning)
         mixture.fit(scaled)
-    first, second = mixture.means_[:, 0]
+    mean1, mean2 = mixture.means_[:, 0]
     variances = mixture.covariances_[:, 0, 0]
-    wide, narrow = variances if spread == "variance" else variances**0.5
-    return float((first - second) ** 2 + (wide - narrow) ** 2)
+    spread1, spread2 = variances if spread == "variance" else variances**0.5
+    return float((mean1 - mean2) ** 2 + (spread1 - spread2) ** 2)
 
 
 def search_peak(
@@ -86,47 +87,48 @@ def search_peak(
     weight_decay: float,
     generator: torch.Generator,
 ) -> Iterator[PeakCheck]:
-    """Train the model in place, pass after pass over the rows, until the peak is behind.
+    """Train a network in place until the bimodality of its losses has passed its maximum.
 
-    Yields each check, with the model as it was looked at; ends when `patience` updates brought no
-    better one.
+    Yields each check while the network has the weights of that check. Ends after `patience` updates
+    without a larger bimodality.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
-    # A pass over few rows has fewer batches than there are between two checks.
+    # An epoch over few rows has fewer batches than `check_every`.
     every = min(check_every, max(len(rows) // batch_size, 1))
     best, waited, update = -math.inf, 0, 0
     while waited < math.ceil(patience / every) and update < max_updates:
-        for number, batch in enumerate(_one_pass(len(rows), batch_size, generator), 1):
-            loss = _step(model, optimizer, rows[batch])
+        for number, batch in enumerate(_iter_epoch(len(rows), batch_size, generator), 1):
+            loss = _update(model, optimizer, rows[batch])
             update += 1
-            # Few rows are always far apart: a short batch, left over, would win every comparison.
+            # The last, smaller batch is skipped: few losses always look bimodal.
             if number % every or len(batch) < min(batch_size, len(rows)):
                 continue
-            distance = bimodality(_evaluated(model, rows[batch]), spread)
+            distance = compute_bimodality(_evaluate(model, rows[batch]), spread)
             waited = 0 if distance > best else waited + 1
             best = max(best, distance)
-            value = finite_loss(loss, update, learning_rate)
+            value = check_loss(loss, update, learning_rate)
             yield PeakCheck(update, len(batch), distance, value, is_best=waited == 0)
             if waited >= math.ceil(patience / every) or update >= max_updates:
                 return
 
 
-def _one_pass(n_rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """All rows in shuffled batches, but for a single row left over."""
+def _iter_epoch(n_rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """Yield shuffled batches of all rows, except for a last batch of a single row."""
     count = n_rows // batch_size + (n_rows % batch_size > 1)
-    return batches(n_rows, batch_size, count, generator)
+    return iter_batches(n_rows, batch_size, count, generator)
 
 
-def _step(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
+def _update(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
+    """Update the network on a batch, and return the loss."""
     model.train()
     loss = model(rows).mean()
-    optimizer.lower(loss)
+    optimizer.minimize(loss)
     return loss
 
 
 @torch.no_grad()
-def _evaluated(model: GenerativeModel, rows: Tensor) -> Tensor:
-    """Losses as they would be scored, with new draws."""
+def _evaluate(model: GenerativeModel, rows: Tensor) -> Tensor:
+    """Compute losses in evaluation mode, with new noise."""
     model.eval()
-    model.redraw()
+    model.resample_noise()
     return model(rows)

@@ -1,6 +1,6 @@
 """Training procedures: each trains a network and returns its snapshots."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, cast
 
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 
 from altbi.networks._backbones import Backbone
 from altbi.networks._interfaces import GenerativeModel
-from altbi.networks._peak_search import PeakCheck, Spread, search_peak
-from altbi.networks._schedule import Schedule
-from altbi.networks._stacking import SnapshotArrays, stack_states
+from altbi.networks._peak_search import Spread, search_peak
+from altbi.networks._schedule import Schedule, TrainingStep
+from altbi.networks._snapshots import SnapshotArrays, copy_state, stack_states
 from altbi.networks._torch_modes import (
     PrivateRandomState,
     default_modes,
     resolve_device,
     single_thread,
 )
-from altbi.networks._training import KnownLabels, TrainingStep, train
+from altbi.networks._training import TrainingLabels, train
 
 __all__ = ["AltbiTraining", "OdimTraining", "TrainingProcedure", "run_isolated"]
 
@@ -30,7 +30,7 @@ Steps = Generator[TrainingStep, None, SnapshotArrays]
 
 
 class TrainingProcedure(Protocol):
-    """What a fit asks of a training procedure.
+    """Interface of a training procedure.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class TrainingProcedure(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AltbiTraining:
-    """Algorithm 1: growing batches, the largest losses left out, snapshots of the last steps.
+    """Algorithm 1: growing batches, truncated losses, snapshots of the last steps.
 
     Attributes
     ----------
@@ -107,19 +107,19 @@ class AltbiTraining:
         device = resolve_device(self.backbone.device)
         generator = torch.Generator(device).manual_seed(seed)
         model.initialize(generator)
-        learned, known = self._split_by_label(rows, labels, device)
+        training_rows, training_labels = self._split_by_label(rows, labels, device)
         snapshots = []
         for step in train(
             model,
-            learned,
+            training_rows,
             self.schedule,
             learning_rate=self.backbone.resolve_learning_rate(),
             weight_decay=self.backbone.weight_decay,
-            known=known,
+            labels=training_labels,
             generator=generator,
         ):
             if self.schedule.is_snapshot(step.step):
-                model.redraw()
+                model.resample_noise()
                 snapshots.append(copy_state(model))
             yield step
         model.check_trained(torch.from_numpy(rows), untrained)
@@ -127,16 +127,16 @@ class AltbiTraining:
 
     def _split_by_label(
         self, rows: NDArray[np.float32], labels: NDArray[np.int8] | None, device: torch.device
-    ) -> tuple[torch.Tensor, KnownLabels | None]:
-        """Return the rows to learn from and the labels, on the device."""
+    ) -> tuple[torch.Tensor, TrainingLabels | None]:
+        """Return the rows that are not labelled outliers, and the labels, on the device."""
         if labels is None:
             return torch.from_numpy(rows).to(device), None
         is_outlier = labels == OUTLIER
-        learned, is_inlier, outliers = (
+        others, is_inlier, outliers = (
             torch.from_numpy(array).to(device)
             for array in (rows[~is_outlier], labels[~is_outlier] == INLIER, rows[is_outlier])
         )
-        return learned, KnownLabels(is_inlier, outliers, self.outlier_weight, self.label_trust)
+        return others, TrainingLabels(is_inlier, outliers, self.outlier_weight, self.label_trust)
 
     def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
         """Return the number of snapshots; an early stop leaves at least the last state."""
@@ -184,29 +184,24 @@ class OdimTraining:
         snapshots, n_checks = [], 0
         for _ in range(self.n_models):
             model.initialize(generator)
-            for check in self._search(model, torch.from_numpy(rows), generator):
+            for check in search_peak(
+                model,
+                torch.from_numpy(rows),
+                batch_size=self.batch_size,
+                check_every=self.check_every,
+                patience=self.patience,
+                max_updates=self.max_updates,
+                spread=self.spread,
+                learning_rate=self.backbone.resolve_learning_rate(),
+                weight_decay=self.backbone.weight_decay,
+                generator=generator,
+            ):
                 if check.is_best:
                     best = copy_state(model)
                 yield TrainingStep(n_checks, check.batch_size, 1.0, check.loss)
                 n_checks += 1
             snapshots.append(best)
         return stack_states(snapshots)
-
-    def _search(
-        self, model: GenerativeModel, rows: torch.Tensor, generator: torch.Generator
-    ) -> Iterator[PeakCheck]:
-        return search_peak(
-            model,
-            rows,
-            batch_size=self.batch_size,
-            check_every=self.check_every,
-            patience=self.patience,
-            max_updates=self.max_updates,
-            spread=self.spread,
-            learning_rate=self.backbone.resolve_learning_rate(),
-            weight_decay=self.backbone.weight_decay,
-            generator=generator,
-        )
 
     def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
         """Return the number of networks."""
@@ -217,15 +212,10 @@ class OdimTraining:
         return len(history) >= self.n_models
 
 
-def copy_state(model: GenerativeModel) -> dict[str, torch.Tensor]:
-    """Return a copy of a network's weights and buffers."""
-    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
-
-
 def run_isolated(
     steps: Generator[TrainingStep, None, Result], *, is_custom: bool, seed: int
 ) -> Generator[TrainingStep, None, Result]:
-    """Run each step on one thread and in torch's default modes; restore both between steps.
+    """Run each step on one thread and in torch's default modes, and restore both between steps.
 
     Sums are then taken in one order, so that results do not depend on the number of threads.
     """

@@ -3,17 +3,19 @@
 import math
 from typing import Literal, Self
 
+import msgspec
+
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number, is_share
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "TrainingStep"]
 
 
 class Schedule(ParameterObject):
     """Batch sizes, truncation and snapshots of one training run of Algorithm 1.
 
-    A run has ``T0`` warm-up steps on batches of ``n0`` rows in which every loss counts. Then follow
-    ``T2`` steps ``t = 1, ..., T2`` on batches of ``n0 * gamma ** (t - 1)`` rows, in which only the
-    share ``rho`` with the smallest losses counts. The network after each step ``t > T1`` is a
+    A run has ``T0`` warm-up steps on batches of ``n0`` rows in which every loss counts. The steps
+    ``t = 1, ..., T2`` follow, on batches of ``n0 * gamma ** (t - 1)`` rows. In these steps, only
+    the share ``rho`` of smallest losses counts. The network after each step ``t > T1`` is a
     snapshot. The defaults are those of the authors' code.
 
     Parameters
@@ -75,9 +77,9 @@ class Schedule(ParameterObject):
         self.max_batch = max_batch
 
     def validate(self) -> None:
-        """Raise an error if a parameter has a value that makes no sense."""
-        least_batch = self.n0 if is_count(self.n0) else 2
-        is_above_T1 = not is_count(self.T1, 0) or self.T1 < self.T2
+        """Raise a `ParameterError` if a parameter has an invalid value."""
+        min_batch = self.n0 if is_count(self.n0) else 2
+        exceeds_T1 = not is_count(self.T1, 0) or self.T1 < self.T2
         rules = {
             "n0": (is_count(self.n0, 2), "a whole number of at least 2 rows"),
             "gamma": (is_number(self.gamma, 1), "a number of at least 1"),
@@ -85,7 +87,7 @@ class Schedule(ParameterObject):
             "T0": (is_count(self.T0, 0), "a whole number of at least 0 steps"),
             "T1": (is_count(self.T1, 0), "a whole number of at least 0 steps"),
             "T2": (
-                is_count(self.T2) and is_above_T1,
+                is_count(self.T2) and exceeds_T1,
                 f"a whole number above T1={self.T1}, so that there is a snapshot",
             ),
             "updates": (
@@ -94,7 +96,7 @@ class Schedule(ParameterObject):
             ),
             "first_truncated": (is_count(self.first_truncated), "a whole number of at least 1"),
             "max_batch": (
-                self.max_batch is None or is_count(self.max_batch, least_batch),
+                self.max_batch is None or is_count(self.max_batch, min_batch),
                 f"a whole number of at least n0={self.n0} rows, or None",
             ),
         }
@@ -120,7 +122,7 @@ class Schedule(ParameterObject):
         return 1 if self.updates == "auto" else self.updates
 
     def batch_size_at(self, step: int, n_rows: int) -> int:
-        """Return the batch size of step 0, 1, ...; never more than the table has.
+        """Return the batch size of a step, at most the number of rows of the table.
 
         Parameters
         ----------
@@ -134,12 +136,12 @@ class Schedule(ParameterObject):
         int
             Rows of a batch.
         """
-        growing = max(step - self.T0, 0)
-        most = n_rows if self.max_batch is None else min(self.max_batch, n_rows)
-        # Compare logarithms first: a long run with a large gamma must not overflow.
-        if growing * math.log(self.gamma) > math.log(max(most, 1)):
-            return most
-        return min(int(self.n0 * self.gamma**growing), most)
+        exponent = max(step - self.T0, 0)
+        limit = n_rows if self.max_batch is None else min(self.max_batch, n_rows)
+        # Logarithms are compared first, because gamma**exponent may overflow.
+        if exponent * math.log(self.gamma) > math.log(max(limit, 1)):
+            return limit
+        return min(int(self.n0 * self.gamma**exponent), limit)
 
     def kept_share_at(self, step: int) -> float:
         """Return the share of a batch whose losses count in a step."""
@@ -150,5 +152,26 @@ class Schedule(ParameterObject):
         return self._t(step) > self.T1
 
     def _t(self, step: int) -> int:
-        """Return the step as the paper counts it: 1 is the first after the warm-up."""
+        """Return the step as counted in the paper: 1 is the first step after the warm-up."""
         return step - self.T0 + 1
+
+
+class TrainingStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One step of a training run.
+
+    Attributes
+    ----------
+    step : int
+        Number of the step, counted from 0.
+    batch_size : int
+        Rows of a batch.
+    kept : float
+        Share of the batch whose losses counted.
+    loss : float or None
+        Mean loss of the last batch. It is None under a privacy budget, because it is not released.
+    """
+
+    step: int
+    batch_size: int
+    kept: float
+    loss: float | None

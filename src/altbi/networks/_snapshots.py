@@ -1,70 +1,154 @@
-"""Snapshots of any model as one scorer: the general way, for models without one of their own."""
+"""Snapshots of a trained network as one object that evaluates rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from altbi.networks._interfaces import LossContributions
+from altbi.networks._backbones import Backbone
+from altbi.networks._interfaces import GenerativeModel, LossContributions, StackedSnapshots
+from altbi.networks._iwae import IWAENetwork
+from altbi.networks._stacked_iwae import StackedIWAE
+from altbi.networks._torch_modes import PrivateRandomState, default_modes
 
-__all__ = ["N_LANDMARKS", "WORST_LOSS", "Landmarks", "Snapshots", "select_landmarks"]
+__all__ = [
+    "N_LANDMARKS",
+    "WORST_LOSS",
+    "Landmarks",
+    "SequentialSnapshots",
+    "SnapshotArrays",
+    "build_untrained",
+    "copy_state",
+    "select_landmarks",
+    "stack_snapshots",
+    "stack_states",
+]
 
-# Gauss-Legendre nodes on the path from the neutral row, at 0, to the row itself, at 1.
-_NODES = np.polynomial.legendre.leggauss(8)
-_PLACES = torch.tensor((_NODES[0] + 1) / 2, dtype=torch.float32)
-_WEIGHTS = torch.tensor(_NODES[1] / 2, dtype=torch.float32)
-# What counts as the loss where there is no finite one.
+# Gauss-Legendre quadrature of integrated gradients: 0 is the baseline row, 1 the explained row.
+_NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
+_POSITIONS = torch.tensor((_NODES + 1) / 2, dtype=torch.float32)
+_WEIGHTS = torch.tensor(_NODE_WEIGHTS / 2, dtype=torch.float32)
+# Replaces losses that are not finite.
 WORST_LOSS = 1e30
-# Odd: the one in the middle is a median.
+# An odd number, so that the one in the middle is a median.
 N_LANDMARKS = 9
-# Snapshots that are asked what they expect, and rows that they are asked about at a time.
-_LOOKS = 2
-_MOST_COLUMNS = 32
-_ROWS_AT_ONCE = 2048
+# Expected values come from this many snapshots, for at most this many columns of a row.
+_N_EXPECTING = 2
+_MAX_COLUMNS = 32
+_MAX_VARIANTS = 2048
+
+# Differs from the seeds of fits, so that `check_trained` finds values that are not in the state.
+_UNTRAINED_SEED = 2**63 - 1
+
+# The weights of several snapshots by name; each array has the snapshots as its first axis.
+SnapshotArrays = dict[str, NDArray[Any]]
+
+
+def copy_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a network's weights and buffers."""
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def stack_states(states: list[dict[str, Tensor]]) -> SnapshotArrays:
+    """Return the state dicts of several snapshots as one array for each name."""
+    return {
+        name: torch.stack([state[name] for state in states]).cpu().numpy() for name in states[0]
+    }
+
+
+def build_untrained(
+    backbone: Backbone,
+    n_features: int,
+    *,
+    sized_for: int | None = None,
+    batch_norm: bool = True,
+) -> GenerativeModel:
+    """Return an untrained network, independent of the torch modes that the caller has set.
+
+    Networks of this package are on the meta device and need no memory. The constructor of a custom
+    network may use torch's global random state, which is replaced by a private one meanwhile.
+    """
+    with default_modes(), PrivateRandomState(_UNTRAINED_SEED).active_if(backbone.is_custom):
+        return backbone.build(n_features, sized_for=sized_for, batch_norm=batch_norm)
+
+
+def stack_snapshots(
+    model: GenerativeModel,
+    arrays: SnapshotArrays,
+    landmarks: NDArray[np.float32] | None,
+    feature_columns: NDArray[np.intp],
+) -> StackedSnapshots:
+    """Return the snapshots of a network as one object that evaluates them together.
+
+    Parameters
+    ----------
+    model : GenerativeModel
+        The network; its own weights are not used.
+    arrays : dict
+        The snapshots' weights.
+    landmarks : ndarray of shape (n_landmarks, n_features) or None
+        Typical values of each encoded feature. Explanations of networks other than the IWAE
+        compare a row with them.
+    feature_columns : ndarray of shape (n_features,)
+        The column of the table to which each encoded feature belongs.
+
+    Returns
+    -------
+    StackedSnapshots
+        The snapshots.
+    """
+    with default_modes():
+        states = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        if isinstance(model, IWAENetwork):
+            return StackedIWAE(model, states)
+        if landmarks is None:
+            raise ValueError("landmarks are missing")
+        columns = torch.from_numpy(feature_columns)
+        return SequentialSnapshots(model, states, Landmarks(torch.from_numpy(landmarks), columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Landmarks:
-    """Values that stand for what is found in each column of the training rows.
+    """Typical values of each column of the training rows.
 
     Attributes
     ----------
     values : Tensor of shape (n_landmarks, n_features)
-        Of each table column some of its values, from low to high. They are no rows of a table:
-        each column was ordered on its own.
+        Quantiles of each table column, in ascending order. A row of `values` is not a row of the
+        table, because each column was sorted separately.
     columns : Tensor of shape (n_features,)
-        The table column that each feature belongs to; a category has several features.
+        The table column of each encoded feature. A categorical column has several features.
     """
 
     values: Tensor
     columns: Tensor
 
     @property
-    def neutral(self) -> Tensor:
-        """The value in the middle of each column."""
+    def medians(self) -> Tensor:
+        """The median of each column."""
         return self.values[len(self.values) // 2]
 
 
 def select_landmarks(rows: NDArray[np.float32], columns: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Pick the values of landmarks from training rows: evenly spaced in each column's order."""
-    places = np.linspace(0, len(rows) - 1, N_LANDMARKS).round().astype(int)
+    """Return equally spaced quantiles of each table column of encoded training rows."""
+    ranks = np.linspace(0, len(rows) - 1, N_LANDMARKS).round().astype(int)
     values = np.empty((N_LANDMARKS, rows.shape[1]), dtype=np.float32)
     for column in np.unique(columns):
         features = columns == column
         order = np.lexsort(rows[:, features].T[::-1])
-        values[:, features] = rows[order[places]][:, features]
+        values[:, features] = rows[order[ranks]][:, features]
     return values
 
 
 @final
-class Snapshots:
-    """The snapshots of one model, evaluated one after the other.
+class SequentialSnapshots:
+    """The snapshots of any network, evaluated one after the other.
 
     Parameters
     ----------
@@ -73,7 +157,7 @@ class Snapshots:
     states : mapping of str to Tensor
         The snapshots' state dicts, stacked: each tensor has the snapshots as its first axis.
     landmarks : Landmarks
-        What explanations compare a row with.
+        Typical values that explanations compare a row with.
     """
 
     def __init__(
@@ -82,113 +166,116 @@ class Snapshots:
         self.landmarks = landmarks
         self.n_snapshots = len(next(iter(states.values())))
         self.models = [
-            _loaded(model, {name: state[index] for name, state in states.items()})
+            _load_copy(model, {name: state[index] for name, state in states.items()})
             for index in range(self.n_snapshots)
         ]
         self.block_rows = 512
-        self.close_rows = 16
-        self.typical_rows = 64
+        self.explain_block_rows = 16
+        self.n_typical_rows = 64
 
     def losses(self, columns: Tensor) -> Tensor:
-        """Losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
-        with _evaluating():
+        """Return losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
+        with _no_grad():
             rows = columns.T.clone(memory_format=torch.contiguous_format)
-            return _finite(torch.stack([model(rows) for model in self.models]))
+            return _make_finite(torch.stack([model(rows) for model in self.models]))
 
     def contributions(self, columns: Tensor) -> LossContributions:
-        """Take the losses apart by integrated gradients on the way from the neutral row.
+        """Return the losses split by integrated gradients along the path from the medians.
 
-        The contributions of a row's cells add up to its loss less that of the neutral row, but for what
-        eight points of the way miss; both are in the rest, with all that has no finite slope.
+        The remainder is the loss of the medians, the error of the quadrature, and all gradients
+        that are not finite.
         """
         rows, losses = columns.T.contiguous(), self.losses(columns)
-        cells = torch.stack(
-            [_integrated_gradients(model, rows, self.landmarks.neutral) for model in self.models]
+        by_feature = torch.stack(
+            [_integrate_gradients(model, rows, self.landmarks.medians) for model in self.models]
         ).transpose(1, 2)
-        cells = cells.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        return LossContributions(losses=losses, cells=cells, rest=losses - cells.sum(1))
+        by_feature = by_feature.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        return LossContributions(losses, by_feature, losses - by_feature.sum(1))
 
-    def expect(self, known: Tensor, cells: Tensor) -> tuple[Tensor, Tensor]:
-        """Say which landmark fits best into a column of known rows, and how much better it fits.
+    def expect(self, context: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the best landmark for each column of a context, and the loss it saves.
 
-        A few snapshots are asked, about the columns that add most to a row's loss; of the others
-        nothing else than what stands there is expected.
+        Only the columns that add most to a row's loss are examined. In the other columns the
+        expected value is the row's own.
         """
-        some = self.models[:: -(-self.n_snapshots // _LOOKS)]
-        with _evaluating():
-            expected, distance = _fitting(some, known.T, cells.T, self.landmarks)
+        models = self.models[:: -(-self.n_snapshots // _N_EXPECTING)]
+        with _no_grad():
+            expected, distance = _find_best_landmarks(models, context.T, columns.T, self.landmarks)
         return expected.T[None], distance.T[None]
 
 
 @contextmanager
-def _evaluating() -> Iterator[None]:
-    """Keep no graph, but let a model take one that needs slopes for its losses."""
+def _no_grad() -> Iterator[None]:
+    """Disable gradients; unlike inference mode, the network may enable them for its own use."""
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
 
 
-def _finite(losses: Tensor) -> Tensor:
-    """Of a row that is far away from all others a model may not be able to compute the loss."""
+def _make_finite(losses: Tensor) -> Tensor:
+    """Replace losses that are not finite: the loss of an extreme row may overflow."""
     return losses.nan_to_num(nan=WORST_LOSS).clamp(-WORST_LOSS, WORST_LOSS)
 
 
-def _loaded(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+def _load_copy(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
+    """Return a copy of a network with the given state, in evaluation mode."""
     copy = deepcopy(model)
     copy.load_state_dict(state, assign=True)
     return copy.requires_grad_(requires_grad=False).eval()
 
 
-def _integrated_gradients(model: nn.Module, rows: Tensor, neutral: Tensor) -> Tensor:
-    """Give each cell the mean slope of the loss on the way to it, times the way's length."""
-    way = rows - neutral
-    points = neutral + _PLACES[:, None, None] * way
-    slopes = _gradient(model, points.flatten(0, 1)).view(points.shape)
-    return (_WEIGHTS[:, None, None] * slopes).sum(0) * way
+def _integrate_gradients(model: nn.Module, rows: Tensor, baseline: Tensor) -> Tensor:
+    """Compute integrated gradients (Sundararajan et al., 2017) of the loss from a baseline row."""
+    difference = rows - baseline
+    points = baseline + _POSITIONS[:, None, None] * difference
+    gradients = _compute_gradient(model, points.flatten(0, 1)).view(points.shape)
+    return (_WEIGHTS[:, None, None] * gradients).sum(0) * difference
 
 
-def _gradient(model: nn.Module, rows: Tensor) -> Tensor:
+def _compute_gradient(model: nn.Module, rows: Tensor) -> Tensor:
+    """Compute the gradient of the losses; 0 for networks that are not differentiable."""
     with torch.inference_mode(mode=False), torch.enable_grad():
         rows = rows.clone().requires_grad_()
         loss = model(rows).sum()
-        # Some have no slopes: a histogram, for one.
         return torch.autograd.grad(loss, rows)[0] if loss.requires_grad else torch.zeros_like(rows)
 
 
-def _fitting(
-    models: Sequence[nn.Module], known: Tensor, cells: Tensor, landmarks: Landmarks
+def _find_best_landmarks(
+    models: Sequence[nn.Module], context: Tensor, rows: Tensor, landmarks: Landmarks
 ) -> tuple[Tensor, Tensor]:
-    """Try all landmarks in columns of the known rows, and the rows' own cells.
+    """Return the landmark with the smallest loss in each column, and by how much it is smaller.
 
-    Off its beaten track a model gains from changes in any column. So what a landmark gains has to
-    hold beside neutral cells, too; and beside the row's own, if the cell itself is not odd.
+    Outside the training data, changes of any column may lower the loss. The decrease must therefore
+    also hold if all other columns have their median. If the row's value is not replaced in the
+    context, it must hold in the row itself as well.
     """
-    expected, distance = cells.clone(), torch.zeros_like(known)
-    tried = torch.cat([landmarks.values[:, None].expand(-1, *known.shape), cells[None]])
-    beside = torch.stack([known, landmarks.neutral.expand_as(known), cells])
-    at_once = max(_ROWS_AT_ONCE // (len(beside) * tried[..., 0].numel()), 1)
-    for picked in torch.split(_suspects(models[-1], cells, landmarks), at_once):
-        changed = landmarks.columns == picked[..., None]
-        variants = torch.where(changed[:, None], tried, beside[:, None, None])
-        losses = torch.stack([_finite(model(variants.flatten(0, 3))) for model in models])
+    expected, distance = rows.clone(), torch.zeros_like(context)
+    tried = torch.cat([landmarks.values[:, None].expand(-1, *context.shape), rows[None]])
+    contexts = torch.stack([context, landmarks.medians.expand_as(context), rows])
+    at_once = max(_MAX_VARIANTS // (len(contexts) * tried[..., 0].numel()), 1)
+    for columns in torch.split(_select_columns(models[-1], rows, landmarks), at_once):
+        is_changed = landmarks.columns == columns[..., None]
+        variants = torch.where(is_changed[:, None], tried, contexts[:, None, None])
+        losses = torch.stack([_make_finite(model(variants.flatten(0, 3))) for model in models])
         losses = losses.mean(0).view(variants.shape[:4])
-        gains = (losses[:, :, -1] - losses[:, :, :-1].amin(2)).clamp(min=0)
-        is_odd = (changed & (known != cells)).any(-1)
-        gain = torch.where(is_odd, gains[:2].amin(0), gains.amin(0))
-        found = tried[losses[0, :, :-1].argmin(1), torch.arange(len(known))]
-        for change, value, gained in zip(changed, found, gain, strict=True):
-            expected = torch.where(change, value, expected)
-            distance += (change & (change.cumsum(1) == 1)) * gained[:, None]
+        decreases = (losses[:, :, -1] - losses[:, :, :-1].amin(2)).clamp(min=0)
+        is_replaced = (is_changed & (context != rows)).any(-1)
+        decrease = torch.where(is_replaced, decreases[:2].amin(0), decreases.amin(0))
+        best = tried[losses[0, :, :-1].argmin(1), torch.arange(len(context))]
+        for mask, value, saved in zip(is_changed, best, decrease, strict=True):
+            expected = torch.where(mask, value, expected)
+            # The distance of a table column is stored in its first encoded feature.
+            distance += (mask & (mask.cumsum(1) == 1)) * saved[:, None]
     return expected, distance
 
 
-def _suspects(model: nn.Module, rows: Tensor, landmarks: Landmarks) -> Tensor:
-    """Numbers of the columns to look at closely, ``(n_columns, n_rows)``: each row has its own."""
+def _select_columns(model: nn.Module, rows: Tensor, landmarks: Landmarks) -> Tensor:
+    """Return the columns ``(n_columns, n_rows)`` that contribute most to each row's loss."""
     n_columns = int(landmarks.columns.max()) + 1
-    if n_columns <= _MOST_COLUMNS:
+    if n_columns <= _MAX_COLUMNS:
         return torch.arange(n_columns)[:, None].expand(-1, len(rows))
-    cells = _integrated_gradients(model, rows, landmarks.neutral)
-    contributions = rows.new_zeros(len(rows), n_columns)
-    contributions.index_add_(
-        1, landmarks.columns, cells.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+    by_feature = _integrate_gradients(model, rows, landmarks.medians)
+    by_column = rows.new_zeros(len(rows), n_columns)
+    by_column.index_add_(
+        1, landmarks.columns, by_feature.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
     )
-    return contributions.topk(_MOST_COLUMNS).indices.T
+    return by_column.topk(_MAX_COLUMNS).indices.T

@@ -1,4 +1,4 @@
-"""State of torch that belongs to the caller: borrowed for a while, given back, or kept out."""
+"""Context managers that set torch's modes, threads and random state temporarily."""
 
 import sys
 import threading
@@ -25,7 +25,7 @@ _SMALLEST_NORMAL = sys.float_info.min
 
 
 def resolve_device(name: str) -> torch.device:
-    """Give the device of this name, or say that it is not there; "auto" is a GPU if there is one.
+    """Return the device of this name; "auto" is CUDA if it is available, else the CPU.
 
     Examples
     --------
@@ -38,32 +38,35 @@ def resolve_device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as cause:
         raise ParameterError(
-            f"device={name!r}, but torch cannot use it here ({str(cause).splitlines()[0]}). "
-            "Give 'cpu', or install a torch that knows the device."
+            f"device={name!r}: torch cannot use this device ({str(cause).splitlines()[0]}). "
+            "Pass device='cpu', or install a version of torch that supports the device."
         ) from cause
 
 
 @contextmanager
 def default_modes() -> Iterator[None]:
-    """Compute as torch does by default, whatever mode the caller is in."""
+    """Set torch's default modes: gradients enabled, no autocast, the CPU as default device."""
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
         torch.autocast("cpu", enabled=False),
-        _on_cpu(),
+        _cpu_as_default(),
     ):
         yield
 
 
-def _on_cpu() -> AbstractContextManager[object]:
-    """Keep out another default device; where there is none, every call would pay for that."""
+def _cpu_as_default() -> AbstractContextManager[object]:
+    """Return a context with the CPU as default device; an empty one if it already is.
+
+    A device context slows down every call of torch.
+    """
     is_cpu = torch.get_default_device().type == "cpu"
     return nullcontext() if is_cpu else torch.device("cpu")
 
 
 @contextmanager
 def single_precision() -> Iterator[None]:
-    """Let new numbers be float32, whatever the caller's default is."""
+    """Set float32 as the default data type."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -74,25 +77,23 @@ def single_precision() -> Iterator[None]:
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Let this thread take numbers that are too small for their full precision for zero.
-
-    Processors take many times as long for them.
-    """
-    # torch does not tell what the caller has set; the processor does, by what it computes.
-    was_so = _SMALLEST_NORMAL / 2 == 0
+    """Treat denormal numbers as zero in this thread, because processors are slow on them."""
+    # torch has no getter for this mode, but arithmetic reveals it.
+    was_enabled = _SMALLEST_NORMAL / 2 == 0
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(was_so)
+        torch.set_flush_denormal(was_enabled)
 
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Compute on one thread, so that sums are taken in one order, then give the others back.
+    """Compute on one thread, so that sums are always taken in the same order.
 
-    The number of threads is partly a thread's own and partly the process's: the first to come in
-    remembers it, and everyone who leaves sets it again, once out of the outermost block.
+    torch keeps its number of threads partly for each thread and partly for the process. The first
+    thread that enters stores the number. Every thread restores it when it leaves its outermost
+    block.
     """
     _THREAD_LIMIT.enter()
     try:
@@ -103,66 +104,75 @@ def single_thread() -> Iterator[None]:
 
 @contextmanager
 def run_with_thread_pool() -> Iterator[None]:
-    """Let threads of our own, which begin with `run_single_threaded`, compute side by side.
+    """Allow a pool of worker threads that each start with `run_single_threaded`.
 
-    The caller's own number of threads stays as it is. The process's part is given back when all
-    have ended: products of one that is still computing would be split, and round otherwise.
+    The caller's own number of threads does not change. The process-wide number is restored when all
+    workers have ended; earlier, it would change the order of sums in workers still running.
     """
-    _THREAD_LIMIT.open()
+    _THREAD_LIMIT.open_pool()
     try:
         yield
     finally:
-        _THREAD_LIMIT.close()
+        _THREAD_LIMIT.close_pool()
 
 
 def run_single_threaded() -> None:
-    """Let a thread of our own compute on one thread, until it ends."""
-    _THREAD_LIMIT.stay()
+    """Limit a worker thread of `run_with_thread_pool` to one thread until it ends."""
+    _THREAD_LIMIT.limit_worker()
 
 
 class _ThreadLimit:
-    """The caller's number of threads, while someone computes on one."""
+    """Bookkeeping of torch's number of threads while it is limited to one.
+
+    Attributes
+    ----------
+    n_active : int
+        Blocks and pools that are open, in all threads.
+    n_threads : int
+        The caller's number of threads, to be restored.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.inside = 0
-        self.threads = 1
-        self.own = _Depth()
+        self.n_active = 0
+        self.n_threads = 1
+        self.local = _Depth()
 
     def enter(self) -> None:
         with self.lock:
-            if self.inside == 0:
-                self.threads = torch.get_num_threads()
-            self.inside += 1
-            self.own.depth += 1
-            torch.set_num_threads(1)
-
-    def open(self) -> None:
-        with self.lock:
-            if self.inside == 0:
-                self.threads = torch.get_num_threads()
-            self.inside += 1
-
-    def close(self) -> None:
-        with self.lock:
-            self.inside -= 1
-            if self.inside == 0:
-                torch.set_num_threads(self.threads)
-
-    def stay(self) -> None:
-        with self.lock:
-            self.own.depth += 1
+            self._activate()
+            self.local.depth += 1
             torch.set_num_threads(1)
 
     def leave(self) -> None:
         with self.lock:
-            self.inside -= 1
-            self.own.depth -= 1
-            torch.set_num_threads(1 if self.own.depth else self.threads)
+            self.n_active -= 1
+            self.local.depth -= 1
+            torch.set_num_threads(1 if self.local.depth else self.n_threads)
+
+    def open_pool(self) -> None:
+        with self.lock:
+            self._activate()
+
+    def close_pool(self) -> None:
+        with self.lock:
+            self.n_active -= 1
+            if self.n_active == 0:
+                torch.set_num_threads(self.n_threads)
+
+    def limit_worker(self) -> None:
+        with self.lock:
+            self.local.depth += 1
+            torch.set_num_threads(1)
+
+    def _activate(self) -> None:
+        if self.n_active == 0:
+            self.n_threads = torch.get_num_threads()
+        self.n_active += 1
 
 
 class _Depth(threading.local):
-    """In how many blocks a thread is, one within the other."""
+    """Number of nested blocks of the current thread."""
 
     depth = 0
 
@@ -172,10 +182,10 @@ _THREAD_LIMIT = _ThreadLimit()
 
 @final
 class PrivateRandomState:
-    """A random state of our own, lent to code that draws from torch's global one.
+    """A random state that temporarily replaces torch's global one.
 
-    While it is lent, torch's global state is ours, and no other fit's; afterwards the caller's is
-    back as it was.
+    Custom networks use the global random state. While a private state is active, no other fit can
+    use it; afterwards the caller's state is restored.
 
     Examples
     --------
@@ -189,24 +199,19 @@ class PrivateRandomState:
     True
     """
 
-    # Whoever has it may fit another model within.
+    # Reentrant: a custom network may fit another model in its constructor.
     _LOCK = threading.RLock()
 
     def __init__(self, seed: int) -> None:
         self.state = torch.Generator().manual_seed(seed).get_state()
 
-    @classmethod
-    def for_custom(cls, is_custom: bool, seed: int) -> AbstractContextManager[None]:
-        """Return a context with a private random state, or an empty one for networks of ours."""
-        return cls(seed).active_if(is_custom)
-
     def active_if(self, is_needed: bool) -> AbstractContextManager[None]:
-        """Return a context in which this state is torch's global one, if that is needed."""
+        """Return a context in which this state is active if it is needed."""
         return self.active() if is_needed else nullcontext()
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let the block draw from this state."""
+        """Make this state torch's global random state."""
         with self._LOCK:
             before = torch.get_rng_state()
             torch.set_rng_state(self.state)

@@ -1,4 +1,4 @@
-"""The loop of Algorithm 1."""
+"""The training loop of Algorithm 1."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -11,53 +11,43 @@ from torch.nn import functional
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from altbi.errors import TrainingError
-from altbi.networks._schedule import Schedule
+from altbi.networks._schedule import Schedule, TrainingStep
 from altbi.networks._torch_modes import flush_denormals
 
 __all__ = [
     "Adam",
-    "KnownLabels",
-    "TrainingStep",
-    "batches",
-    "finite_loss",
-    "outlier_penalty",
+    "TrainingLabels",
+    "check_loss",
+    "compute_outlier_penalty",
+    "compute_truncated_mean",
+    "iter_batches",
     "select_smallest",
     "train",
-    "truncated_mean",
 ]
 
-_OUTLIERS_AT_ONCE = 32
-# A labelled outlier's loss should exceed the others' by so many deviations.
+# Labelled outliers in one update.
+_MAX_OUTLIERS = 32
+# The losses of labelled outliers should exceed the others by this many standard deviations.
 _MARGIN = 2.0
-_LEAST_UNIT = 1e-3
-# From so many rows on, shuffling all of them takes longer than learning from a batch.
+_MIN_SCALE = 1e-3
+# From this number of rows on, shuffling all of them takes longer than one update.
 _MANY_ROWS = 50_000
 
 
 @dataclass(frozen=True, slots=True)
-class TrainingStep:
-    """What happened in one step of the training; under a privacy budget the loss is not told."""
-
-    step: int
-    batch_size: int
-    kept: float
-    loss: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class KnownLabels:
-    """What is known of some rows before training.
+class TrainingLabels:
+    """Labels of some training rows.
 
     Attributes
     ----------
     is_inlier : Tensor of shape (n_rows,)
-        Rows to learn from whose losses always count.
+        Labelled inliers among the training rows. Their losses always count.
     outliers : Tensor of shape (n_outliers, n_features)
-        Rows believed to be odd: their losses are made large, not small.
-    push : float
-        Weight of that beside the others' mean loss.
-    trust : float
-        Share of these labels that is believed.
+        Labelled outliers. Training makes their losses large.
+    outlier_weight : float
+        Weight of the penalty for labelled outliers with small losses.
+    label_trust : float
+        Share of the outlier labels that training trusts.
     """
 
     is_inlier: Tensor
@@ -68,17 +58,18 @@ class KnownLabels:
 
 @final
 class Adam:
-    """Adam as in ``torch.optim``, on all parameters as one vector.
+    """Adam as in ``torch.optim.Adam``, with all parameters in one vector.
 
-    torch's own first step imports its compiler, which takes longer than a whole training here. A
-    parameter without a gradient counts as one whose gradient is zero.
+    It replaces ``torch.optim.Adam`` because the first step of that class imports torch's compiler,
+    which takes longer than a training run here. A parameter without a gradient counts as one whose
+    gradient is zero.
 
     Parameters
     ----------
     parameters : iterable of Parameter
-        What to learn; they become views of one vector.
+        Parameters to train; they become views of one vector.
     learning_rate, weight_decay, betas
-        As in ``torch.optim.Adam``, with its eps of 1e-8.
+        As in ``torch.optim.Adam``, with its default eps of 1e-8.
     """
 
     def __init__(
@@ -92,52 +83,53 @@ class Adam:
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.betas = betas
-        self.steps = 0
+        self.n_steps = 0
         self.vector = parameters_to_vector(self.parameters).detach()
         vector_to_parameters(self.vector, self.parameters)
-        self.mean = torch.zeros_like(self.vector)
-        self.square = torch.zeros_like(self.vector)
-        # Fresh memory for each step would cost more than what is computed in it.
-        self.deviation = torch.empty_like(self.vector)
+        self.first_moment = torch.zeros_like(self.vector)
+        self.second_moment = torch.zeros_like(self.vector)
+        # Reused in every step: allocating it costs more than the arithmetic of a step.
+        self.denominator = torch.empty_like(self.vector)
 
-    def lower(self, loss: Tensor) -> None:
-        """Move the parameters against the gradient of a loss."""
+    def minimize(self, loss: Tensor) -> None:
+        """Compute the gradient of a loss and update the parameters."""
         for parameter in self.parameters:
             parameter.grad = None
-        # Of cells that the model is sure of, slopes are next to nothing.
+        # Gradients of values that the network predicts well are often denormal numbers.
         with flush_denormals():
             torch.autograd.backward(loss)
             self.step()
 
     @torch.no_grad()
     def step(self, gradient: Tensor | None = None) -> None:
-        """Move the parameters against their gradients, or against one that is given."""
-        self.steps += 1
-        of_mean, of_square = self.betas
+        """Update the parameters by their gradients, or by a given gradient vector."""
+        self.n_steps += 1
+        beta1, beta2 = self.betas
         if gradient is None:
             gradients = (torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters)
             gradient = torch.cat([each.flatten() for each in gradients])
         gradient.add_(self.vector, alpha=self.weight_decay)
-        self.mean.lerp_(gradient, 1 - of_mean)
-        self.square.mul_(of_square).addcmul_(gradient, gradient, value=1 - of_square)
-        torch.div(self.square, 1 - of_square**self.steps, out=self.deviation).sqrt_().add_(1e-8)
-        rate = self.learning_rate / (1 - of_mean**self.steps)
-        self.vector.addcdiv_(self.mean, self.deviation, value=-rate)
+        self.first_moment.lerp_(gradient, 1 - beta1)
+        self.second_moment.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+        torch.div(self.second_moment, 1 - beta2**self.n_steps, out=self.denominator)
+        self.denominator.sqrt_().add_(1e-8)
+        rate = self.learning_rate / (1 - beta1**self.n_steps)
+        self.vector.addcdiv_(self.first_moment, self.denominator, value=-rate)
 
 
 def select_smallest(losses: Tensor, share: float) -> Tensor:
-    """Mark the share of rows with the smallest losses, the likely inliers.
+    """Return a mask of the share of rows with the smallest losses, the likely inliers.
 
-    Where a loss is not a number, none is marked: that is for nobody to leave out.
+    If a loss is NaN, no row is selected, so that truncation cannot hide a diverged network.
     """
-    # Products such as 0.29 * 100 fall just short of what they should be.
-    place = math.floor(share * (len(losses) - 1) + 1e-9)
+    # Without 1e-9, products such as 0.29 * 100 would be rounded down to 28.
+    rank = math.floor(share * (len(losses) - 1) + 1e-9)
     losses = losses.detach()
-    return (losses <= losses.kthvalue(place + 1).values) & ~losses.isnan().any()
+    return (losses <= losses.kthvalue(rank + 1).values) & ~losses.isnan().any()
 
 
-def truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | None = None) -> Tensor:
-    """Average the share of losses that is smallest; those of known inliers always count."""
+def compute_truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | None = None) -> Tensor:
+    """Compute the mean of the share of smallest losses; labelled inliers always count."""
     if is_inlier is None:
         kept = select_smallest(losses, share)
         return torch.where(kept, losses, 0).sum() / kept.sum()
@@ -146,48 +138,52 @@ def truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | None = None
     return torch.cat([kept, losses[is_inlier]]).mean()
 
 
-def outlier_penalty(odd: Tensor, losses: Tensor, share: float, label_trust: float) -> Tensor:
-    """Measure how far the losses of labelled outliers fall short of being outliers' losses.
+def compute_outlier_penalty(
+    outlier_losses: Tensor, losses: Tensor, share: float, label_trust: float
+) -> Tensor:
+    r"""Compute the penalty for labelled outliers whose losses are too small.
 
-    What they should exceed is the largest of the losses that count by two deviations. Of the labels
-    only a share is trusted: a row that was labelled by mistake looks like the others, so the rows
-    with the smallest losses are left out.
+    The penalty is the mean of ``s * softplus((m - l) / s + 2)`` over the outlier losses ``l``, with
+    the maximum ``m`` and the standard deviation ``s`` of the losses that count. A row labelled by
+    mistake has a small loss. Therefore only the share `label_trust` of the largest outlier losses
+    is used.
     """
     counted = losses.detach()[select_smallest(losses, share)]
     if not len(counted):
-        return losses.sum()  # not a number
-    unit = counted.std(correction=0).clamp(min=_LEAST_UNIT)
-    trusted = odd[odd >= torch.quantile(odd.detach(), 1 - label_trust)]
-    return unit * functional.softplus((counted.max() - trusted) / unit + _MARGIN).mean()
+        return losses.sum()  # NaN, which `check_loss` reports
+    scale = counted.std(correction=0).clamp(min=_MIN_SCALE)
+    limit = torch.quantile(outlier_losses.detach(), 1 - label_trust)
+    trusted = outlier_losses[outlier_losses >= limit]
+    return scale * functional.softplus((counted.max() - trusted) / scale + _MARGIN).mean()
 
 
-def batches(
+def iter_batches(
     n_rows: int, batch_size: int, count: int, generator: torch.Generator
 ) -> Iterator[Tensor]:
-    """Draw row numbers for the updates of one step: a shuffled pass over the rows, then another."""
-    order = _begun(n_rows, batch_size * count, generator)
+    """Yield the row indices of `count` batches, without replacement until all rows were used."""
+    order = _sample_order(n_rows, batch_size * count, generator)
     for _ in range(count):
-        # A single row left over is no batch: BatchNorm finds no spread in it.
+        # BatchNorm cannot normalize a batch of one row.
         if len(order) < 2:
-            order = _shuffled(n_rows, generator)
+            order = _shuffle(n_rows, generator)
         yield order[:batch_size]
         order = order[batch_size:]
 
 
-def _begun(n_rows: int, count: int, generator: torch.Generator) -> Tensor:
-    """Give the first `count` row numbers of a drawn order, or all; few of many cost no more."""
+def _sample_order(n_rows: int, count: int, generator: torch.Generator) -> Tensor:
+    """Return at least `count` distinct random row indices, or all of them if there are fewer."""
     if n_rows < max(_MANY_ROWS, 4 * count):
-        return _shuffled(n_rows, generator)
-    drawn = torch.randint(n_rows, (2 * count,), generator=generator, device=generator.device)
-    ranked, places = drawn.sort(stable=True)
+        return _shuffle(n_rows, generator)
+    # Indices sampled with replacement, without duplicates, are distributed like a shuffle. Of
+    # 2 * count samples among at least 4 * count rows, fewer than count distinct ones are very rare.
+    sampled = torch.randint(n_rows, (2 * count,), generator=generator, device=generator.device)
+    ranked, positions = sampled.sort(stable=True)
     is_first = ranked.diff(prepend=ranked[:1] - 1) != 0
-    # Of numbers drawn one by one, those that were not there before are as good as shuffled. Of
-    # 2 n draws among 4 n rows or more hardly ever so few differ that a batch would be short.
-    return drawn[places[is_first].sort().values]
+    return sampled[positions[is_first].sort().values]
 
 
-def _shuffled(n_rows: int, generator: torch.Generator) -> Tensor:
-    """Give all row numbers in a drawn order, where the generator is: nothing leaves its device."""
+def _shuffle(n_rows: int, generator: torch.Generator) -> Tensor:
+    """Return all row indices in random order, on the generator's device."""
     return torch.randperm(n_rows, generator=generator, device=generator.device)
 
 
@@ -198,51 +194,51 @@ def train(
     *,
     learning_rate: float,
     weight_decay: float = 0.0,
-    known: KnownLabels | None = None,
+    labels: TrainingLabels | None = None,
     generator: torch.Generator,
 ) -> Iterator[TrainingStep]:
-    """Run Algorithm 1 on the model, in place; batches are drawn from the generator.
+    """Train a network in place by Algorithm 1, and yield after each step.
 
-    Yields after each step. `rows` are those to learn from, without labelled outliers.
+    `rows` are the training rows without labelled outliers. Batches are sampled by the generator.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     for step in range(schedule.n_steps):
         batch_size = schedule.batch_size_at(step, len(rows))
         share = schedule.kept_share_at(step)
         model.train()
-        for batch in batches(len(rows), batch_size, schedule.n_updates, generator):
-            if known is None:
-                loss = truncated_mean(model(rows[batch]), share)
+        for batch in iter_batches(len(rows), batch_size, schedule.n_updates, generator):
+            if labels is None:
+                loss = compute_truncated_mean(model(rows[batch]), share)
             else:
-                loss = _labelled_loss(model, rows, batch, share, known, generator)
-            optimizer.lower(loss)
-        yield TrainingStep(step, batch_size, share, finite_loss(loss, step, learning_rate))
+                loss = _compute_labelled_loss(model, rows, batch, share, labels, generator)
+            optimizer.minimize(loss)
+        yield TrainingStep(step, batch_size, share, check_loss(loss, step, learning_rate))
 
 
-def _labelled_loss(
+def _compute_labelled_loss(
     model: nn.Module,
     rows: Tensor,
     batch: Tensor,
     share: float,
-    known: KnownLabels,
+    labels: TrainingLabels,
     generator: torch.Generator,
 ) -> Tensor:
-    """Learn from the batch as always, and push the losses of labelled outliers up."""
-    is_inlier = known.is_inlier[batch]
-    if not len(known.outliers) or known.outlier_weight == 0:
-        return truncated_mean(model(rows[batch]), share, is_inlier)
-    order = _shuffled(len(known.outliers), generator)
-    odd = known.outliers[order[:_OUTLIERS_AT_ONCE]]
-    losses = model(torch.cat([rows[batch], odd]))
-    losses, odd_losses = losses[: len(batch)], losses[len(batch) :]
-    # Before the model knows anything, its losses do not tell which labels are wrong.
-    label_trust = known.label_trust if share < 1 else 1.0
-    learned = truncated_mean(losses, share, is_inlier)
-    return learned + known.outlier_weight * outlier_penalty(odd_losses, losses, share, label_trust)
+    """Compute the truncated mean of a batch plus the penalty for labelled outliers."""
+    is_inlier = labels.is_inlier[batch]
+    if not len(labels.outliers) or labels.outlier_weight == 0:
+        return compute_truncated_mean(model(rows[batch]), share, is_inlier)
+    order = _shuffle(len(labels.outliers), generator)
+    outliers = labels.outliers[order[:_MAX_OUTLIERS]]
+    losses = model(torch.cat([rows[batch], outliers]))
+    losses, outlier_losses = losses[: len(batch)], losses[len(batch) :]
+    # During the warm-up, losses do not yet show which labels are wrong.
+    label_trust = labels.label_trust if share < 1 else 1.0
+    penalty = compute_outlier_penalty(outlier_losses, losses, share, label_trust)
+    return compute_truncated_mean(losses, share, is_inlier) + labels.outlier_weight * penalty
 
 
-def finite_loss(loss: Tensor, step: int, learning_rate: float) -> float:
-    """Give the loss as a number, or say that training diverged."""
+def check_loss(loss: Tensor, step: int, learning_rate: float) -> float:
+    """Return the loss as a number; raise a `TrainingError` if it is not finite."""
     value = float(loss.detach())
     if not math.isfinite(value):
         raise TrainingError(

@@ -1,4 +1,4 @@
-"""Scorers: what a row's outlier score is made of."""
+"""Scorers, which compute the outlier score of encoded rows."""
 
 from altbi.scorers._distance import DistanceScorer, fit_distance_scorer
 from altbi.scorers._loss import LossScorer, TypicalRows, fit_typical_rows

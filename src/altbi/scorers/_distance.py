@@ -1,4 +1,4 @@
-"""Rows that count as normal, and how far others are from the nearest of them."""
+"""Score rows by their squared distance to the nearest reference rows."""
 
 import threading
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ __all__ = ["DistanceScorer", "compute_whitening", "fit_distance_scorer"]
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
-Numbers = NDArray[np.intp]
+Indices = NDArray[np.intp]
 
 # Cells that one thread takes at a time, and the rows of one product of matrices: few enough that
 # its result stays near the processor, and enough that threads seldom wait for each other between
@@ -40,33 +40,32 @@ _NOTHING = 1e-12
 _SURE = 0.01
 # Where fewer of the reference rows differ, it pays to measure equal rows once.
 _OFTEN = 0.9
-# How far a covariance is moved towards that of independent units, all alike.
+# Weight of the identity in the shrunk covariance.
 _SHRINKAGE = 0.1
 
 
 @final
 @dataclass(frozen=True)
 class DistanceScorer:
-    """Remembered rows in a few lots; a row's score is its mean squared distance to them.
+    """Scorer by the mean squared distance of a row to the nearest row of each reference group.
 
-    The distance to a lot is that to the nearest row in it. One reference row that is equal to the
-    scored one, in all cells that this one has, is left out: it may be that row itself, which must
-    not be its own neighbour, and nothing but its values tells whether it is.
+    One reference row that equals the scored row in all values that are not missing is excluded. The
+    scored row may be this reference row, and a row must not be its own neighbour.
 
     Parameters
     ----------
     rows : ndarray of shape (n_reference, n_features_encoded)
-        The reference rows, as `TableEncoder.standardize` gives them, gaps as 0; at least two.
+        The reference rows in robust z-scores, with 0 for missing values. There are at least two.
     n_groups : int
-        Lots that the rows are dealt into, one by one; each has at least two.
+        Number of groups. Reference row i belongs to group ``i % n_groups``.
     whitening : ndarray of shape (n_features_encoded, n_features_encoded) or None
-        What rows are multiplied by before they are measured; None: they are measured as they are.
-        Gaps then count as 0.
+        Matrix that rows are multiplied by before distances are computed. Missing values then
+        count as 0. None computes distances without whitening.
 
     Examples
     --------
     >>> rows = np.array([[0, 0], [4, 0], [1, 0], [0, 1]], dtype=np.float32)
-    >>> scorer = DistanceScorer(rows, n_groups=2)  # the first and third row, the second and fourth
+    >>> scorer = DistanceScorer(rows, n_groups=2)  # rows 0 and 2, rows 1 and 3
     >>> scorer.score(np.array([[3, 0], [0, 0]], dtype=np.float32))
     array([2.5, 1. ])
     """
@@ -78,78 +77,92 @@ class DistanceScorer:
     whitening: Rows | None = None
 
     def encode(self, table: Table, encoder: TableEncoder) -> Rows:
-        """Return the rows of a table as this scorer needs them: in robust z-scores."""
+        """Return the rows of a table in robust z-scores."""
         return encoder.standardize(table)
 
     @property
-    def counted(self) -> int:
-        """Lots that count: no more than leave two rows for each."""
+    def n_groups_used(self) -> int:
+        """Number of groups used: `n_groups`, or less if a group would have fewer than two rows."""
         return max(min(self.n_groups, len(self.rows) // 2), 1)
 
     @cached_property
     def _groups(self) -> "_Groups":
         with single_thread(), default_modes():
-            return _Groups(self.rows, self.counted, self.whitening)
+            return _Groups(self.rows, self.n_groups_used, self.whitening)
 
     @cached_property
     def _unwhitened_groups(self) -> "_Groups":
         if self.whitening is None:
             return self._groups
         with single_thread(), default_modes():
-            return _Groups(self.rows, self.counted, None)
+            return _Groups(self.rows, self.n_groups_used, None)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Rows, int, Rows | None]]:
-        return type(self), (self.rows, self.n_groups, self.whitening)  # nothing computed
+        return type(self), (self.rows, self.n_groups, self.whitening)  # without cached values
 
     def score(self, rows: Rows) -> Scores:
-        """Score rows; high means outlier.
+        """Return the scores of encoded rows; high means outlier.
 
-        Gaps (NaN) are passed over, and the rest counts more, unless there is a whitening.
+        Missing values (NaN) are ignored, and the other values are weighted up for them. With a
+        whitening they count as 0.
         """
         groups, scores = self._groups, np.empty(len(rows))
         size = _block_rows(len(rows), rows.shape[1], len(groups.places))
 
-        def block(first: int) -> None:
-            some = rows[first : first + size]
-            distinct, places = _distinct(some) if groups.repeat else (some, slice(None))
-            scores[first : first + size] = _block_scores(groups, distinct)[places]
+        def score_block(start: int) -> None:
+            block = rows[start : start + size]
+            distinct, indices = _distinct(block) if groups.repeat else (block, slice(None))
+            scores[start : start + size] = _block_scores(groups, distinct)[indices]
 
-        for _ in map_in_threads(block, range(0, len(rows), size)):
+        for _ in map_in_threads(score_block, range(0, len(rows), size)):
             pass
         return scores
 
     def contributions(self, rows: Rows) -> NDArray[np.float64]:
-        """Take scores apart: ``(n_rows, n_features_encoded)``, which add up to the scores.
+        """Return contributions ``(n_rows, n_features_encoded)`` that add up to the scores.
 
-        With a whitening, a unit's contribution is its difference times what all differences together say of
-        it, and may be below 0.
+        With a whitening W, the contributions of a difference d are ``d * (d @ W @ W.T)``, which may
+        be negative.
         """
         filled, weights = _weighed(rows)
         contributions = np.empty(rows.shape)
+        n_groups = self.n_groups_used
         for tile, distances, _ in self._groups.tiles(filled, weights, weights > 0):
-            places = self._groups.by_group(distances).argmin(axis=0)
-            numbers = (places * self.counted + np.arange(self.counted)[:, None]).T
-            apart = self.rows[numbers].astype(np.float64) - filled[tile, None]
+            nearest = self._groups.by_group(distances).argmin(axis=0)
+            indices = (nearest * n_groups + np.arange(n_groups)[:, None]).T
+            difference = self.rows[indices].astype(np.float64) - filled[tile, None]
             if self.whitening is None:
-                contributions[tile] = (apart**2).mean(axis=1) * weights[tile]
+                contributions[tile] = (difference**2).mean(axis=1) * weights[tile]
             else:
                 whitening = self.whitening.astype(np.float64)
-                contributions[tile] = (apart * (apart @ whitening @ whitening.T)).mean(axis=1)
+                products = difference * (difference @ whitening @ whitening.T)
+                contributions[tile] = products.mean(axis=1)
         return contributions
 
-    def most_similar(self, rows: Rows, weights: Rows, count: int) -> Numbers:
-        """Name the reference rows most like some rows, ``(n_rows, count)``, nearest first.
+    def most_similar(self, rows: Rows, weights: Rows, count: int) -> Indices:
+        """Return the indices ``(n_rows, count)`` of the most similar reference rows.
 
-        Of each unit of each row the weight says how many times its squared differences count, unit
-        by unit, also where there is a whitening. There may be fewer than `count`.
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows, n_features_encoded)
+            Encoded rows.
+        weights : ndarray of shape (n_rows, n_features_encoded)
+            Weights of the squared differences. Distances are never whitened here.
+        count : int
+            Number of reference rows; there may be fewer in the scorer.
+
+        Returns
+        -------
+        ndarray of int
+            Indices of reference rows, the nearest first.
         """
         filled, factors = _weighed(rows)
         count = min(count, len(self.rows) - 1)
-        numbers = np.empty((len(rows), count), dtype=np.intp)
+        indices = np.empty((len(rows), count), dtype=np.intp)
         groups = self._unwhitened_groups
         for tile, distances, _ in groups.tiles(filled, factors * weights, factors > 0):
-            numbers[tile] = distances.argsort(axis=0, kind="stable")[:count].T
-        return numbers
+            indices[tile] = distances.argsort(axis=0, kind="stable")[:count].T
+        return indices
 
 
 @final
@@ -212,8 +225,8 @@ class _Groups:
     def group_minima(self, rows: Rows, precision: torch.dtype) -> tuple[NDArray[Any], Scores]:
         """Give the least distances ``(groups, n_rows)``, less the rows' own sizes, and these sizes.
 
-        A row that is reference is not left out here; of one with gaps all is NaN. Called by tasks
-        of `map_in_threads` only, whose modes the places to compute in are made for.
+        An equal reference row is not excluded here. Rows with missing values give NaN. Only called
+        by tasks of `map_in_threads`, because buffers need its modes.
         """
         columns, cells = _columns(rows, len(rows.T) + 1, precision)
         self._whiten(columns[:, :-1])
@@ -229,7 +242,7 @@ class _Groups:
         return np.hstack(list(group_minima))[:, : len(rows)], sizes[: len(rows)]
 
     def _buffer(self, precision: torch.dtype) -> Tensor:
-        """Give this thread's place for distances: the same scorer again and again stays near."""
+        """Return this thread's scratch buffer, which is reused so that it stays in cache."""
         buffers = self.buffers.of
         if precision not in buffers:
             buffers[precision] = torch.empty(len(self.places), _TILE_ROWS, dtype=precision)
@@ -290,7 +303,7 @@ class _Groups:
             distances[others[equal][:1], place] = np.inf
 
     def by_group(self, distances: NDArray[Any]) -> NDArray[Any]:
-        """Give ``(places of a lot, groups, n_rows)`` distances."""
+        """Return distances of shape ``(rows of a group, groups, n_rows)``."""
         return distances.reshape(-1, self.count, distances.shape[1])
 
 
@@ -372,7 +385,7 @@ def _weighed(rows: Rows) -> tuple[Rows, Rows]:
     return filled, (present * shares).astype(np.float32)
 
 
-def _distinct(rows: Rows) -> tuple[Rows, Numbers]:
+def _distinct(rows: Rows) -> tuple[Rows, Indices]:
     """Give each row that occurs, once, and the place of every row among them.
 
     Tables of categories and whole numbers hold few different rows, and equal rows score alike.
@@ -395,61 +408,65 @@ def fit_distance_scorer(
     n_groups: int,
     whiten: bool = False,
     seed: int,
-    certain: Mask,
+    is_inlier: Mask,
 ) -> DistanceScorer:
-    """Choose what to remember: rows that are not odd, by what is given and by their distances.
+    """Select reference rows among normal rows, and return a scorer with them.
 
-    Of the rows the share `keep` that is least odd is kept, and the scorer is drawn from it. A row
-    far from that scorer is odd, too: in a second round these distances say which rows are kept.
+    The share `keep` of rows with the smallest losses is kept, and reference rows are sampled from
+    it. In a second round, distances to these reference rows replace the losses.
 
     Parameters
     ----------
     rows : ndarray of shape (n_rows, n_features_encoded)
-        What may be reference.
-    oddness : ndarray of shape (n_rows,)
-        What is known of these rows so far; high means outlier.
+        Candidates, in robust z-scores.
+    losses : ndarray of shape (n_rows,)
+        Losses of the candidates; high means outlier.
     keep : float in (0, 1]
         Share of the rows that is kept.
     n_reference, n_groups : int
-        Size of the scorer, and the lots that it is dealt into.
+        Number of reference rows, and of the groups they are divided into.
     whiten : bool
-        Whether distances are measured in directions that are independent among the rows kept first.
+        Whether distances are whitened by the covariance of the rows kept in the first round.
     seed : int
-        Seed of the draws.
-    certain : ndarray of bool
-        Rows that are kept however odd they look, and drawn first.
+        Seed of the sampling.
+    is_inlier : ndarray of bool
+        Labelled inliers. They are always kept, and sampled first.
+
+    Returns
+    -------
+    DistanceScorer
+        The scorer.
     """
     generator = np.random.default_rng(seed)
-    count = max(round(keep * len(rows)), 2 * n_groups, int(certain.sum()))
+    n_kept = max(round(keep * len(rows)), 2 * n_groups, int(is_inlier.sum()))
     whitening = None
     for _ in range(2):
-        losses = np.where(certain, -np.inf, losses)
-        # Shuffled first: among rows that are equally odd the order of the table must not decide.
+        losses = np.where(is_inlier, -np.inf, losses)
+        # Ties are broken at random: the order of the table must not decide.
         shuffled = generator.permutation(len(rows))
         ranked = shuffled[np.argsort(losses[shuffled], kind="stable")]
         if whiten and whitening is None:
-            whitening = compute_whitening(rows[ranked[:count]])
-        kept = generator.permutation(ranked[:count])
-        drawn = np.sort(kept[np.argsort(~certain[kept], kind="stable")][:n_reference])
-        scorer = DistanceScorer(np.nan_to_num(rows[drawn]), n_groups, whitening)
+            whitening = compute_whitening(rows[ranked[:n_kept]])
+        kept = generator.permutation(ranked[:n_kept])
+        sampled = np.sort(kept[np.argsort(~is_inlier[kept], kind="stable")][:n_reference])
+        scorer = DistanceScorer(np.nan_to_num(rows[sampled]), n_groups, whitening)
         losses = scorer.score(rows)
     return scorer
 
 
 def compute_whitening(rows: Rows) -> Rows:
-    """Find a matrix after which units are independent, nearly, and vary alike.
+    """Compute the matrix after which encoded features are nearly uncorrelated, with variance 1.
 
-    The covariance is moved a little towards that of independent units, so that it can be inverted
-    where there are fewer rows than units.
+    The covariance is shrunk towards a multiple of the identity, so that it can be inverted if there
+    are fewer rows than features.
     """
     with single_thread(), default_modes():
-        cells = torch.from_numpy(np.nan_to_num(rows)).double()
-        cells -= cells.mean(0)
-        covariance = cells.T @ cells / max(len(cells) - 1, 1)
+        centred = torch.from_numpy(np.nan_to_num(rows)).double()
+        centred -= centred.mean(0)
+        covariance = centred.T @ centred / max(len(centred) - 1, 1)
         variance = float(covariance.diagonal().mean()) or 1.0
         covariance.mul_(1 - _SHRINKAGE).diagonal().add_(_SHRINKAGE * variance)
         factor = torch.linalg.cholesky(covariance)
-        inverse = torch.linalg.solve_triangular(
-            factor, torch.eye(len(factor)).double(), upper=False
-        )
+        identity = torch.eye(len(factor)).double()
+        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
         return inverse.T.float().contiguous().numpy()

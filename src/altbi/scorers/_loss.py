@@ -1,4 +1,4 @@
-"""Scoring by loss: the mean loss of a row over the snapshots of a trained network."""
+"""Score rows by their mean loss over the snapshots of a trained network."""
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -21,9 +21,9 @@ __all__ = [
     "fit_typical_rows",
 ]
 
-# A range of losses narrower than this counts as 1, so that a division by it stays finite.
+# A range of losses smaller than this counts as 1, so that dividing by it stays finite.
 LEAST_WIDTH = 1e-30
-# Quantile of the training rows' terms up to which a term is usual.
+# Contributions up to this quantile of the training rows are usual.
 USUAL_QUANTILE = 0.9
 
 Losses = NDArray[np.float32] | NDArray[np.float64]
@@ -32,23 +32,26 @@ Scores = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ScoreContributions:
-    """Scores split by encoded feature: ``cells.sum(1) + rest == score`` up to rounding."""
+    """Scores split by encoded feature.
+
+    ``by_feature.sum(1) + remainder == score`` up to rounding.
+    """
 
     score: Scores
-    cells: NDArray[np.float64]
-    rest: Scores
+    by_feature: NDArray[np.float64]
+    remainder: Scores
 
 
 @dataclass(frozen=True, slots=True)
 class TypicalRows:
-    """Statistics of the training rows that explanations of losses are measured against.
+    """Statistics of the training rows with which explanations of losses are compared.
 
     Attributes
     ----------
     baseline : ndarray of shape (n_columns,)
-        Value that is subtracted from each column's contribution. For columns of one encoded feature
-        it is the mean contribution over all such columns. A column of several features, such as a
-        category, has its own mean.
+        Value that is subtracted from each column's contribution. For columns with one encoded
+        feature it is the mean contribution over all such columns. A column with several features,
+        such as a categorical one, has its own mean.
     usual : ndarray of shape (n_features_encoded,)
         The 0.9 quantile of each feature's contribution over the training rows.
     neutral : ndarray of shape (n_features_encoded,)
@@ -62,15 +65,15 @@ class TypicalRows:
 
 @dataclass(frozen=True, slots=True)
 class LossScorer:
-    """The mean loss of a row over several snapshots, each brought to a common scale.
+    """Scorer by the mean loss of a row over several snapshots.
 
     Attributes
     ----------
     stacked : StackedSnapshots
         The snapshots.
     low, width : ndarray of shape (n_snapshots,)
-        Each snapshot's losses are shifted by `low` and divided by `width`: their range on the
-        training rows, or 0 and 1 for the plain mean.
+        The score is the mean of ``(loss - low) / width`` over the snapshots. `low` and `width` are
+        the minimum and the range of the losses of training rows, or 0 and 1 for the plain mean.
     arrays : dict
         The snapshots' weights, for model files.
     landmarks : ndarray or None
@@ -89,7 +92,7 @@ class LossScorer:
     typical: TypicalRows | None = None
 
     def encode(self, table: Table, encoder: TableEncoder) -> NDArray[np.float32]:
-        """Return the rows of a table as this scorer needs them."""
+        """Return the rows of a table, encoded for this scorer."""
         return encoder.transform(table)
 
     def score(self, rows: NDArray[np.float32]) -> Scores:
@@ -99,7 +102,7 @@ class LossScorer:
     def combine(self, losses: Losses) -> Scores:
         """Return the scores for losses of shape ``(n_snapshots, n_rows)``."""
         total = np.zeros(losses.shape[1])
-        # Snapshot after snapshot: NumPy's sum takes another order when there is only one row.
+        # A loop, because the order of `np.sum` depends on the number of rows.
         for snapshot, low, width in zip(losses, self.low, self.width, strict=True):
             total += (snapshot.astype(np.float64) - low) / width
         return total / len(losses)
@@ -107,36 +110,46 @@ class LossScorer:
     def contributions(self, rows: NDArray[np.float32]) -> ScoreContributions:
         """Return the scores of encoded rows, split by encoded feature."""
 
-        def block(columns: Tensor) -> Tensor:
-            found = self.stacked.contributions(columns)
+        def compute(columns: Tensor) -> Tensor:
+            split = self.stacked.contributions(columns)
             width = torch.from_numpy(self.width)[:, None, None]
-            cells = (found.cells.double() / width).mean(0)
-            return torch.cat([found.losses.double(), found.rest.double(), cells])
+            by_feature = (split.by_feature.double() / width).mean(0)
+            return torch.cat([split.losses.double(), split.remainder.double(), by_feature])
 
-        found = map_blocks(block, rows, self.stacked.close_rows)
-        losses, rest, cells = np.split(found, np.cumsum([self.stacked.n_snapshots] * 2))
-        return ScoreContributions(self.combine(losses), cells.T, self.combine(rest))
+        results = map_blocks(compute, rows, self.stacked.explain_block_rows)
+        losses, remainder, by_feature = np.split(results, np.cumsum([self.stacked.n_snapshots] * 2))
+        return ScoreContributions(self.combine(losses), by_feature.T, self.combine(remainder))
 
     def expect(
-        self, known: NDArray[np.float32], rows: NDArray[np.float32]
+        self, context: NDArray[np.float32], rows: NDArray[np.float32]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return what the network expects in known rows, and how far `rows` are from it.
+        """Return the values that the network expects in a context, and the distances from them.
 
-        The distance is half the square of the number of standard deviations, averaged over
-        snapshots.
+        Parameters
+        ----------
+        context : ndarray of shape (n_rows, n_features_encoded)
+            The rows, with unusual values replaced by typical ones.
+        rows : ndarray of shape (n_rows, n_features_encoded)
+            The rows themselves.
+
+        Returns
+        -------
+        expected, distance : ndarray of shape (n_rows, n_features_encoded)
+            Expected values, and half the squared z-scores of `rows`, averaged over snapshots.
         """
 
-        def block(columns: Tensor) -> Tensor:
+        def compute(columns: Tensor) -> Tensor:
             expected, distance = self.stacked.expect(*columns.chunk(2))
             return torch.cat([expected.double().mean(0), distance.double().mean(0)])
 
-        found = map_blocks(block, np.hstack([known, rows]), self.stacked.close_rows)
-        expected, distance = np.split(found, 2)
+        both = np.hstack([context, rows])
+        results = map_blocks(compute, both, self.stacked.explain_block_rows)
+        expected, distance = np.split(results, 2)
         return expected.T, distance.T
 
 
 def compute_loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lowest loss and the range of each snapshot; a range of (nearly) 0 counts as 1."""
+    """Return the minimum and the range of each snapshot's losses; a range near 0 counts as 1."""
     low = losses.min(axis=1).astype(np.float64)
     width = losses.max(axis=1).astype(np.float64) - low
     return low, np.where(width >= LEAST_WIDTH, width, 1.0)
@@ -145,12 +158,12 @@ def compute_loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np
 def fit_typical_rows(
     scorer: LossScorer, encoder: TableEncoder, rows: NDArray[np.float32]
 ) -> TypicalRows:
-    """Return the statistics of training rows that explanations are measured against."""
-    some = rows[:: -(-len(rows) // scorer.stacked.typical_rows)]
-    cells = scorer.contributions(some).cells
-    baseline = encoder.sum_by_column(cells).mean(axis=0)
-    single = np.bincount(encoder.feature_columns) == 1
-    if single.any():
-        baseline[single] = baseline[single].mean()
-    usual = np.quantile(cells, USUAL_QUANTILE, axis=0)
-    return TypicalRows(baseline, usual, np.median(some, axis=0).astype(np.float64))
+    """Compute the statistics of training rows with which explanations are compared."""
+    sample = rows[:: -(-len(rows) // scorer.stacked.n_typical_rows)]
+    by_feature = scorer.contributions(sample).by_feature
+    baseline = encoder.sum_by_column(by_feature).mean(axis=0)
+    has_one_feature = np.bincount(encoder.feature_columns) == 1
+    if has_one_feature.any():
+        baseline[has_one_feature] = baseline[has_one_feature].mean()
+    usual = np.quantile(by_feature, USUAL_QUANTILE, axis=0)
+    return TypicalRows(baseline, usual, np.median(sample, axis=0).astype(np.float64))

@@ -1,4 +1,4 @@
-"""What needs PyTorch: GLOW, networks of your own, and fits under a privacy budget."""
+"""GLOW, custom networks, and fits under a privacy budget."""
 
 from altbi.torch._backbones import CustomBackbone, Glow
 from altbi.torch._privacy_budget import PrivacyBudget

@@ -1,4 +1,4 @@
-"""Backbones that need PyTorch: the normalizing flow Glow, and networks of the user's own."""
+"""The backbones GLOW and custom networks."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import torch
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number
 from altbi.networks import GenerativeModel
-from altbi.networks._backbones import MAX_LAYERS, are_widths, is_learning_rate
+from altbi.networks._backbones import MAX_LAYERS, are_layer_sizes, is_learning_rate
 from altbi.torch._custom import CustomModel, ModuleFactory
 from altbi.torch._glow import GlowNetwork
 
@@ -16,22 +16,22 @@ __all__ = ["CustomBackbone", "Glow"]
 class Glow(ParameterObject):
     """The normalizing flow GLOW, the paper's second backbone.
 
-    The default is a light flow for a few cores. The authors' code has ``Glow(flow_steps=16,
-    hidden=(256, 256))``.
+    The default is a small flow that trains on a few cores. The authors' code has
+    ``Glow(flow_steps=16, hidden=(256, 256))``.
 
     Parameters
     ----------
     flow_steps : int, default=4
         Steps of flow at each level.
     hidden : tuple of two int, default=(64, 64)
-        Widths of the coupling networks' hidden layers.
+        Sizes of the coupling networks' hidden layers.
     learning_rate : float, default=0.001
         Learning rate of Adam.
     weight_decay : float, default=5e-07
         Weight decay of Adam.
     device : str, default='auto'
-        Device for the training: "cpu", "cuda" or another name that torch has. "auto" is "cuda" if
-        there is one, else "cpu". Rows are scored on the CPU.
+        Device for the training: "cpu", "cuda" or another device of torch. "auto" is "cuda" if it is
+        available, else "cpu". Rows are scored on the CPU.
 
     References
     ----------
@@ -63,15 +63,15 @@ class Glow(ParameterObject):
         self.device = device
 
     def validate(self) -> None:
-        """Raise an error if a parameter has a value that makes no sense."""
+        """Raise a `ParameterError` if a parameter has an invalid value."""
         rules = {
             "flow_steps": (
                 is_count(self.flow_steps) and self.flow_steps <= MAX_LAYERS,
                 f"a whole number from 1 to {MAX_LAYERS}",
             ),
             "hidden": (
-                not isinstance(self.hidden, str) and are_widths(self.hidden, exactly=2),
-                "two widths",
+                not isinstance(self.hidden, str) and are_layer_sizes(self.hidden, exactly=2),
+                "a tuple of two layer sizes",
             ),
             **_training_rules(self.learning_rate, self.weight_decay, self.device),
         }
@@ -84,22 +84,23 @@ class Glow(ParameterObject):
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return an untrained flow without memory for its weights."""
+        """Return an untrained flow on torch's meta device, which allocates no memory."""
         first, second = self.hidden
         with torch.device("meta"):
             return GlowNetwork(n_features, self.flow_steps, (first, second)).float()
 
 
 class CustomBackbone(ParameterObject):
-    """A network of your own, with the parameters of its training.
+    """A custom network, with the parameters of its training.
 
     ``ALTBI(backbone=MyNetwork)`` is short for ``ALTBI(backbone=CustomBackbone(MyNetwork))``.
 
     Parameters
     ----------
     module : class, function or nn.Module
-        A class or function that is called with the number of encoded features and returns an
-        ``nn.Module`` which maps rows to losses. A module itself is copied, with its weights.
+        A class or function that takes the number of encoded features and returns an ``nn.Module``.
+        The module maps rows ``(n_rows, n_features)`` to losses ``(n_rows,)``. An ``nn.Module``
+        itself is copied with its weights.
     learning_rate : float, default=0.001
         Learning rate of Adam.
     weight_decay : float, default=5e-07
@@ -138,7 +139,7 @@ class CustomBackbone(ParameterObject):
         self.device = device
 
     def validate(self) -> None:
-        """Raise an error if a parameter has a value that makes no sense."""
+        """Raise a `ParameterError` if a parameter has an invalid value."""
         rules = {
             "module": (
                 callable(self.module),
@@ -155,15 +156,16 @@ class CustomBackbone(ParameterObject):
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return the user's network for rows of `n_features` encoded features."""
+        """Return the custom network for rows of `n_features` encoded features."""
         return CustomModel(self.module, n_features)
 
 
 def _training_rules(
     learning_rate: object, weight_decay: object, device: object
 ) -> dict[str, tuple[bool, Any]]:
+    """Return the rules for the parameters that both backbones have."""
     return {
         "learning_rate": (is_learning_rate(learning_rate), "a number above 0"),
         "weight_decay": (is_number(weight_decay, 0), "a number of at least 0"),
-        "device": (isinstance(device, str), "'auto' or a name that torch has"),
+        "device": (isinstance(device, str), "'auto' or the name of a torch device"),
     }

@@ -1,4 +1,4 @@
-"""A model that someone else wrote: any module that maps rows to losses."""
+"""Custom networks: any module that maps rows to losses."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -13,9 +13,9 @@ from altbi.networks import GenerativeModel
 
 __all__ = ["CustomModel", "ModuleFactory", "backbone_label"]
 
-_CHECKED_ROWS = 64
-# Another thread may draw while we look whether the module does; hardly so every time.
-_LOOKS = 3
+_N_CHECKED_ROWS = 64
+# Another thread may use the global random state during a check, but hardly during all of them.
+_N_RANDOM_CHECKS = 3
 
 # Called with the number of features, it returns a module. A module itself is copied.
 ModuleFactory = Callable[[int], nn.Module] | nn.Module
@@ -28,10 +28,10 @@ class CustomModel(GenerativeModel):
     Parameters
     ----------
     backbone : callable or nn.Module
-        A class or a function that is called with the number of features and gives the module; or
-        a module, of which a copy is taken with the weights it has.
+        A class or function that takes the number of features and returns the module. A module
+        itself is copied with its weights.
     n_features : int
-        Columns of the rows.
+        Encoded features of a row.
 
     Examples
     --------
@@ -52,102 +52,104 @@ class CustomModel(GenerativeModel):
         module = deepcopy(backbone) if isinstance(backbone, nn.Module) else backbone(n_features)
         if not isinstance(module, nn.Module):
             raise ParameterError(
-                f"backbone: {self.label} gave a {type(module).__name__} for {n_features} features, "
-                "but expected a torch.nn.Module that maps rows to losses."
+                f"backbone: {self.label} returned a {type(module).__name__} for {n_features} "
+                "features. Return a torch.nn.Module that maps rows to losses."
             )
         if not any(parameter.requires_grad for parameter in module.parameters()):
             raise ParameterError(
-                f"backbone: {self.label} has no parameters to train, but expected a "
-                "torch.nn.Module that learns."
+                f"backbone: {self.label} has no parameters to train. Pass a torch.nn.Module with "
+                "parameters that require gradients."
             )
         self.module = module
 
-    def start(self, generator: torch.Generator) -> None:
-        """Leave the module as it was made."""
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Keep the weights of the module."""
 
-    def redraw(self) -> None:
-        """Leave the module as it is."""
+    def resample_noise(self) -> None:
+        """Keep the state of the module."""
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Move the module to the generator's device, with the weights that it has."""
+        """Move the module with its weights to the generator's device."""
         self.to(generator.device)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give each row its loss, or say what else the module gave."""
+        """Return the loss of each row; raise a `ParameterError` for other outputs."""
         losses = self.module(rows)
         if not isinstance(losses, Tensor) or losses.shape != rows.shape[:1]:
-            found = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses)
+            output = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses)
             raise ParameterError(
-                f"backbone: {self.label} gave {found} for rows of shape {tuple(rows.shape)}, but "
-                f"expected losses of shape ({len(rows)},), one for each row."
+                f"backbone: {self.label} returned {output} for rows of shape {tuple(rows.shape)}. "
+                f"Return losses of shape ({len(rows)},), one for each row."
             )
         return losses
 
     @torch.no_grad()
     def check_trained(self, rows: Tensor, untrained: GenerativeModel) -> None:
-        """Raise an error if a row's loss depends on other rows, or is lost by saving."""
+        """Raise an error if a row's loss depends on other rows, or would change by saving."""
         self.cpu()
-        rows = rows[:_CHECKED_ROWS].clone()
+        rows = rows[:_N_CHECKED_ROWS].clone()
         self.eval()
         losses = self(rows)
-        if all(self._draws(rows) for _ in range(_LOOKS)):
+        if all(self._uses_random_state(rows) for _ in range(_N_RANDOM_CHECKS)):
             raise ParameterError(
-                f"backbone: {self.label} draws from torch's global random state, or sets it, in "
-                "evaluation mode. Expected that it does so only while self.training is True; noise "
-                "for scores can be kept in a buffer, the same for all rows."
+                f"backbone: {self.label} uses or sets torch's global random state in evaluation "
+                "mode. Do so only while self.training is True. Keep noise for scoring in a buffer "
+                "that is the same for all rows."
             )
-        if not _same(self(rows), losses, tolerance=0):
+        if not _is_close(self(rows), losses, tolerance=0):
             raise ParameterError(
-                f"backbone: {self.label} gives a row another loss in another call. Expected that "
-                "in evaluation mode (when self.training is False) it draws no noise, changes "
-                "nothing of its own, and leaves the rows as they are."
+                f"backbone: {self.label} returns different losses for the same rows in two calls. "
+                "In evaluation mode (self.training is False), sample no noise, and change neither "
+                "the state of the module nor the rows."
             )
-        company = rows.clone()
-        company[1::2] = 1 - company[1::2]
-        elsewhere = self(rows.flip(0)).flip(0)
-        if not (_same(self(company)[::2], losses[::2], 1e-5) and _same(elsewhere, losses)):
+        other_rows = rows.clone()
+        other_rows[1::2] = 1 - other_rows[1::2]
+        reordered = self(rows.flip(0)).flip(0)
+        is_same = _is_close(self(other_rows)[::2], losses[::2], 1e-5)
+        if not (is_same and _is_close(reordered, losses)):
             raise ParameterError(
-                f"backbone: {self.label} gives a row another loss in other company. Expected that "
-                "in evaluation mode (when self.training is False) it looks at no other row (as "
-                "solvers that adapt their steps do), and has no noise of its own for each row."
+                f"backbone: {self.label} returns losses that depend on the other rows of a batch. "
+                "In evaluation mode (self.training is False), use each row alone, without solvers "
+                "that adapt their steps to the batch and without separate noise for each row."
             )
         self._check_state(rows, losses, untrained)
 
-    def _draws(self, rows: Tensor) -> bool:
-        torch.rand(1)  # away from where a module that sets the state has left it
+    def _uses_random_state(self, rows: Tensor) -> bool:
+        """Return whether a call changes torch's global random state."""
+        torch.rand(1)  # changes the state, in case the module always sets the same one
         before = torch.get_rng_state()
         self(rows)
         return not torch.equal(torch.get_rng_state(), before)
 
-    def _check_state(self, rows: Tensor, losses: Tensor, fresh: GenerativeModel) -> None:
-        """Refuse a module of which a file would not hold all."""
+    def _check_state(self, rows: Tensor, losses: Tensor, untrained: GenerativeModel) -> None:
+        """Raise an error if the module cannot be restored from its state dict."""
         for name, tensor in self.module.state_dict().items():
             if not tensor.isfinite().all():
                 raise ParameterError(
-                    f"backbone: {name!r} of {self.label} is not finite, and no model file holds "
-                    "such numbers. A buffer that is always the same can be registered with "
-                    "persistent=False; if it was learned, lower learning_rate."
+                    f"backbone: {name!r} of {self.label} is not finite, and model files hold only "
+                    "finite values. Register a constant buffer with persistent=False. If the "
+                    "values were trained, lower learning_rate."
                 )
         try:
-            fresh.load_state_dict(self.state_dict())
+            untrained.load_state_dict(self.state_dict())
         except RuntimeError as cause:
             raise ParameterError(
-                f"backbone: a new {self.label} cannot take what this one learned ({cause}). "
-                "Expected that names and shapes of its state are always the same."
+                f"backbone: a new {self.label} cannot load the trained state ({cause}). "
+                "Keep the names and shapes of its state the same in all instances."
             ) from None
-        if not _same(fresh.eval()(rows), losses):
+        if not _is_close(untrained.eval()(rows), losses):
             raise ParameterError(
-                f"backbone: a new {self.label} with the same state gives other losses. Expected "
-                "that all it learns are parameters and buffers."
+                f"backbone: a new {self.label} with the same state returns other losses. "
+                "Store everything that is trained in parameters and buffers."
             )
 
 
-def _same(losses: Tensor, others: Tensor, tolerance: float = 1e-3) -> bool:
+def _is_close(losses: Tensor, others: Tensor, tolerance: float = 1e-3) -> bool:
     return torch.allclose(losses, others, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
 
 
 def backbone_label(backbone: ModuleFactory) -> str:
-    """Name a backbone, for people to read."""
+    """Return the name of a backbone for messages and model files."""
     named = type(backbone) if isinstance(backbone, nn.Module) else backbone
     named = named.func if isinstance(named, partial) else named
     return str(getattr(named, "__name__", type(named).__name__))

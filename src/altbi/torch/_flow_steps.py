@@ -1,86 +1,78 @@
-"""The steps of GLOW, on squares of places with channels: ``(n_channels, side, side, n_rows)``.
+"""Layers of GLOW on squares of pixels with channels: ``(n_channels, side, side, n_rows)``.
 
-With the rows last, neighbours are slices, and halves of the channels lie in one piece. Convolutions
-are matrix products over neighbours side by side: squares are small, and the normalizations beside
-them fold into their weights.
+Rows are the last axis, so that neighbours are slices and halves of the channels are contiguous.
+Convolutions are matrix products over patches, because the squares are small and the normalizations
+fold into the weights.
 """
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.torch._convolutions import network, patches
+from altbi.torch._convolutions import apply_network, extract_patches
 
-__all__ = ["ActNorm", "Coupling", "Mix", "Step", "TopPrior", "ZeroConvolution"]
+__all__ = ["ActNorm", "Coupling", "FlowStep", "InvertibleMix", "TopPrior", "ZeroConvolution"]
 
-_WEIGHT_DEVIATION = 0.05
+_INITIAL_STD = 0.05
 _LOG_SCALE_FACTOR = 3
-_LEAST_DEVIATION = 1e-6
+_MIN_STD = 1e-6
 
 
-class Step(nn.Module):
-    """Normalization, a mix of the channels and a coupling."""
+class FlowStep(nn.Module):
+    """One step of flow: activation normalization, a mix of the channels, and a coupling."""
 
     def __init__(self, channels: int, hidden: tuple[int, int]) -> None:
         super().__init__()
         self.norm = ActNorm(channels)
-        self.mix = Mix(channels)
+        self.mix = InvertibleMix(channels)
         self.coupling = Coupling(channels, hidden)
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Go one step towards noise; also gives the log-determinant."""
-        fixed, moved = self._mixed(z).chunk(2)
+        """Return the values after one step towards the latent space, and the log-determinant."""
+        fixed, moved = self._mix(z).chunk(2)
         shift, scale = self.coupling(fixed)
         moved = (moved + shift) * scale.sigmoid()
-        of_place = self.norm.log_scale.sum() + self.mix.log_diagonal.sum()
-        log_det = z[0, ..., 0].numel() * of_place + functional.logsigmoid(scale).sum((0, 1, 2))
+        per_pixel = self.norm.log_scale.sum() + self.mix.log_diagonal.sum()
+        log_det = z[0, ..., 0].numel() * per_pixel + functional.logsigmoid(scale).sum((0, 1, 2))
         return torch.cat([fixed, moved]), log_det
 
-    def inverse(self, z: Tensor) -> Tensor:
-        """Go one step back."""
-        fixed, moved = z.chunk(2)
-        shift, scale = self.coupling(fixed)
-        z = torch.cat([fixed, moved / scale.sigmoid() - shift])
-        normed = torch.linalg.inv(self.mix.weight()) @ z.flatten(1)
-        backward = (-self.norm.log_scale).exp()[:, None]
-        return ((normed - self.norm.bias_after()[:, None]) * backward).view_as(z)
+    def initialize_norms(self, z: Tensor) -> None:
+        """Initialize all normalizations by the first batch."""
+        self.norm.initialize(z)
+        self.coupling.initialize_norms(self._mix(z).chunk(2)[0])
 
-    def settle(self, z: Tensor) -> None:
-        """Set all normalizations by what comes in first."""
-        self.norm.settle(z)
-        self.coupling.settle(self._mixed(z).chunk(2)[0])
-
-    def _mixed(self, z: Tensor) -> Tensor:
+    def _mix(self, z: Tensor) -> Tensor:
+        """Normalize and mix the channels by one matrix product."""
         mix = self.mix.weight()
-        weight, bias = mix * self.norm.log_scale.exp(), mix @ self.norm.bias_after()
+        weight, bias = mix * self.norm.log_scale.exp(), mix @ self.norm.scaled_bias()
         return torch.addmm(bias[:, None], weight, z.flatten(1)).view_as(z)
 
 
 class ActNorm(nn.Module):
-    """``(x + bias) * exp(log_scale)`` for each channel, folded into the linear map beside it."""
+    """Activation normalization ``(x + bias) * exp(log_scale)`` of each channel."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(channels))
         self.log_scale = nn.Parameter(torch.zeros(channels))
 
-    def folded_into(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Weight and bias, a column, of the linear map that this normalization comes after."""
-        return weight * self.log_scale.exp()[:, None], self.bias_after()[:, None]
+    def fold_into(self, weight: Tensor) -> tuple[Tensor, Tensor]:
+        """Return weight and bias of a linear map followed by this normalization."""
+        return weight * self.log_scale.exp()[:, None], self.scaled_bias()[:, None]
 
-    def bias_after(self) -> Tensor:
-        """Give what is added after the scaling."""
+    def scaled_bias(self) -> Tensor:
+        """Return the bias after scaling."""
         return self.bias * self.log_scale.exp()
 
-    def settle(self, values: Tensor) -> None:
-        """Make these values, channels first, have mean 0 and deviation 1."""
+    def initialize(self, values: Tensor) -> None:
+        """Set bias and scale so that these values, channels first, get mean 0 and variance 1."""
         values = values.flatten(1)
         self.bias.copy_(-values.mean(1))
-        self.log_scale.copy_(-(values.std(1, correction=0) + _LEAST_DEVIATION).log())
+        self.log_scale.copy_(-(values.std(1, correction=0) + _MIN_STD).log())
 
 
-class Mix(nn.Module):
-    """An invertible matrix over the channels, as a permutation and two triangles."""
+class InvertibleMix(nn.Module):
+    """An invertible matrix over the channels, stored as its LU decomposition."""
 
     permutation: Tensor
     sign: Tensor
@@ -94,8 +86,8 @@ class Mix(nn.Module):
         self.register_buffer("sign", torch.ones(channels))
 
     @torch.no_grad()
-    def start(self, generator: torch.Generator) -> None:
-        """Begin with a random rotation."""
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Initialize the matrix as a random rotation."""
         noise = torch.empty_like(self.lower).normal_(generator=generator)
         rotation, _ = torch.linalg.qr(noise)
         permutation, lower, upper = torch.linalg.lu(rotation)
@@ -106,7 +98,7 @@ class Mix(nn.Module):
         self.log_diagonal.copy_(upper.diagonal().abs().log())
 
     def weight(self) -> Tensor:
-        """Put the matrix together."""
+        """Return the matrix."""
         lower = self.lower.tril(-1) + torch.eye(
             len(self.sign), dtype=self.sign.dtype, device=self.sign.device
         )
@@ -115,7 +107,7 @@ class Mix(nn.Module):
 
 
 class Coupling(nn.Module):
-    """The network that reads one half of the channels and says how to move the other."""
+    """The network that computes shift and scale of one half of the channels from the other."""
 
     def __init__(self, channels: int, hidden: tuple[int, int]) -> None:
         super().__init__()
@@ -123,56 +115,56 @@ class Coupling(nn.Module):
         self.first_norm = ActNorm(hidden[0])
         self.second = nn.Parameter(torch.zeros(hidden[1], hidden[0]))
         self.second_norm = ActNorm(hidden[1])
-        self.last = ZeroConvolution(hidden[1], channels, gathered=False)
+        self.last = ZeroConvolution(hidden[1], channels, gathers=False)
 
-    def start(self, generator: torch.Generator) -> None:
-        """Draw the hidden weights."""
-        nn.init.normal_(self.first, std=_WEIGHT_DEVIATION, generator=generator)
-        nn.init.normal_(self.second, std=_WEIGHT_DEVIATION, generator=generator)
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Sample the weights of the hidden layers."""
+        nn.init.normal_(self.first, std=_INITIAL_STD, generator=generator)
+        nn.init.normal_(self.second, std=_INITIAL_STD, generator=generator)
 
     def forward(self, fixed: Tensor) -> tuple[Tensor, Tensor]:
-        """Shift of the other half, and the logit of its scale."""
-        first = self.first_norm.folded_into(self.first)
-        second = self.second_norm.folded_into(self.second)
-        moves = self.last.scaled(network(fixed, first, second, self.last.weight))
-        return moves[0::2], moves[1::2] + 2
+        """Return the shift of the other half, and the logit of its scale."""
+        first = self.first_norm.fold_into(self.first)
+        second = self.second_norm.fold_into(self.second)
+        outputs = self.last.scale(apply_network(fixed, first, second, self.last.weight))
+        return outputs[0::2], outputs[1::2] + 2
 
-    def settle(self, fixed: Tensor) -> None:
-        """Set both normalizations by what comes in first."""
-        values = patches(fixed)
+    def initialize_norms(self, fixed: Tensor) -> None:
+        """Initialize both normalizations by the first batch."""
+        values = extract_patches(fixed)
         for weight, norm in ((self.first, self.first_norm), (self.second, self.second_norm)):
-            norm.settle(weight @ values)
-            folded, bias = norm.folded_into(weight)
+            norm.initialize(weight @ values)
+            folded, bias = norm.fold_into(weight)
             values = torch.addmm(bias, folded, values).relu_()
 
 
 class ZeroConvolution(nn.Module):
-    """A three by three convolution that begins as zero, with a learned scale of its channels.
+    """A 3 x 3 convolution that is zero at first, with a learned scale of each channel.
 
-    Few inputs are gathered from the neighbours first; of many, each place computes what it gives to
-    its neighbours, and they gather that.
+    With ``gathers=True`` it multiplies patches of its input. Otherwise its weights are for
+    `apply_network`, which scatters contributions to the neighbours.
     """
 
-    def __init__(self, n_in: int, n_out: int, *, gathered: bool) -> None:
+    def __init__(self, n_in: int, n_out: int, *, gathers: bool) -> None:
         super().__init__()
-        shape = (n_out, 9 * n_in) if gathered else (9 * n_out, n_in)
+        shape = (n_out, 9 * n_in) if gathers else (9 * n_out, n_in)
         self.weight = nn.Parameter(torch.zeros(shape))
         self.bias = nn.Parameter(torch.zeros(n_out))
         self.log_scale = nn.Parameter(torch.zeros(n_out))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Convolve few inputs."""
-        sums = self.weight @ patches(values)
-        return self.scaled(sums.view(-1, *values.shape[1:]))
+        """Return the convolution of the input."""
+        sums = self.weight @ extract_patches(values)
+        return self.scale(sums.view(-1, *values.shape[1:]))
 
-    def scaled(self, sums: Tensor) -> Tensor:
-        """Add the bias to what the weights gave, and scale the channels."""
+    def scale(self, sums: Tensor) -> Tensor:
+        """Add the bias, and scale the channels."""
         scale = (_LOG_SCALE_FACTOR * self.log_scale).exp()
         return torch.addcmul((self.bias * scale).view(-1, 1, 1, 1), sums, scale.view(-1, 1, 1, 1))
 
 
 class TopPrior(nn.Module):
-    """Mean and log-deviation of the last channels, the same at all places."""
+    """Mean and log standard deviation of the last level's channels, the same for all pixels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -180,5 +172,5 @@ class TopPrior(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(2 * channels))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Give both, whatever is left to look at."""
+        """Return both; they do not depend on the input."""
         return (self.bias * (_LOG_SCALE_FACTOR * self.log_scale).exp()).view(-1, 1, 1, 1)

@@ -18,29 +18,30 @@ __all__ = ["PrivacyBudget"]
 class PrivacyBudget(ParameterObject):
     """A budget of differential privacy for a fit of `altbi.ALTBI`.
 
-    Gradients are clipped row by row and get noise, rows are scored by loss, and no row is stored.
-    All that the model file holds is within the budget; `FittedModel.ledger` lists what was
-    released. The noise cannot be repeated, so two fits differ. Needs the extra "privacy".
+    The gradient of each row is clipped, and noise is added to their sum. The model file holds no
+    rows, and everything in it is covered by the budget. `FittedModel.ledger` lists the releases.
+    The noise cannot be reproduced, so two fits differ. Requires the extra "privacy".
 
     Parameters
     ----------
     epsilon : float
-        The budget.
+        The budget; smaller values protect rows better.
     delta : float in (0, 1), default=1e-06
-        Probability with which the guarantee of epsilon may fail. Choose it below one divided by the
-        number of rows.
+        Probability with which the guarantee of epsilon may fail. It should be smaller than one
+        divided by the number of rows.
     bounds : pair, dict, "estimate" or None, default=None
-        The range of all columns, ``(low, high)``; or a dict with the range or the categories of
-        each column; or "estimate", which spends a tenth of the budget. A fit needs one of them.
+        The bounds ``(low, high)`` of all columns, or a dict with the bounds or the categories of
+        each column. "estimate" spends a tenth of the budget on them. With None, `fit` raises a
+        `ParameterError`.
     clip : float, default=1.0
         Norm to which the gradient of each row is clipped.
     noise : float or "auto", default='auto'
-        Standard deviation of the noise, as a multiple of what one row can change. "auto" is the
-        smallest noise with which the whole training keeps to the budget. With a number, training
-        stops before the budget is exceeded.
+        Standard deviation of the noise, as a multiple of the largest change by one row. "auto" is
+        the smallest noise with which the complete training stays within the budget. With a number,
+        training stops before the budget is exceeded.
     truncation : {"tracked", "trimmed"}, default='tracked'
-        Which losses are left out. "tracked": those above a threshold that follows noisy counts.
-        "trimmed": the largest of the batch, with twice the noise.
+        Losses that are left out. "tracked": losses above a threshold that follows noisy counts.
+        "trimmed": the largest losses of the batch, which needs twice the noise.
 
     Examples
     --------
@@ -68,7 +69,7 @@ class PrivacyBudget(ParameterObject):
         self.truncation = truncation
 
     def validate(self) -> None:
-        """Raise an error if a parameter has a value that makes no sense."""
+        """Raise a `ParameterError` if a parameter has an invalid value."""
         rules = {
             "epsilon": (_is_positive(self.epsilon), "a number above 0"),
             "delta": (
@@ -98,15 +99,15 @@ class PrivacyBudget(ParameterObject):
         table : Table
             The table.
         settings : FitSettings
-            Settings that have this budget.
+            Settings with this budget.
         seed : int
-            Seed of the first weights and of the noise for scoring. All else is drawn from a source
-            that cannot be repeated.
+            Seed of the initial weights and of the noise for scoring. Batches and privacy noise come
+            from a secret source that cannot be reproduced.
 
         Returns
         -------
         generator
-            The training steps.
+            Yields the training steps and returns the model.
         """
         return fit_privately(self, table, settings, seed)
 

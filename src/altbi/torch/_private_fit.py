@@ -1,4 +1,4 @@
-"""Fit a model under a privacy budget: everything that is released, in order."""
+"""Fit a model under a privacy budget."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from altbi.networks import (
     SnapshotArrays,
     TrainingStep,
     build_untrained,
+    copy_state,
     run_isolated,
     stack_snapshots,
     stack_states,
 )
-from altbi.networks._procedures import copy_state
 from altbi.scorers import LossScorer, fit_typical_rows
 from altbi.table import Table, TextConventions
 from altbi.torch._noisy_counts import NoisyCounts, split_delta, threshold_release
-from altbi.torch._private_training import NoisyPlan, private_train
+from altbi.torch._private_training import NoisyPlan, train_privately
 from altbi.torch._truncation import Truncation, create_truncation
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["fit_privately"]
 
 # Smallest and largest loss of an encoded feature in [0, 1] with log-variances in [-6, 2].
-LEAST_LOSS, MOST_LOSS = -7.0, 200.0
+MIN_LOSS, MAX_LOSS = -7.0, 200.0
 # Rows sampled from the network, from which typical values are computed.
 N_MODEL_SAMPLES = 2000
 
@@ -56,16 +56,16 @@ def fit_privately(
 ) -> Generator[TrainingStep, None, FittedModel]:
     """Fit a model under a budget: yield after each training step, and return the model.
 
-    The first weights and the noise for scoring come from the seed. All else that is random, batches
-    and noise, comes from a source that cannot be repeated.
+    The initial weights and the noise for scoring come from the seed. Batches and privacy noise come
+    from a secret source that cannot be reproduced.
     """
     _check_table(budget, table, settings)
     estimates_categories = budget.bounds == "estimate" and "category" in table.kinds
     delta, categories_delta = split_delta(budget.delta, names_categories=estimates_categories)
-    counts = NoisyCounts(budget.epsilon, delta, secret_generator())
+    counts = NoisyCounts(budget.epsilon, delta, create_secret_generator())
     n_rows = counts.count(len(table))
     encoder = _fit_encoder(budget, table, counts)
-    # Values outside the bounds must not dominate the training.
+    # Values outside the bounds count as values at the bounds.
     rows = encoder.transform(table).clip(0, 1)
     truncation = create_truncation(budget.truncation, rows.shape[1])
     plan = _plan_training(budget, settings, counts, n_rows, truncation)
@@ -82,7 +82,7 @@ def fit_privately(
             n_sample=n_rows,
             is_frame=table.is_frame,
             has_names=table.has_names,
-            # How a column is parsed depends on its values: a single row may change it.
+            # The format of a column depends on its values, so a single row may change it.
             conventions=TextConventions(missing=table.conventions.missing),
         ),
         encoder=encoder,
@@ -106,23 +106,23 @@ def fit_privately(
     return replace(model, threshold=threshold, ledger=ledger)
 
 
-def secret_generator() -> np.random.Generator:
-    """Return a source of noise that nobody can guess."""
+def create_secret_generator() -> np.random.Generator:
+    """Create a generator with a secret 256-bit seed."""
     return np.random.default_rng(secrets.randbits(256))
 
 
 def _check_table(budget: PrivacyBudget, table: Table, settings: FitSettings) -> None:
-    """Raise an error for a fit that cannot keep the guarantee, before anything is released."""
+    """Raise an error before any release if a fit cannot keep the guarantee."""
     import_extra("opacus", extra="privacy")
     n_rows = table.n_source_rows or len(table)
     if n_rows > settings.max_rows:
         raise ParameterError(
-            f"The table has {n_rows} rows, more than max_rows={settings.max_rows}, but a fit under "
-            "a privacy budget uses all rows. Raise max_rows."
+            f"PrivacyBudget: the table has {n_rows} rows, more than max_rows={settings.max_rows}, "
+            "but a fit under a privacy budget uses all rows. Raise max_rows."
         )
     if budget.bounds is None:
         raise ParameterError(
-            "PrivacyBudget: bounds=None, but bounds read from the table would reveal rows. "
+            "PrivacyBudget: bounds=None, but bounds computed from the table would reveal rows. "
             "Pass bounds=(low, high) for all columns, a dict with the bounds or categories of each "
             "column, or bounds='estimate', which spends a tenth of the budget."
         )
@@ -133,35 +133,37 @@ def _fit_encoder(budget: PrivacyBudget, table: Table, counts: NoisyCounts) -> Ta
     if budget.bounds is not None and budget.bounds != "estimate":
         return TableEncoder.from_columns(declare_columns(table.names, table.kinds, budget.bounds))
     columns: dict[int, Column] = {
-        number: declare_column(table.names[number], "boolean", (0, 1))
-        for number, kind in enumerate(table.kinds)
+        index: declare_column(table.names[index], "boolean", (0, 1))
+        for index, kind in enumerate(table.kinds)
         if kind == "boolean"
     }
     columns |= _estimate_ranges(table, counts) | _estimate_categories(table, counts)
-    return TableEncoder.from_columns(tuple(columns[number] for number in range(len(table.names))))
+    return TableEncoder.from_columns(tuple(columns[index] for index in range(len(table.names))))
 
 
 def _estimate_ranges(table: Table, counts: NoisyCounts) -> dict[int, Column]:
-    numbers = [n for n, kind in enumerate(table.kinds) if kind in ("number", "date")]
-    if not numbers:
+    """Return the numeric and date columns by index, with estimated bounds."""
+    indices = [i for i, kind in enumerate(table.kinds) if kind in ("number", "date")]
+    if not indices:
         return {}
-    low, high = counts.bounds(table.numbers(numbers))
+    low, high = counts.bounds(table.numbers(indices))
     return {
-        number: declare_column(table.names[number], table.kinds[number], ends)
-        for number, *ends in zip(numbers, low.tolist(), high.tolist(), strict=True)
+        index: declare_column(table.names[index], table.kinds[index], bounds)
+        for index, *bounds in zip(indices, low.tolist(), high.tolist(), strict=True)
     }
 
 
 def _estimate_categories(table: Table, counts: NoisyCounts) -> dict[int, Column]:
-    numbers = [n for n, kind in enumerate(table.kinds) if kind == "category"]
-    if not numbers:
+    """Return the categorical columns by index, with the categories that may be released."""
+    indices = [i for i, kind in enumerate(table.kinds) if kind == "category"]
+    if not indices:
         return {}
-    found = counts.categories(
-        [table.categories(number) for number in numbers], TableEncoder().max_categories
+    frequent = counts.categories(
+        [table.categories(index) for index in indices], TableEncoder().max_categories
     )
     return {
-        number: declare_column(table.names[number], "category", categories)
-        for number, categories in zip(numbers, found, strict=True)
+        index: declare_column(table.names[index], "category", categories)
+        for index, categories in zip(indices, frequent, strict=True)
     }
 
 
@@ -172,10 +174,11 @@ def _plan_training(
     n_rows: int,
     truncation: Truncation,
 ) -> NoisyPlan:
-    """Return the noise for all steps or, with a given noise, the number of steps it allows."""
+    """Return the plan with the smallest possible noise, or with the steps that a noise allows."""
     schedule = cast(AltbiTraining, settings.training).schedule
-    later = [] if settings.threshold is not None else [threshold_release(counts)]
-    fixed = [*counts.releases, *later]
+    others = list(counts.releases)
+    if settings.threshold is None:
+        others.append(threshold_release(counts))
 
     def plan(noise: float, steps: int) -> NoisyPlan:
         return NoisyPlan(
@@ -188,7 +191,7 @@ def _plan_training(
         )
 
     def releases(noise: float, steps: int) -> list[Release]:
-        return [*fixed, *plan(noise, steps).releases()]
+        return [*others, *plan(noise, steps).releases()]
 
     steps = schedule.n_steps
     if budget.noise == "auto":
@@ -200,7 +203,7 @@ def _plan_training(
         steps -= 1
     if not steps:
         raise ParameterError(
-            f"PrivacyBudget: noise={budget.noise}, but a single step would cost more than "
+            f"PrivacyBudget: noise={budget.noise}, but a single step would exceed "
             f"epsilon={budget.epsilon}. Raise noise, or pass noise='auto'."
         )
     return plan(budget.noise, steps)
@@ -218,32 +221,32 @@ def _train(
     If the budget ends before the first snapshot, the last state is the snapshot.
     """
     backbone = settings.training.backbone
-    within = torch.Generator().manual_seed(secrets.randbits(32))  # Monte Carlo samples in training
+    secret = torch.Generator().manual_seed(secrets.randbits(32))  # Monte Carlo samples in training
     public = torch.Generator().manual_seed(seed)
     # BatchNorm would mix the rows of a batch.
     model = cast(IWAENetwork, backbone.build(rows.shape[1], batch_norm=False))
     model.initialize(public)
     snapshots: list[dict[str, torch.Tensor]] = []
-    for step in private_train(
+    for step in train_privately(
         model,
         torch.from_numpy(rows),
         plan,
         truncation,
         learning_rate=backbone.resolve_learning_rate(private=True),
         weight_decay=backbone.weight_decay,
-        generator=within,
-        secret=secret_generator(),
+        generator=secret,
+        secret=create_secret_generator(),
     ):
         is_last = step.step == plan.steps - 1
         if plan.schedule.is_snapshot(step.step) or (is_last and not snapshots):
-            # The state of the other generator would reveal how many rows were drawn.
+            # The state of the secret generator would reveal how many rows were sampled.
             model.generator = public
-            model.redraw()
-            model.generator = within
+            model.resample_noise()
+            model.generator = secret
             snapshots.append(copy_state(model))
         yield step
-    # The table's own rows may not be used again: typical values come from the network's samples.
-    sampled = model.eval().sample_rows_from_model(N_MODEL_SAMPLES, public).clamp(0, 1).numpy()
+    # Typical values are computed from sampled rows, because the table must not be used again.
+    sampled = model.eval().sample_rows(N_MODEL_SAMPLES, public).clamp(0, 1).numpy()
     return stack_states(snapshots), sampled
 
 
@@ -253,7 +256,7 @@ def _build_scorer(
     sampled: NDArray[np.float32],
     encoder: TableEncoder,
 ) -> LossScorer:
-    """Return the scorer, with typical values from rows that the network has sampled."""
+    """Return the scorer, with typical values of rows sampled from the network."""
     network = build_untrained(settings.training.backbone, sampled.shape[1], batch_norm=False)
     stacked = stack_snapshots(network, arrays, None, encoder.feature_columns)
     n_snapshots = stacked.n_snapshots
@@ -262,10 +265,11 @@ def _build_scorer(
 
 
 def _choose_threshold(model: FittedModel, table: Table, counts: NoisyCounts, n_rows: int) -> float:
+    """Return the threshold of the settings, or one computed from noisy counts of scores."""
     settings = model.settings
     if settings.threshold is not None:
         return float(settings.threshold)
     share = PRIVATE_CONTAMINATION if settings.contamination == "auto" else settings.contamination
     scores, _ = model.score_table(table)
     size = model.encoder.n_features_encoded
-    return counts.threshold(scores, LEAST_LOSS * size, MOST_LOSS * size, share, n_rows)
+    return counts.threshold(scores, MIN_LOSS * size, MAX_LOSS * size, share, n_rows)

@@ -1,4 +1,4 @@
-"""Algorithm 1 with noise: what it learns of any single row is bounded."""
+"""Algorithm 1 with clipped and noisy gradients (DP-SGD)."""
 
 import math
 from collections.abc import Iterator
@@ -12,35 +12,39 @@ from torch import Tensor, nn
 
 from altbi.errors import import_extra
 from altbi.model._privacy_accounting import Release
-from altbi.networks import IWAENetwork
-from altbi.networks._schedule import Schedule
-from altbi.networks._training import Adam, TrainingStep
+from altbi.networks import Adam, IWAENetwork, Schedule, TrainingStep
 from altbi.torch._truncation import Truncation
 
-__all__ = ["NoisyPlan", "PerRowGradients", "noisy_sum", "per_row_gradients", "private_train"]
+__all__ = [
+    "NoisyPlan",
+    "PerRowGradients",
+    "attach_per_row_gradients",
+    "release_noisy_sum",
+    "train_privately",
+]
 
-# Numbers of per-row gradients that are held at a time.
-_GRADIENT_CELLS = 1 << 24
+# Values of per-row gradients that are held in memory at a time.
+_MAX_GRADIENT_VALUES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoisyPlan:
-    """A schedule with its noise; all of it is public.
+    """A schedule with its noise; all of its values are public.
 
     Attributes
     ----------
     schedule : Schedule
-        Batch sizes, kept shares, snapshots.
+        Batch sizes, truncation and snapshots.
     n_rows : int
-        Rows of the table, as they were released.
+        Released number of rows of the table.
     clip : float
-        The norm that a row's gradient is held to.
+        Norm to which the gradient of each row is clipped.
     noise : float
-        Noise of gradient and count together, as a multiple of what one row changes.
+        Noise of gradient and count together, as a multiple of their sensitivity.
     count_share : float
-        Share of that for the count.
+        Share of the noise budget that is spent on the count.
     steps : int
-        Steps that the budget allows.
+        Number of steps that the budget allows.
     """
 
     schedule: Schedule
@@ -50,26 +54,26 @@ class NoisyPlan:
     count_share: float
     steps: int
 
-    def rate(self, step: int) -> float:
-        """Share of the rows in a batch, each of them drawn on its own."""
+    def sampling_rate(self, step: int) -> float:
+        """Return the probability with which each row is in a batch."""
         return self.schedule.batch_size_at(step, self.n_rows) / self.n_rows
 
     @property
     def gradient_noise(self) -> float:
-        """Noise of the gradient, in what one row changes."""
+        """Noise of the gradient, as a multiple of its sensitivity."""
         return self.noise / math.sqrt(1 - self.count_share)
 
     @property
     def count_noise(self) -> float:
-        """Noise of the count; one row changes it by a half."""
+        """Noise of the count, whose sensitivity is 1/2."""
         return self.noise / (2 * math.sqrt(self.count_share)) if self.count_share else 0.0
 
     def releases(self) -> list[Release]:
-        """Say what the training releases, steps of one rate together."""
+        """Return the releases of the training, one for each sampling rate."""
         what = "sum of clipped gradients"
         if self.count_share:
             what += ", and count of rows below the threshold"
-        rates = [self.rate(step) for step in range(self.steps)]
+        rates = [self.sampling_rate(step) for step in range(self.steps)]
         updates = self.schedule.n_updates
         counts = {rate: rates.count(rate) * updates for rate in rates}
         return [Release(what, self.noise, rate, times) for rate, times in counts.items()]
@@ -77,18 +81,18 @@ class NoisyPlan:
 
 @final
 class PerRowGradients:
-    """The gradient of each row's own loss, by Opacus.
+    """Gradients of each row's own loss, computed by Opacus.
 
-    A row's K draws are inside its loss, so that it has one gradient, whatever K is.
+    The Monte Carlo samples of a row are part of its loss, so a row has one gradient for any K.
 
     Parameters
     ----------
     model : IWAENetwork
-        Without BatchNorm, which mixes rows.
+        A network without BatchNorm, which would mix rows.
     hooked : GradSampleModule
-        The same model, with Opacus' hooks.
+        The same network with the hooks of Opacus.
     generator : torch.Generator
-        Where the model's draws come from.
+        Source of the network's Monte Carlo samples.
     """
 
     def __init__(self, model: IWAENetwork, hooked: nn.Module, generator: torch.Generator) -> None:
@@ -96,49 +100,50 @@ class PerRowGradients:
         self.hooked = hooked
         self.generator = generator
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.at_once = max(_GRADIENT_CELLS // sum(p.numel() for p in self.parameters), 1)
+        self.n_parameters = sum(p.numel() for p in self.parameters)
+        self.block_rows = max(_MAX_GRADIENT_VALUES // self.n_parameters, 1)
 
     @torch.no_grad()
     def losses(self, batch: Tensor) -> Tensor:
-        """Give the rows' losses; the next gradients are those of the same draws."""
+        """Return the losses of rows; the next gradients use the same Monte Carlo samples."""
         state = self.generator.get_state()
-        losses = [self.model(part) for part in torch.split(batch, self.at_once) if len(part)]
+        losses = [self.model(block) for block in torch.split(batch, self.block_rows) if len(block)]
         self.generator.set_state(state)
         return torch.cat(losses) if losses else batch.new_zeros(0)
 
-    def clipped_sum(self, batch: Tensor, kept: Tensor, clip: float) -> Tensor:
-        """Add up the gradients of the rows that count, each at most `clip` long."""
-        total = torch.zeros(sum(p.numel() for p in self.parameters))
-        parts = (torch.split(rows, self.at_once) for rows in (batch, kept))
-        for part, counts in zip(*parts, strict=True):
-            if len(part):
-                total += self._clipped(part, counts, clip)
+    def clipped_sum(self, batch: Tensor, is_kept: Tensor, clip: float) -> Tensor:
+        """Return the sum of the gradients of the selected rows, each clipped to a norm."""
+        total = torch.zeros(self.n_parameters)
+        blocks = (torch.split(array, self.block_rows) for array in (batch, is_kept))
+        for block, is_block_kept in zip(*blocks, strict=True):
+            if len(block):
+                gradients = self.compute(block)
+                norms = torch.linalg.vector_norm(gradients, dim=1)
+                # A norm of 0 gives the factor 1 and an infinite norm gives 0.
+                factors = (clip / norms).clamp(max=1).mul(is_block_kept)
+                total += factors @ gradients
         return total
 
-    def _clipped(self, part: Tensor, counts: Tensor, clip: float) -> Tensor:
-        rows = self.of_rows(part)
-        norms = torch.linalg.vector_norm(rows, dim=1)
-        # A norm of 0 asks for no clipping, an infinite one leaves nothing of the row.
-        return (clip / norms).clamp(max=1).mul(counts) @ rows
-
-    def of_rows(self, part: Tensor) -> Tensor:
-        """Give the gradients ``(n_rows, n_parameters)``; what is not finite counts as 0."""
+    def compute(self, rows: Tensor) -> Tensor:
+        """Return the gradients ``(n_rows, n_parameters)``; values that are not finite become 0."""
         self.model.zero_grad()
-        # Inputs without gradients would make torch warn about the first hook.
-        torch.autograd.backward(self.hooked(part.detach().requires_grad_()).sum())
+        # Without gradients of the input, torch would warn about the first hook.
+        torch.autograd.backward(self.hooked(rows.detach().requires_grad_()).sum())
         samples = [parameter.grad_sample for parameter in self.parameters]  # type: ignore[attr-defined]
         for parameter in self.parameters:
             parameter.grad_sample = None  # type: ignore[attr-defined]
-        rows = torch.cat([sample.flatten(1) for sample in samples], dim=1)
-        return rows.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        gradients = torch.cat([sample.flatten(1) for sample in samples], dim=1)
+        return gradients.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
 
 
 @contextmanager
-def per_row_gradients(model: IWAENetwork, generator: torch.Generator) -> Iterator[PerRowGradients]:
-    """Lend the model Opacus' hooks, and a generator for its draws."""
-    hooks = import_extra("opacus.grad_sample", extra="privacy")
-    # Not strict: Opacus distrusts all buffers, but the draws for scoring take no part in training.
-    hooked = hooks.GradSampleModule(model.train(), loss_reduction="sum", strict=False)
+def attach_per_row_gradients(
+    model: IWAENetwork, generator: torch.Generator
+) -> Iterator[PerRowGradients]:
+    """Attach the hooks of Opacus and a generator to a network, and remove the hooks at the end."""
+    opacus = import_extra("opacus.grad_sample", extra="privacy")
+    # Not strict: Opacus rejects all buffers, but the noise for scoring is not used in training.
+    hooked = opacus.GradSampleModule(model.train(), loss_reduction="sum", strict=False)
     try:
         model.generator = generator
         yield PerRowGradients(model, hooked, generator)
@@ -146,7 +151,7 @@ def per_row_gradients(model: IWAENetwork, generator: torch.Generator) -> Iterato
         hooked.to_standard_module()
 
 
-def private_train(
+def train_privately(
     model: IWAENetwork,
     rows: Tensor,
     plan: NoisyPlan,
@@ -157,25 +162,45 @@ def private_train(
     generator: torch.Generator,
     secret: np.random.Generator,
 ) -> Iterator[TrainingStep]:
-    """Train the model in place, with batches and noise from the secret.
+    """Train a network in place by noisy gradients, and yield after each step without a loss.
 
-    Who can draw the noise again can take it away. The generator, for the model's own draws, would
-    not do: torch's have seeds of 32 bits, which can be tried out. Yields after each step; no loss
-    is told, as that would be news about the rows.
+    Parameters
+    ----------
+    model : IWAENetwork
+        A network without BatchNorm.
+    rows : Tensor
+        Encoded training rows.
+    plan : NoisyPlan
+        The schedule with its noise.
+    truncation : Truncation
+        Selects the rows of a batch that count.
+    learning_rate, weight_decay : float
+        As in Adam.
+    generator : torch.Generator
+        Source of the network's Monte Carlo samples.
+    secret : numpy.random.Generator
+        Source of batches and noise. Whoever can reproduce the noise can subtract it. Generators of
+        torch have 32-bit seeds, which can be guessed by trying all of them.
+
+    Yields
+    ------
+    TrainingStep
+        The step, without a loss.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
-    with per_row_gradients(model, generator) as gradients:
+    with attach_per_row_gradients(model, generator) as gradients:
         for step in range(plan.steps):
-            rate, share = plan.rate(step), plan.schedule.kept_share_at(step)
+            rate, share = plan.sampling_rate(step), plan.schedule.kept_share_at(step)
             for _ in range(plan.schedule.n_updates):
-                drawn = torch.from_numpy(secret.random(len(rows)) < rate)
-                total = noisy_sum(gradients, rows[drawn], step, plan, truncation, secret)
-                # Public numbers only: how many rows were drawn would be news about the table.
+                is_sampled = torch.from_numpy(secret.random(len(rows)) < rate)
+                batch = rows[is_sampled]
+                total = release_noisy_sum(gradients, batch, step, plan, truncation, secret)
+                # The expected size of the batch is public, its actual size is not.
                 optimizer.step(total / (share * rate * plan.n_rows))
             yield TrainingStep(step, round(rate * plan.n_rows), share, None)
 
 
-def noisy_sum(
+def release_noisy_sum(
     gradients: PerRowGradients,
     batch: Tensor,
     step: int,
@@ -183,13 +208,13 @@ def noisy_sum(
     truncation: Truncation,
     secret: np.random.Generator,
 ) -> Tensor:
-    """Release the sum of a batch's clipped gradients; the truncation learns a noisy count."""
+    """Return the noisy sum of a batch's clipped gradients; the truncation gets a noisy count."""
     share, rho = plan.schedule.kept_share_at(step), plan.schedule.rho
     losses = gradients.losses(batch)
-    total = gradients.clipped_sum(batch, truncation.kept(losses, share), plan.clip)
-    reach = plan.clip * (truncation.sensitivity if share < 1 else 1.0)
+    total = gradients.clipped_sum(batch, truncation.select(losses, share), plan.clip)
+    sensitivity = plan.clip * (truncation.sensitivity if share < 1 else 1.0)
     noise = torch.from_numpy(secret.standard_normal(len(total))).float()
-    total += noise * (plan.gradient_noise * reach)
-    beside = float(secret.standard_normal()) * plan.count_noise
-    truncation.observe(losses, beside, plan.rate(step) * plan.n_rows, rho)
+    total += noise * (plan.gradient_noise * sensitivity)
+    count_noise = float(secret.standard_normal()) * plan.count_noise
+    truncation.observe(losses, count_noise, plan.sampling_rate(step) * plan.n_rows, rho)
     return total

@@ -1,7 +1,7 @@
-"""Which rows of a batch count, and what deciding that gives away.
+"""Loss truncation under a privacy budget: rules that select the rows of a batch that count.
 
-Loss truncation leaves out the largest losses of a batch. The rule by which it does so must not let
-one row change the sum of the others' gradients without a bound.
+Loss truncation leaves out the largest losses of a batch. Under a privacy budget, the rule must
+bound how much one row can change the sum of the clipped gradients.
 """
 
 import abc
@@ -11,22 +11,24 @@ from typing import final
 import torch
 from torch import Tensor
 
-__all__ = ["Tracked", "Trimmed", "Truncation", "create_truncation"]
+__all__ = ["COUNT_SHARE", "Tracked", "Trimmed", "Truncation", "create_truncation"]
 
-# Share of the joint release of gradient and count that goes to the count.
+# Share of the joint release of gradient and count that is spent on the count.
 COUNT_SHARE = 0.02
-# How fast the tracked threshold follows, and where it starts: what a row costs per unit before
-# anything is learned, for units in [0, 1]. Bounded log-variances keep losses per unit above -6.
-_PACE = 0.2
-_START = 0.1
-_FLOOR = -7.0
-# Much noise must not throw it where no loss is: by so much in a step, and within these heights.
-_MOST = 1.0
-_LEAST_HEIGHT, _MOST_HEIGHT = 0.1, 210.0
+# Learning rate of the tracked threshold, and its initial value: the loss per encoded feature of an
+# untrained network for values in [0, 1].
+_TRACKING_RATE = 0.2
+_INITIAL_THRESHOLD = 0.1
+# Losses per encoded feature are above -6, because log-variances are at least -6.
+_LOWEST_LOSS = -7.0
+# Noise must not move the threshold out of the range of losses: limits of a change of the log
+# distance from the lowest loss, and of that distance.
+_MAX_CHANGE = 1.0
+_MIN_DISTANCE, _MAX_DISTANCE = 0.1, 210.0
 
 
 class Truncation(abc.ABC):
-    """A rule for the rows of a batch that count.
+    """A rule that selects the rows of a batch that count.
 
     Attributes
     ----------
@@ -36,10 +38,10 @@ class Truncation(abc.ABC):
         Whether adding or removing a row changes the sum of clipped gradients by at most
         `sensitivity` clipping norms.
     sensitivity : float
-        The most that one row changes the sum, in clipping norms, where losses are left out.
+        Largest change of the sum by one row, in clipping norms, in steps that truncate losses.
     count_share : float
-        Share of the noise's budget that goes to a count released with the gradient; 0 if there is
-        none.
+        Share of the noise budget that is spent on a count released with the gradient. 0 means that
+        there is no count.
     """
 
     name: str
@@ -48,25 +50,25 @@ class Truncation(abc.ABC):
     count_share: float = 0.0
 
     @abc.abstractmethod
-    def kept(self, losses: Tensor, share: float) -> Tensor:
-        """Mark the rows of a batch that count."""
+    def select(self, losses: Tensor, share: float) -> Tensor:
+        """Return a mask of the rows of a batch that count."""
 
     @abc.abstractmethod
     def observe(self, losses: Tensor, noise: float, expected_rows: float, share: float) -> None:
-        """Learn from a batch what the next one needs; `noise` is what a count of rows gets."""
+        """Update the rule after a batch; `noise` is to be added to a count of rows."""
 
 
 @final
 class Tracked(Truncation):
-    """Count rows up to a threshold, which follows a noisy count of such rows.
+    """Select rows up to a threshold that follows noisy counts of such rows.
 
-    The threshold comes from earlier releases only, so a row decides about itself alone. The count
-    is released together with the gradient: one Gaussian on a vector that is longer by one number.
+    The threshold depends on earlier releases only, so a row cannot change whether another row
+    counts. The count is released together with the gradient, as one more value of the same vector.
 
     Parameters
     ----------
     n_features_encoded : int
-        Units of a row; losses grow with them.
+        Encoded features of a row, with which losses grow.
 
     References
     ----------
@@ -79,51 +81,51 @@ class Tracked(Truncation):
 
     def __init__(self, n_features_encoded: int) -> None:
         self.n_features_encoded = n_features_encoded
-        self.per_unit = _START
+        self.per_feature = _INITIAL_THRESHOLD
 
-    def kept(self, losses: Tensor, share: float) -> Tensor:
-        """Mark the rows whose loss does not exceed the threshold."""
+    def select(self, losses: Tensor, share: float) -> Tensor:
+        """Return a mask of the rows whose loss does not exceed the threshold."""
         if share >= 1:
             return torch.ones_like(losses, dtype=torch.bool)
-        return self._below(losses)
+        return self._is_below(losses)
 
     def observe(self, losses: Tensor, noise: float, expected_rows: float, share: float) -> None:
-        """Move the threshold to where the wanted share of rows lies below it."""
-        # Each row adds a half or takes it away: less than a count from 0 to 1 would give away.
-        excess = float((self._below(losses).double() - 0.5).sum() + noise)
-        below = 0.5 + excess / expected_rows
-        step = min(max(_PACE * (share - below), -_MOST), _MOST)
-        height = (self.per_unit - _FLOOR) * math.exp(step)
-        self.per_unit = _FLOOR + min(max(height, _LEAST_HEIGHT), _MOST_HEIGHT)
+        """Move the threshold towards the quantile `share` of the losses."""
+        # Rows count as 1/2 or -1/2, because 0 or 1 would double the sensitivity.
+        excess = float((self._is_below(losses).double() - 0.5).sum() + noise)
+        share_below = 0.5 + excess / expected_rows
+        change = min(max(_TRACKING_RATE * (share - share_below), -_MAX_CHANGE), _MAX_CHANGE)
+        distance = (self.per_feature - _LOWEST_LOSS) * math.exp(change)
+        self.per_feature = _LOWEST_LOSS + min(max(distance, _MIN_DISTANCE), _MAX_DISTANCE)
 
-    def _below(self, losses: Tensor) -> Tensor:
-        return losses.detach() <= self.per_unit * self.n_features_encoded
+    def _is_below(self, losses: Tensor) -> Tensor:
+        return losses.detach() <= self.per_feature * self.n_features_encoded
 
 
 @final
 class Trimmed(Truncation):
-    """Count the share of the batch with the smallest losses.
+    """Select the share of the batch with the smallest losses.
 
-    A row more or less moves at most one other over the border, so the sum changes by at most two
-    clipping norms: twice the noise.
+    Adding or removing a row changes whether at most one other row counts. The sum changes by at
+    most two clipping norms, which needs twice the noise.
     """
 
     name = "trimmed"
     sensitivity = 2.0
 
-    def kept(self, losses: Tensor, share: float) -> Tensor:
-        """Mark the rows with the smallest losses; of equal ones the first."""
+    def select(self, losses: Tensor, share: float) -> Tensor:
+        """Return a mask of the rows with the smallest losses; the first ones of equal losses."""
         order = torch.sort(losses.detach(), stable=True).indices
-        kept = torch.zeros_like(losses, dtype=torch.bool)
-        kept[order[: math.ceil(share * len(losses))]] = True
-        return kept
+        is_kept = torch.zeros_like(losses, dtype=torch.bool)
+        is_kept[order[: math.ceil(share * len(losses))]] = True
+        return is_kept
 
     def observe(self, losses: Tensor, noise: float, expected_rows: float, share: float) -> None:
-        """Learn nothing: each batch decides for itself."""
+        """Do nothing: the rule depends on the current batch only."""
 
 
 def create_truncation(choice: str | type[Truncation], n_features_encoded: int) -> Truncation:
-    """Return a new rule by its name, or of a class."""
+    """Create a rule from its name or its class."""
     if isinstance(choice, type):
         return choice()
     return Tracked(n_features_encoded) if choice == "tracked" else Trimmed()

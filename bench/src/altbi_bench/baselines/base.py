@@ -84,7 +84,7 @@ class Trainer:
     drop_last : bool
         Whether a smaller batch at the end is left out, unless it is the only one.
     max_norm : float or None
-        Longest gradient; a longer one is shortened.
+        Longest gradient; a longer one is shorten.
     """
 
     def __init__(
@@ -191,7 +191,7 @@ class Baseline(Detector):
         table = self._checked_for_fit(X)
         labels = parse_labels(known_inlier, known_outlier, X, len(table))
         seed = resolve_seed(self.random_state)
-        table, labels = training_sample(table, labels, self.max_rows, seed)
+        table, labels = sample_training_rows(table, labels, self.max_rows, seed)
         self._train(table, labels, seed)
         scores, _ = score_chunks(self._score, table, self.encoder_)
         if not np.isfinite(scores).all():

@@ -5,7 +5,7 @@ Labels are used to watch only; the training is that of `altbi.ALTBI`, to the bit
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from altbi.networks._torch_modes import single_thread, default_modes
-from altbi.networks import IWAE, allocate, build_iwae
+from altbi.networks import IWAE, IWAENetwork
 from altbi.networks._schedule import Schedule
 from altbi.networks._training import select_smallest, train
 from altbi_bench.catalogue.datasets import Labels
@@ -111,7 +111,7 @@ def on_progress(rows: Losses, y: Labels, setting: Setting, seed: int) -> Iterato
             generator=generator,
         ):
             if setting.schedule.is_snapshot(progress.step):
-                model.redraw()
+                model.resample_noise()
             else:
                 model.scoring_noise.normal_(generator=aside)
             snapshot = _losses(model, all_rows, model.scoring_noise.clone()[None])
@@ -119,22 +119,20 @@ def on_progress(rows: Losses, y: Labels, setting: Setting, seed: int) -> Iterato
             yield TableScan(watched.kept_outliers(progress.kept), losses, snapshot)
 
 
-def _started(n_features: int, n_draws: int, generator: torch.Generator) -> IWAE:
+def _started(n_features: int, n_draws: int, generator: torch.Generator) -> IWAENetwork:
     """Give a model that is ready to be trained."""
-    with torch.device("meta"):  # elsewhere the first weights would be drawn from global state
-        model = build_iwae(n_features, "auto", "auto", n_draws, bounded=True).float()
-    allocate(model, torch.device("cpu"))
-    model.start(generator)
+    model = cast(IWAENetwork, IWAE(n_samples=n_draws).build(n_features))
+    model.initialize(generator)
     return model
 
 
-def _draws_to_watch(model: IWAE, seed: int) -> Tensor:
+def _draws_to_watch(model: IWAENetwork, seed: int) -> Tensor:
     """Draw the sets that all steps are judged with."""
     shape = (WATCHING_DRAWS // len(model.scoring_noise), *model.scoring_noise.shape)
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2 * ASIDE))
 
 
-def _losses(model: IWAE, rows: Tensor, sets_of_draws: Tensor) -> Losses:
+def _losses(model: IWAENetwork, rows: Tensor, sets_of_draws: Tensor) -> Losses:
     """Average the losses over some sets of draws."""
     model.eval()
     total = np.zeros(len(rows), dtype=np.float32)
@@ -149,7 +147,7 @@ def _losses(model: IWAE, rows: Tensor, sets_of_draws: Tensor) -> Losses:
 class Watched(nn.Module):
     """A model whose rows bring their labels along as a last column, which it does not see."""
 
-    def __init__(self, model: IWAE) -> None:
+    def __init__(self, model: IWAENetwork) -> None:
         super().__init__()
         self.model = model
         self.last: tuple[Tensor, Tensor] | None = None

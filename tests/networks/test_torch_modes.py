@@ -1,0 +1,96 @@
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from altbi.errors import ParameterError
+from altbi.networks._torch_modes import (
+    PrivateRandomState,
+    default_modes,
+    resolve_device,
+    single_thread,
+)
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_auto_prefers_cuda(monkeypatch):
+    assert resolve_device("auto") == resolve_device("cpu") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert resolve_device("auto") == torch.device("cuda")
+
+
+@pytest.mark.parametrize("name", ["nonsense", "cuda:77"])
+def test_unavailable_device_raises(name):
+    with pytest.raises(ParameterError, match=f"device='{name}': torch cannot use this device"):
+        resolve_device(name)
+
+
+def test_default_modes_override_inference_and_autocast():
+    with torch.inference_mode(), torch.autocast("cpu", dtype=torch.bfloat16):
+        with default_modes():
+            weight = torch.ones(2, 2, requires_grad=True)
+            product = weight @ weight
+            product.sum().backward()
+        outside = torch.ones(2, 2) @ torch.ones(2, 2)
+
+    assert product.dtype == torch.float32
+    assert weight.grad is not None
+    assert outside.dtype == torch.bfloat16
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_single_thread_restores_threads_after_error():
+    with single_thread():
+        inside = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), single_thread():
+        _ = 1 / 0
+
+    assert (inside, torch.get_num_threads()) == (1, 2)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_nested_single_thread_restores_only_outside():
+    with single_thread():
+        with single_thread():
+            pass
+        between = torch.get_num_threads()
+
+    assert (between, torch.get_num_threads()) == (1, 2)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_concurrent_single_threads_all_restore():
+    barrier = threading.Barrier(3)
+
+    def run(_):
+        barrier.wait()
+        with single_thread():
+            barrier.wait()
+        barrier.wait()
+        return torch.get_num_threads()
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(run, range(3))) == [2, 2, 2]
+    assert torch.get_num_threads() == 2
+
+
+def test_private_random_states_can_be_nested():
+    alone, outer = PrivateRandomState(seed=1), PrivateRandomState(seed=1)
+
+    with alone.active():
+        sampled = torch.rand(4)
+    with outer.active():
+        first = torch.rand(2)
+        with PrivateRandomState(seed=2).active():
+            torch.rand(5)
+        second = torch.rand(2)
+
+    assert torch.equal(torch.cat([first, second]), sampled)

@@ -1,0 +1,90 @@
+import numpy as np
+import pytest
+import torch
+
+from altbi.networks import IWAENetwork, map_blocks
+from altbi.networks._stacked_iwae import StackedIWAE
+from altbi.scorers import LossScorer
+from altbi.scorers._loss import compute_loss_ranges
+
+
+def build_stacked(n_snapshots=3, bounded=True):
+    torch.manual_seed(0)
+    models = [IWAENetwork(5, (8, 6), 3, 2, bounded=bounded) for _ in range(n_snapshots)]
+    for model in models:
+        model.resample_noise()
+    states = [model.state_dict() for model in models]
+    return StackedIWAE(models[0], {k: torch.stack([s[k] for s in states]) for k in states[0]})
+
+
+def build_scorer(low, width):
+    stacked = build_stacked(len(low))
+    return LossScorer(stacked, np.array(low), np.array(width), arrays={})
+
+
+def sample_rows(n_rows, seed=0):
+    return np.random.default_rng(seed).random((n_rows, 5), dtype=np.float32)
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_losses_do_not_depend_on_other_rows(bounded, threads):
+    stacked, rows = build_stacked(bounded=bounded), sample_rows(1000)
+    losses = map_blocks(stacked.losses, rows, stacked.block_rows)
+    order = np.random.default_rng(1).permutation(1000)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        shuffled = map_blocks(stacked.losses, rows[order], stacked.block_rows)
+        alone = np.concatenate(
+            [map_blocks(stacked.losses, rows[i : i + 1], stacked.block_rows) for i in range(10)], 1
+        )
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+    assert np.array_equal(shuffled, losses[:, order])
+    assert np.array_equal(alone, losses[:, :10])
+    assert len(np.unique(losses[0])) > 990
+
+
+def test_score_is_mean_of_scaled_losses():
+    scorer = build_scorer(low=[1.0, -2.0], width=[2.0, 4.0])
+
+    scores = scorer.combine(np.array([[1.0, 3.0], [0.0, 2.0]], dtype=np.float32))
+
+    assert scores.tolist() == [(0 + 0.5) / 2, (1 + 1) / 2]
+
+
+def test_loss_ranges_are_computed_per_snapshot():
+    low, width = compute_loss_ranges(np.array([[1.0, 4.0, 2.0], [5.0, 5.0, 5.0]], dtype=np.float32))
+
+    assert low.tolist() == [1, 5]
+    assert width.tolist() == [3, 1]
+
+
+def test_contributions_add_up_to_score():
+    scorer, rows = build_scorer([1.0, -2.0, 0.0], [2.0, 4.0, 0.5]), sample_rows(300)
+
+    split = scorer.contributions(rows)
+
+    assert np.array_equal(split.score, scorer.score(rows))
+    assert np.allclose(split.by_feature.sum(1) + split.remainder, split.score, atol=1e-5)
+    assert split.by_feature.shape == rows.shape
+
+
+def test_expected_values_depend_on_context_only():
+    scorer = build_scorer([0.0] * 3, [1.0] * 3)
+    context, rows = sample_rows(300), sample_rows(300, seed=1)
+
+    expected, distance = scorer.expect(context, rows)
+    alone = scorer.expect(context[:1], rows[:1])
+    own = scorer.expect(context, context)
+
+    assert expected.shape == distance.shape == rows.shape
+    assert np.array_equal(alone[0], expected[:1])
+    assert np.array_equal(alone[1], distance[:1])
+    assert np.array_equal(own[0], expected)
+    assert (distance >= 0).all()
+    assert not np.array_equal(own[1], distance)
