@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from small_tables import fast_altbi, fast_detector, fast_settings
 
 import altbi
 from altbi.distributed import Local
 from altbi.errors import MissingExtraError, ParameterError, TableError
+from small_tables import fast_altbi, fast_detector, fast_settings
 
 
 @pytest.fixture(scope="module")

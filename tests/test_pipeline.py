@@ -10,6 +10,13 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
+
+import altbi
+from altbi.distributed import DistributedPipeline, Local
+from altbi.errors import ParameterError, TableError
+from altbi.io import ColumnSelection, open_table
+from altbi.pipeline import Pipeline
+from altbi.report._reasons import build_reasons_table
 from small_tables import (
     CollectingWriter,
     create_pipeline,
@@ -19,13 +26,6 @@ from small_tables import (
     write_csv,
     write_json_lines,
 )
-
-import altbi
-from altbi.distributed import DistributedPipeline, Local
-from altbi.errors import ParameterError, TableError
-from altbi.io import ColumnSelection, open_table
-from altbi.pipeline import Pipeline
-from altbi.report._reasons import build_reasons_table
 
 
 def write_semicolons(table, path):
@@ -270,7 +270,7 @@ def test_label_is_a_single_column(tmp_path):
     write_csv(pa.table({"x": [1.0, 2.0], "a": [0, 1], "b": [0, 1]}), tmp_path / "t.csv")
 
     for label in ("a,b", "a,b=1"):
-        with pytest.raises(ParameterError, match="--label.*'a', 'b'"):
+        with pytest.raises(ParameterError, match=r"--label.*'a', 'b'"):
             score_file(tmp_path / "t.csv", label=label)
 
 
@@ -351,8 +351,7 @@ def test_kept_columns_are_unchanged(tmp_path):
         (
             ["x", "score", "altbi_row"],
             {"columns": ("x",), "keep": True},
-            ["altbi_altbi_row", "altbi_altbi_score", "altbi_altbi_outlier"]
-            + ["x", "score", "altbi_row"],
+            [*(f"altbi_altbi_{name}" for name in ("row", "score", "outlier")), "x", "score", "altbi_row"],
         ),
     ],
 )
@@ -544,7 +543,7 @@ def test_columns_that_cannot_be_written_are_an_error(tmp_path):
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     pipeline = create_pipeline(tmp_path / "t.parquet", columns=("x",), keep=True)
 
-    with pytest.raises(TableError, match="'list'.* csv files"):
+    with pytest.raises(TableError, match=r"'list'.* csv files"):
         pipeline.run(fast_settings(), tmp_path / "out", report=False)
 
     assert not (tmp_path / "out").exists()

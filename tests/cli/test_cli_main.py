@@ -6,12 +6,12 @@ import sys
 import numpy as np
 import pyarrow as pa
 import pytest
-from small_tables import fast_altbi, fast_detector
 
 import altbi._demo
 from altbi.cli import main
 from altbi.errors import TrainingError
 from altbi.model._container import encode_model, read_model
+from small_tables import fast_altbi, fast_detector
 
 PROGRAM = "import sys; from altbi.cli import main; sys.exit(main())"
 

@@ -1,4 +1,4 @@
-"""Work for tests of engines, which other processes import by this module's name."""
+"""Functions and engines for the tests of engines; worker processes import this module."""
 
 import os
 import signal
@@ -13,14 +13,14 @@ from altbi.distributed import Engine
 from altbi.errors import TableError
 from altbi.io import Source
 
-PATIENCE = 60
+TIMEOUT_SECONDS = 60
 
 
 def wait_for(condition):
-    """Wait for something that another process does, but not for ever."""
-    end = time.monotonic() + PATIENCE
+    """Wait until another process has made a condition true."""
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
-        assert time.monotonic() < end, "waited in vain"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.02)
 
 
@@ -28,22 +28,22 @@ def double(number):
     return 2 * number
 
 
-def refuse(item):
-    """Leave a mark of this attempt, then say that the data are at fault."""
-    marks, place = item
-    Path(marks, f"{place}-{uuid4()}").touch()
-    if place == 1:
+def raise_error(item):
+    """Record this attempt in a folder, then raise an error about the data."""
+    attempts, number = item
+    Path(attempts, f"{number}-{uuid4()}").touch()
+    if number == 1:
         raise TableError("row 7 is bad")
-    if place == 2:
+    if number == 2:
         raise FileNotFoundError(2, "No such file or directory", "gone.parquet")
-    return place
+    return number
 
 
-def end_worker(_):
+def kill_worker(_):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-class DyingSource(Source):
+class FailingSource(Source):
     """A source whose reader is killed after the first batch."""
 
     def __init__(self, source):
@@ -59,50 +59,51 @@ class DyingSource(Source):
 
 
 @dataclass(frozen=True)
-class Troubled:
-    """One call of a run, with the trouble that its first attempt gets into."""
+class FailingCall:
+    """One call of a run, whose first attempt fails in the given way."""
 
     function: object
     item: object
-    place: int
+    index: int
     count: int
-    marks: str
-    trouble: str | None
+    folder: str
+    failure: str | None
 
     @property
-    def attempts(self):
-        return len(list(Path(self.marks).glob(f"try-{self.place}-*")))
+    def n_attempts(self):
+        return len(list(Path(self.folder).glob(f"try-{self.index}-*")))
 
     def __call__(self):
-        first = not self.attempts
-        Path(self.marks, f"try-{self.place}-{uuid4()}").touch()
-        if self.place:
-            wait_for(Path(self.marks, "one result came").exists)
-        if first and self.trouble == "before the last":
+        first = not self.n_attempts
+        Path(self.folder, f"try-{self.index}-{uuid4()}").touch()
+        if self.index:
+            wait_for(Path(self.folder, "first-result").exists)
+        if first and self.failure == "before the last":
             others = self.count - 1
-            wait_for(lambda: len(list(Path(self.marks).glob("done-*"))) >= others)
-            end_worker(None)
+            wait_for(lambda: len(list(Path(self.folder).glob("done-*"))) >= others)
+            kill_worker(None)
         item = self.item
-        if first and self.trouble == "while it writes":
-            part = self.item.part
-            item = replace(self.item, part=replace(part, source=DyingSource(part.source)))
-        if first and self.trouble == "memory":
-            hog = np.ones(1 << 28)  # 2 GiB
-            wait_for(lambda: not len(hog))
+        if first and self.failure == "while writing":
+            partition = self.item.partition
+            failing = replace(partition, source=FailingSource(partition.source))
+            item = replace(self.item, partition=failing)
+        if first and self.failure == "memory":
+            block = np.ones(1 << 28)  # 2 GiB
+            wait_for(lambda: not len(block))
         result = self.function(item)
-        Path(self.marks, f"done-{self.place}").touch()
+        Path(self.folder, f"done-{self.index}").touch()
         return result
 
 
-def go(call):
+def run_call(call):
     return call()
 
 
-class TroubledEngine(Engine):
-    """Runs everything by another engine; work on scores gets into trouble on the way."""
+class FailingEngine(Engine):
+    """An engine on which some calls that score a partition fail at first."""
 
-    def __init__(self, engine, marks, troubles, after_first=lambda: None):
-        self.engine, self.marks, self.troubles = engine, str(marks), troubles
+    def __init__(self, engine, folder, failures, after_first=lambda: None):
+        self.engine, self.folder, self.failures = engine, str(folder), failures
         self.after_first = after_first
 
     def run(self, function, items):
@@ -110,25 +111,25 @@ class TroubledEngine(Engine):
             yield from self.engine.run(function, items)
             return
         calls = [
-            Troubled(function, item, place, len(items), self.marks, self.troubles.get(place))
-            for place, item in enumerate(items)
+            FailingCall(function, item, index, len(items), self.folder, self.failures.get(index))
+            for index, item in enumerate(items)
         ]
-        for number, result in enumerate(self.engine.run(go, calls)):
+        for number, result in enumerate(self.engine.run(run_call, calls)):
             if number == 0:
-                Path(self.marks, "one result came").touch()
+                Path(self.folder, "first-result").touch()
                 self.after_first()
             yield result
 
 
-class HoldingEngine(Engine):
-    """Runs work by another engine, and stops for good after some results on scores."""
+class StoppingEngine(Engine):
+    """An engine that blocks after some scored partitions."""
 
-    def __init__(self, engine, mark, results):
-        self.engine, self.mark, self.results = engine, mark, results
+    def __init__(self, engine, marker, results):
+        self.engine, self.marker, self.results = engine, marker, results
 
     def run(self, function, items):
         for number, result in enumerate(self.engine.run(function, items), start=1):
             if function.__name__ == "_score_partition" and number == self.results:
-                Path(self.mark).touch()
+                Path(self.marker).touch()
                 time.sleep(600)
             yield result

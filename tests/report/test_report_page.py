@@ -530,7 +530,7 @@ def test_own_threshold_survives_thinning(show):
         assert count_of(page) == 19_999
 
 
-@pytest.mark.parametrize("letter", ["x", "<", "\U0001f600"])
+@pytest.mark.parametrize("letter", ["<", "\U0001f600"])
 def test_page_stays_below_3_mb(letter):
     long = letter * 400
     columns = tuple(f"{long}{index}" for index in range(60))
