@@ -1,18 +1,45 @@
-"""The examples in README and docs run as they stand."""
+"""Run the commands and the Python examples of the README and the user pages."""
 
+import json
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-COMMANDS = README.parent / "docs" / "commands.md"
-PRIVACY = README.parent / "docs" / "privacy.md"
-OWN_MODEL = README.parent / "docs" / "your-own-model.md"
+from altbi.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+COMMAND = re.compile(r"^(?: {4}|\$ )(altbi [a-z][^\n#]*)", re.MULTILINE)
+INLINE = re.compile(r"`(altbi [a-z][^`]*)`")
+BOUNDS = {
+    "date": ["2026-01-01", "2026-12-31"],
+    "amount": [0, 100_000],
+    "country": ["NL", "DE"],
+    "paid": [False, True],
+}
 
 
-def payments():
+def find_pages():
+    """Return the pages with Python examples."""
+    pages = [README, *sorted((ROOT / "docs").glob("*.md"))]
+    return [page for page in pages if PYTHON.search(page.read_text(encoding="utf-8"))]
+
+
+def find_commands():
+    """Return the commands that the README shows, in code blocks and in sentences."""
+    text = README.read_text(encoding="utf-8")
+    found = [*COMMAND.findall(text), *INLINE.findall(text)]
+    return [command.strip() for command in dict.fromkeys(found)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """Return a folder with the files that the examples name."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame(
         {
@@ -20,65 +47,40 @@ def payments():
             "amount": np.exp(rng.normal(4, 0.5, 300)).round(2),
             "country": rng.choice(["NL", "DE", None], 300, p=[0.7, 0.2, 0.1]),
             "paid": rng.random(300) < 0.9,
+            "invoice": range(300),
         }
     )
     table.loc[42, "amount"] = 95_000.0
-    return table
+    folder = tmp_path_factory.mktemp("readme")
+    table.to_csv(folder / "payments.csv", index=False)
+    table.to_csv(folder / "new.csv", index=False)
+    table.to_parquet(folder / "payments.parquet")
+    (folder / "bounds.json").write_text(json.dumps(BOUNDS))
+    return folder
 
 
-def run_examples(page):
-    """Run the Python examples of a page one after the other, and give their names."""
-    examples = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert examples
+def test_readme_commands_run(home, monkeypatch, capsys):
+    monkeypatch.chdir(home)
+    commands = find_commands()
+    assert any(command.startswith("altbi detect payments.csv") for command in commands)
+
+    for command in commands:
+        assert main(shlex.split(command)[1:]) == 0, command
+
+    scores = pd.read_csv(home / "payments-altbi" / "scores.csv")
+    assert scores["score"].idxmax() == 42
+    assert "written:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", find_pages(), ids=lambda page: page.name)
+def test_python_examples_run(page, home, monkeypatch, capsys):
+    monkeypatch.chdir(home)
     names = {}
-    for example in examples:
+
+    for example in PYTHON.findall(page.read_text(encoding="utf-8")):
         exec(compile(example, page.name, "exec"), names)
-    return names
 
-
-def test_the_example_runs_and_finds_the_planted_row(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    payments().assign(invoice=range(300)).to_csv("payments.csv", index=False)
-
-    found = run_examples(README)
-
-    said = capsys.readouterr().out
-    assert found["scores"].argmax() == 42
-    assert 42 in found["flagged"].index
-    assert "'country' has" in said
-    assert "0 amount 95000.0 expected" in said
-    assert (tmp_path / "payments.altbi").exists()
-    assert found["private"].ledger_.epsilon_prv <= 3
-
-
-def test_the_example_on_files_finds_the_planted_row(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    payments().assign(invoice=range(300)).to_csv("payments.csv", index=False)
-
-    summary = run_examples(COMMANDS)["summary"]
-
-    assert (summary.top[0].number, summary.top[0].ids) == (42, ("42",))
-    assert capsys.readouterr().out == f"{summary.flagged} amount\n"
-    assert (tmp_path / "found" / "report.html").exists()
-
-
-def test_the_examples_of_own_models_find_the_planted_row(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-
-    found = run_examples(OWN_MODEL)
-
-    said = capsys.readouterr().out
-    assert found["scores"].argmax() == found["flow_scores"].argmax() == 42
-    assert said.startswith("42\n")
-    assert "x0 1.5 expected" in said
-    assert "x1 1.5 expected" in said
-    assert (tmp_path / "table.altbi").exists()
-
-
-def test_the_example_of_a_private_fit_keeps_to_its_budget(capsys):
-    found = run_examples(PRIVACY)
-
-    spent, guarantee = capsys.readouterr().out.split()
-    assert 2 < float(spent) <= 3
-    assert guarantee == "True"
-    assert len(found["scores"]) == 500
+    if page == README:
+        assert names["scores"].argmax() == 42
+        assert 42 in names["flagged"].index
+        assert "amount 95000.0 expected" in capsys.readouterr().out

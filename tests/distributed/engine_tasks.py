@@ -8,6 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import numpy as np
+from partition_tables import PARTITION_ROWS
 
 from altbi.distributed import Engine
 from altbi.errors import TableError
@@ -133,3 +134,30 @@ class StoppingEngine(Engine):
                 Path(self.marker).touch()
                 time.sleep(600)
             yield result
+
+    def close(self):
+        self.engine.close()
+
+
+def run_stopping_command(marker, *arguments):
+    """Run a command of altbi whose engine blocks after two scored partitions."""
+    from altbi.cli import _commands, main
+    from altbi.distributed import _partitions
+
+    create_engine = _commands.create_engine
+    _partitions.MAX_PARTITION_ROWS = PARTITION_ROWS
+    _commands.create_engine = lambda args: StoppingEngine(create_engine(args), marker, 2)
+    return main(arguments)
+
+
+def find_processes(group):
+    """Return the ids of the running processes of a process group."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, _, number = path.read_text().rpartition(")")[2].split()[:3]
+        except OSError:  # it has ended
+            continue
+        if int(number) == group and state != "Z":
+            found.append(int(path.parent.name))
+    return found

@@ -5,7 +5,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from engine_tasks import FailingEngine, double, kill_worker, raise_error, wait_for
+from engine_tasks import (
+    FailingEngine,
+    double,
+    find_processes,
+    kill_worker,
+    raise_error,
+    wait_for,
+)
 from partition_tables import N_ROWS, read_folder, score_with
 
 from altbi.cli import main
@@ -102,22 +109,12 @@ def test_interrupted_command_stops_its_cluster_and_resumes(paths, model, scores,
     model.save(tmp_path / "model.altbi")
     path, out = paths["parquet folder"], tmp_path / "out"
     command = ["score", str(path), "-m", str(tmp_path / "model.altbi"), "-o", str(out)]
-    program = (
-        "import sys; from altbi.distributed import _partitions; from altbi.cli import main; "
-        "from engine_tasks import StoppingEngine; from altbi.cli import _commands; "
-        "_partitions.MAX_PARTITION_ROWS = 1200; "
-        "create = _commands.create_engine; "
-        "_commands.create_engine = lambda args: stopping(create(args)); "
-        "stopping = lambda engine: Stopping(engine); "
-        "Stopping = type('Stopping', (StoppingEngine,), {"
-        "'__init__': lambda self, engine: StoppingEngine.__init__(self, engine, sys.argv.pop(), 2),"
-        "'close': lambda self: self.engine.close()}); "
-        "marker = sys.argv[-1]; sys.exit(main(sys.argv[1:-1]))"
-    )
+    program = "import sys, engine_tasks; sys.exit(engine_tasks.run_stopping_command(*sys.argv[1:]))"
     marker = tmp_path / "marker"
-    python_path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    folders = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
+    python_path = os.pathsep.join([*folders, os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
-        [sys.executable, "-c", program, *command, "--engine", "dask", "--workers", "1", marker],
+        [sys.executable, "-c", program, marker, *command, "--engine", "dask", "--workers", "1"],
         env=os.environ | {"PYTHONPATH": python_path},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -131,8 +128,7 @@ def test_interrupted_command_stops_its_cluster_and_resumes(paths, model, scores,
     assert process.returncode == 130
     assert err.startswith("altbi: interrupted. Complete partitions are kept")
     assert len(err.splitlines()) == 1
-    with pytest.raises(ProcessLookupError):
-        os.killpg(process.pid, 0)  # no worker is left
+    wait_for(lambda: not find_processes(process.pid))
     with pytest.raises(TableError):
         open_table(out)
     done = sorted((out / "_altbi").glob("part-*.json"))
