@@ -351,7 +351,14 @@ def test_kept_columns_are_unchanged(tmp_path):
         (
             ["x", "score", "altbi_row"],
             {"columns": ("x",), "keep": True},
-            [*(f"altbi_altbi_{name}" for name in ("row", "score", "outlier")), "x", "score", "altbi_row"],
+            [
+                "altbi_altbi_row",
+                "altbi_altbi_score",
+                "altbi_altbi_outlier",
+                "x",
+                "score",
+                "altbi_row",
+            ],
         ),
     ],
 )
