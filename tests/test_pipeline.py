@@ -12,7 +12,8 @@ import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import altbi
-from altbi.distributed import DistributedPipeline, Local
+from altbi.distributed import Local
+from altbi.distributed._pipeline import DistributedPipeline
 from altbi.errors import ParameterError, TableError
 from altbi.io import ColumnSelection, open_table
 from altbi.pipeline import Pipeline

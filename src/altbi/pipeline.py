@@ -162,7 +162,9 @@ def detect(
     if engine is None:
         pipeline = Pipeline(source, selection, **options)
     else:
-        distributed = import_module("altbi.distributed")  # an optional package above this one
+        distributed = import_module(
+            "altbi.distributed._pipeline"
+        )  # an optional package above this one
         pipeline = distributed.DistributedPipeline(source, selection, engine, **options)
     report = can_report() if report is None else report
     folder = Path(tempfile.mkdtemp(prefix="altbi-") if output is None else output)
@@ -468,9 +470,9 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
 
 def _expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
     """Return the type that the model expects of each column, and its text format at the fit."""
-    encoder, readings = model.encoder, model.training_table.conventions.readings
+    encoder, formats = model.encoder, model.training_table.conventions.readings
     columns = zip(selected.features, encoder.names, encoder.kinds, strict=True)
-    return {name: ExpectedType(kind, readings.get(known, "")) for name, known, kind in columns}
+    return {name: ExpectedType(kind, formats.get(known, "")) for name, known, kind in columns}
 
 
 def read_seed(settings: FitSettings) -> int:

@@ -88,7 +88,7 @@ def test_bash_completes_commands_options_and_files(tmp_path, monkeypatch, capsys
         "source ./altbi.bash\n"
         'try() { COMP_WORDS=(altbi "$@"); COMP_CWORD=$#; '
         '_shtab_altbi altbi "${!#}" "${COMP_WORDS[-2]}"; echo "${COMPREPLY[@]}"; }\n'
-        "try det; try detect --contam; try detect siz; try inspect siz\n"
+        "try det; try detect --contam; try detect size; try inspect size\n"
     )
 
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)

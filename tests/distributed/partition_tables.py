@@ -4,7 +4,7 @@ import dataclasses
 
 import pyarrow as pa
 
-from altbi.distributed import DistributedPipeline
+from altbi.distributed._pipeline import DistributedPipeline
 from altbi.io import ColumnSelection, open_table
 
 N_ROWS, PARTITION_ROWS = 6_000, 1_200

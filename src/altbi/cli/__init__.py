@@ -72,9 +72,9 @@ def run_program(
         fail("standard output is closed, but the command has to print its result")
         return FAILED
     _escape_unprintable_output()
-    words = list(sys.argv[1:] if argv is None else argv)
-    args = parser.parse_args(words)
-    args.words = words
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = parser.parse_args(arguments)
+    args.arguments = arguments
     try:
         with _raise_on_termination():
             code = run(args)

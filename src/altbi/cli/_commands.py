@@ -105,7 +105,7 @@ def score(args: argparse.Namespace) -> None:
 
 def _score_partitions(args: argparse.Namespace) -> None:
     """Score a table with a model, partition by partition."""
-    from altbi.distributed import DistributedPipeline
+    from altbi.distributed._pipeline import DistributedPipeline
 
     path = resolve_output(args, "-scores")
     check_engine(args)
@@ -210,14 +210,14 @@ def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
         selection = read_selection(args)
         options: dict[str, Any] = {
             "top": getattr(args, "top", 10),
-            "command": shlex.join(["altbi", *args.words]),
+            "command": shlex.join(["altbi", *args.arguments]),
             "on_progress": terminal_progress(quiet=args.quiet) or no_progress,
         }
         engine = create_engine(args) if "engine" in args else None
         if engine is None:
             yield Pipeline(source, selection, **options)
             return
-        from altbi.distributed import DistributedPipeline
+        from altbi.distributed._pipeline import DistributedPipeline
 
         with engine:
             yield DistributedPipeline(source, selection, engine, **options)

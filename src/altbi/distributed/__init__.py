@@ -1,13 +1,11 @@
 """Passes over a table in partitions: in this process or on a Dask cluster, resumable."""
 
 from altbi.distributed._engines import Dask, Engine, Local
-from altbi.distributed._pipeline import DistributedPipeline
 from altbi.distributed._score_batches import SCHEMA, ScoreBatches, score_batches
 
 __all__ = [
     "SCHEMA",
     "Dask",
-    "DistributedPipeline",
     "Engine",
     "Local",
     "ScoreBatches",

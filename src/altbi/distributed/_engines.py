@@ -79,7 +79,22 @@ class Local(Engine):
     def run(
         self, function: Callable[[Item], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results in the order of the items."""
+        """Yield the results in the order of the items.
+
+        Parameters
+        ----------
+        function : callable
+            A function of a module.
+        items : sequence
+            The items.
+
+        Yields
+        ------
+        int
+            Index of an item.
+        object
+            The result for the item.
+        """
         yield from enumerate(map(function, items))
 
 
@@ -119,7 +134,22 @@ class Dask(Engine):
     def run(
         self, function: Callable[[Item], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results as the workers return them."""
+        """Yield the results as the workers return them.
+
+        Parameters
+        ----------
+        function : callable
+            A function of a module.
+        items : sequence
+            The items.
+
+        Yields
+        ------
+        int
+            Index of an item.
+        object
+            The result for the item.
+        """
         if not items:
             return
         client = self._connect()
