@@ -14,7 +14,6 @@ import pytest
 
 import altbi
 import altbi_bench
-from altbi.cli._progress import line_of
 from altbi.distributed import Dask
 from altbi_bench.catalogue.datasets import catalogue
 from altbi_bench.catalogue.systems import FOR_IMAGES, SYSTEMS
@@ -304,9 +303,6 @@ class TestRun:
         run("--suite", "small", *words)
 
         assert [each.smoke for each in read(place / "one.jsonl")] == [True, False]
-
-    def test_progress_counts_jobs(self):
-        assert line_of("running", 3, 12, seconds=0.1).startswith("running  3 of 12 jobs  25 %")
 
     def test_a_second_run_on_one_file_is_refused_in_a_sentence(self, place, at_once, capsys):
         with mended(place / "one.jsonl"):

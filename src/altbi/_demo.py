@@ -1,4 +1,4 @@
-"""The main job on a table that comes with scikit-learn: which rows stand out, and why."""
+"""The demonstration: find malignant biopsies in a table that comes with scikit-learn."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from altbi.model import build_settings
 from altbi.pipeline import detect
 from altbi.report import Summary, can_report
 
-__all__ = ["TABLE", "Demo", "biopsies", "run"]
+__all__ = ["TABLE", "Demo", "create_table", "run"]
 
 MALIGNANT_ROWS = 10
 TABLE = "biopsies.csv"
@@ -21,18 +21,18 @@ TABLE = "biopsies.csv"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """What the demonstration found.
+    """The result of the demonstration.
 
     Attributes
     ----------
     summary : Summary
-        What a report says of it.
+        Counts, threshold and the rows with the highest scores.
     malignant : int
-        Malignant rows in the table.
+        Number of malignant rows in the table.
     in_top_ten, in_top_twenty : int
-        Malignant rows among the ten and twenty highest scores.
+        Number of malignant rows among the ten and twenty highest scores.
     files : tuple of str
-        What was written.
+        The files that were written.
     """
 
     summary: Summary
@@ -43,10 +43,10 @@ class Demo:
 
 
 def run(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_progress) -> Demo:
-    """Search the biopsy table; the seed sets the malignant rows, their places and the training."""
+    """Find outliers in the biopsies table; the seed determines the table and the training."""
     folder.mkdir(parents=True, exist_ok=True)
-    with atomic_file(folder / TABLE) as draft, report_errors_as(folder / TABLE):
-        pyarrow.csv.write_csv(biopsies(seed), draft)
+    with atomic_file(folder / TABLE) as temporary, report_errors_as(folder / TABLE):
+        pyarrow.csv.write_csv(create_table(seed), temporary)
     page = can_report()
     summary = detect(
         folder / TABLE,
@@ -67,8 +67,8 @@ def run(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_progress
     )
 
 
-def biopsies(seed: int) -> pa.Table:
-    """Mix ten malignant rows among all benign ones; the diagnosis is for the check at the end."""
+def create_table(seed: int) -> pa.Table:
+    """Return all benign rows and ten malignant ones, shuffled, with their diagnosis."""
     data = load_breast_cancer()
     rng = np.random.default_rng(seed)
     benign = np.flatnonzero(data.target == 1)
@@ -76,4 +76,4 @@ def biopsies(seed: int) -> pa.Table:
     rows = rng.permutation(np.concatenate([benign, malignant]))
     columns = zip(data.feature_names, data.data[rows].T, strict=True)
     diagnosis = np.where(data.target[rows] == 0, "malignant", "benign")
-    return pa.table({str(name): cells for name, cells in columns} | {"diagnosis": diagnosis})
+    return pa.table({str(name): values for name, values in columns} | {"diagnosis": diagnosis})

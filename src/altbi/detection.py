@@ -1,6 +1,7 @@
 """The result of `altbi.detect`."""
 
-import tempfile
+import shutil
+import weakref
 from pathlib import Path
 from typing import Any, final
 
@@ -17,7 +18,6 @@ from altbi.report import Summary, TopRow
 __all__ = ["Detection"]
 
 READERS = {
-    ".csv": pyarrow.csv.read_csv,
     ".parquet": pyarrow.parquet.read_table,
     ".arrow": pyarrow.feather.read_table,
     ".jsonl": pyarrow.json.read_json,
@@ -27,7 +27,24 @@ READERS = {
 
 @final
 class Detection:
-    """The outliers of a table. Scores are read from the output files when they are asked for.
+    """The outliers of a table, as returned by `altbi.detect`.
+
+    Scores and reasons are read from the output files on demand.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder with scores, reasons, model and report.
+    scores_path : Path
+        The scores file in it, or a folder of Parquet files.
+    scores_schema : pyarrow.Schema
+        The columns of the scores file.
+    summary : Summary
+        Counts, threshold and the rows with the highest scores.
+    index : pandas.Index, optional
+        The index of the table, if it was a pandas data frame.
+    temporary : bool, default=False
+        Whether to remove the folder with this object.
 
     Attributes
     ----------
@@ -54,16 +71,19 @@ class Detection:
         self,
         folder: Path,
         scores_path: Path,
+        scores_schema: pa.Schema,
         summary: Summary,
         *,
         index: Any = None,  # noqa: ANN401 - a pandas index
-        scratch: tempfile.TemporaryDirectory[str] | None = None,
+        temporary: bool = False,
     ) -> None:
         self.folder = folder
         self.summary = summary
         self._scores_path = scores_path
+        self._scores_schema = scores_schema
         self._index = index
-        self._scratch = scratch  # removed with this object
+        if temporary:
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __repr__(self) -> str:
         return f"Detection of {self.n_flagged:,} outliers among {self.n_rows:,} rows"
@@ -80,7 +100,7 @@ class Detection:
 
     @property
     def threshold(self) -> float:
-        """Score above which a row is an outlier."""
+        """Score above which a row is flagged as an outlier."""
         return self.summary.threshold
 
     @property
@@ -90,18 +110,21 @@ class Detection:
 
     @property
     def report(self) -> Path | None:
-        """The report page, if one was written."""
+        """Path of the report page; None if it was not written."""
         path = self.folder / "report.html"
         return path if path.exists() else None
 
     def scores(self) -> pa.Table:
-        """Return the scores file as a table.
+        """Return the scores of all rows.
 
         Returns
         -------
         pyarrow.Table
-            Row number, ids, score and flag of every row.
+            Row number, ids, score and flag of every row, in the order of the table.
         """
+        if self._scores_path.suffix == ".csv":
+            texts = [field.name for field in self._scores_schema if field.type == pa.string()]
+            return _read_csv(self._scores_path, texts)
         table: pa.Table = READERS[self._scores_path.suffix](self._scores_path)
         return table
 
@@ -111,13 +134,13 @@ class Detection:
         Returns
         -------
         pyarrow.Table
-            The same columns as `scores`, highest score first.
+            The columns of `scores`, highest score first.
         """
         table = self.scores()
-        prefix = next(name for name in table.column_names if name.endswith("outlier"))
-        names = {word: prefix[: -len("outlier")] + word for word in ("outlier", "score")}
-        flagged = table.filter(table[names["outlier"]])
-        return flagged.sort_by([(names["score"], "descending")])
+        # The columns have a prefix if an id or a kept column has one of their names.
+        prefix = table.column_names[0].removesuffix("row")
+        flagged = table.filter(table[f"{prefix}outlier"])
+        return flagged.sort_by([(f"{prefix}score", "descending")])
 
     def reasons(self) -> pa.Table:
         """Return the reasons of the rows with the highest scores.
@@ -125,10 +148,12 @@ class Detection:
         Returns
         -------
         pyarrow.Table
-            One line for each row and reason.
+            One record for each row and reason, with the columns of ``reasons.csv``. Values are
+            text, because they come from columns of any type.
         """
-        table: pa.Table = pyarrow.csv.read_csv(self.folder / "reasons.csv")
-        return table
+        ids = [f"id_{name}" for name in self.summary.id_columns]
+        nearest = [f"nearest_{number}" for number in (1, 2, 3)]
+        return _read_csv(self.folder / "reasons.csv", [*ids, "value", "expected", *nearest])
 
     def model(self) -> FittedModel:
         """Return the fitted model.
@@ -146,8 +171,14 @@ class Detection:
         Returns
         -------
         pandas.DataFrame
-            Scores and flags, with the index of the table if it was a pandas data frame.
+            The columns of `scores`. If the table was a pandas data frame, with the same index.
         """
         import_extra("pandas", extra="pandas")
         frame = self.scores().to_pandas()
         return frame if self._index is None else frame.set_axis(self._index, axis=0)
+
+
+def _read_csv(path: Path, texts: list[str]) -> pa.Table:
+    """Read a CSV file; columns of text stay text, even if they look like numbers."""
+    options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
+    return pyarrow.csv.read_csv(path, convert_options=options)

@@ -1,10 +1,15 @@
-"""From a table to a list of outliers: scan, fit, score, explain, write. Start reading here."""
+"""The data path from a table to a list of outliers: scan, fit, score, explain, report.
 
+`detect` is the entry point for Python, and `Pipeline.run` shows all steps in their order.
+"""
+
+import shutil
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from altbi.detection import Detection
-from altbi.errors import ParameterError, TableError, TableWarning, import_extra
+from altbi.errors import ParameterError, TableError, TableWarning
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -45,13 +50,15 @@ from altbi.model._score_source import (
     score_source,
     select_features,
 )
+from altbi.networks import TrainingStep
 from altbi.report import Summary, can_report, render, require_report
-from altbi.report._explained_rows import ExplainedRows, build_reasons_table, explain_rows
+from altbi.report._reasons import ExplainedRows, build_reasons_table, explain_rows
 from altbi.report._summarize import summarize
 
 __all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
 
-# Opens the file for the scores, once the columns of the output are known.
+SCORES_FORMATS = ("csv", "parquet", "arrow", "jsonl")
+# Opens the file for the scores, given its columns.
 WriterFactory = Callable[[pa.Schema], AbstractContextManager[TableWriter]]
 
 
@@ -80,40 +87,51 @@ def detect(
     table : str, path, Source or data frame
         A file or folder of files, a table opened by `open_table`, or a table in memory.
     output : str or path, optional
-        Folder for scores, reasons, model and report. Without one they are in a temporary folder
-        that exists as long as the result.
+        Folder for scores, reasons, model and report. By default a temporary folder, which is
+        removed together with the result.
     detector : estimator, optional
         An unfitted `OutlierDetector`, `ALTBI` or `ODIM`. None is ``OutlierDetector()``.
     columns : str or sequence of str, default=()
-        Columns to search; all if empty.
+        Columns to search for outliers; by default all.
     exclude : str or sequence of str, default=()
-        Columns to leave out.
+        Columns not to search.
     id : str or sequence of str, default=()
         Columns that identify a row. They are not searched, and kept in the output.
     label : str, optional
-        A column with known labels, or ``COLUMN=VALUE`` with the value that marks an outlier. It is
-        not searched and only compared with the scores.
+        A column with known labels, or ``COLUMN=VALUE`` with the value of outliers. It is not used
+        for training, only compared with the scores.
     missing : str or sequence of str, default=()
-        Texts that stand for a missing value.
+        Texts to treat as missing values.
     keep_columns : bool, default=False
         Whether the scores file has all columns of the table.
     scores_format : {"csv", "parquet", "arrow", "jsonl"}, default='csv'
         Format of the scores file.
     report : bool, optional
-        Whether to write the report page. None writes it if its libraries are installed.
+        Whether to write the report page. By default it is written if its libraries are installed.
     top : int, default=200
         Number of rows with the highest scores to explain.
     engine : Engine, optional
-        Where both passes over the table run, partition by partition.
+        Where both passes over the table run, partition by partition, such as
+        `altbi.distributed.Dask`. The scores are then a folder of Parquet files.
     on_progress : callable, optional
-        Is called with the items of each pass and passes them on.
+        Called with the items of each pass; it returns them, and may count them.
     command : str, default=''
-        The command that the report names.
+        The command to show in the report.
 
     Returns
     -------
     Detection
         Scores, flagged rows, reasons, model and report.
+
+    Raises
+    ------
+    TableError
+        If the table cannot be read.
+    ParameterError
+        If an option or a parameter of the detector is invalid.
+    MissingExtraError
+        If `report` is True, and a library of the report is not installed. It is raised before the
+        training.
 
     Examples
     --------
@@ -126,6 +144,11 @@ def detect(
     >>> detection.n_rows, detection.top[0].number
     (200, 17)
     """
+    if scores_format not in SCORES_FORMATS:
+        raise ParameterError(
+            f"scores_format={scores_format!r}, but expected one of {', '.join(SCORES_FORMATS)}."
+        )
+    settings = _read_settings(detector)
     source = _open(table)
     selection = ColumnSelection(
         columns=_as_tuple(columns),
@@ -139,20 +162,31 @@ def detect(
     if engine is None:
         pipeline = Pipeline(source, selection, **options)
     else:
-        distributed = import_extra("altbi.distributed", extra="cluster")
+        distributed = import_module(
+            "altbi.distributed._pipeline"
+        )  # an optional package above this one
         pipeline = distributed.DistributedPipeline(source, selection, engine, **options)
     report = can_report() if report is None else report
-    scratch = tempfile.TemporaryDirectory(prefix="altbi-") if output is None else None
-    folder = Path(scratch.name if scratch is not None else output or ".")
-    summary = pipeline.run(_as_settings(detector), folder, scores_format, report=report)
-    scores = folder / pipeline.scores_name(scores_format)
-    index = getattr(table, "index", None) if hasattr(table, "iloc") else None
-    return Detection(folder, scores, summary, index=index, scratch=scratch)
+    folder = Path(tempfile.mkdtemp(prefix="altbi-") if output is None else output)
+    try:
+        summary = pipeline.run(settings, folder, scores_format, report=report)
+    except BaseException:
+        if output is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return Detection(
+        folder,
+        folder / pipeline.scores_name(scores_format),
+        pipeline.scores_schema(),
+        summary,
+        index=table.index if hasattr(table, "iloc") else None,
+        temporary=output is None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTable:
-    """A table after the first pass, with a fitted model: ready for the second pass."""
+    """A table after the first pass, with a fitted model."""
 
     model: FittedModel
     selected: SelectedColumns
@@ -163,20 +197,22 @@ class PreparedTable:
 
 
 class Pipeline:
-    """The passes over one table.
+    """The steps from one table to its outliers.
+
+    The table is read twice, in chunks: to infer types and sample training rows, and to score.
 
     Parameters
     ----------
     source : Source
         The table.
     selection : ColumnSelection, default=ColumnSelection()
-        The roles of its columns.
+        Which columns to search, and what the others are for.
     top : int, default=200
-        How many of the highest scores to explain.
+        Number of rows with the highest scores to explain.
     command : str, default=""
-        The command that the report names.
+        The command to show in the report.
     on_progress : ProgressCallback, default=no_progress
-        Receives chunks and training steps, and passes them on.
+        Receives chunks and training steps, and returns them.
     """
 
     def __init__(
@@ -202,23 +238,39 @@ class Pipeline:
         *,
         report: bool = True,
     ) -> Summary:
-        """Fit, score and explain; write scores, reasons, model and report page into a folder."""
+        """Fit, score and explain; write scores, reasons, model and report into a folder.
+
+        Parameters
+        ----------
+        settings : FitSettings
+            The detector.
+        folder : Path
+            The output folder.
+        scores_format : {"csv", "parquet", "arrow", "jsonl"}, default="csv"
+            Format of the scores file.
+        report : bool, default=True
+            Whether to write the report page.
+
+        Returns
+        -------
+        Summary
+            Counts, threshold and the rows with the highest scores.
+        """
         if report:
-            require_report()  # before the training: a missing library must not cost the results
+            require_report()  # before the training, whose result would be lost
         _check_no_leftovers(folder, self.scores_name(scores_format), report=report)
         self._check_writable(scores_format)
         with atomic_files(folder) as temporary:
             prepared = self.fit(settings)
             scored = self.score_to_folder(prepared, folder, scores_format, temporary)
             explained = self.explain_top(prepared, scored)
+            summary = self.summarize(prepared, scored, explained)
             reasons = build_reasons_table(explained, prepared.selected)
-            path = temporary("reasons.csv")
             name = str(folder / "reasons.csv")
-            with open_writer(path, name, "csv", reasons.schema) as writer:
+            with open_writer(temporary("reasons.csv"), name, "csv", reasons.schema) as writer:
                 writer.write(reasons)
             with report_errors_as(folder / "model.altbi"):
                 temporary("model.altbi").write_bytes(prepared.model.to_bytes())
-            summary = self.summarize(prepared, scored, explained)
             if report:
                 page = render(summary)
                 with report_errors_as(folder / "report.html"):
@@ -226,7 +278,7 @@ class Pipeline:
         return summary
 
     def fit(self, settings: FitSettings) -> PreparedTable:
-        """Read the table once, and fit a model on its sample."""
+        """Make the first pass over the table, and fit a model on its sample."""
         selected = select_columns(self.source, self.selection)
         found, partitions = self._scan(selected, self.selection, settings.max_rows, settings)
         model = self._fit_sample(found, settings)
@@ -240,9 +292,9 @@ class Pipeline:
         )
 
     def prepare(self, model: FittedModel) -> PreparedTable:
-        """Read the table once for a model that is fitted already."""
-        words = (*self.selection.missing, *model.training_table.conventions.missing)
-        selection = replace(self.selection, missing=tuple(dict.fromkeys(words)))
+        """Make the first pass over the table for a model that is already fitted."""
+        missing = (*self.selection.missing, *model.training_table.conventions.missing)
+        selection = replace(self.selection, missing=tuple(dict.fromkeys(missing)))
         selected = self._select_for(model, selection)
         found, partitions = self._scan(
             selected, selection, 1, model.settings, _expected_types(model, selected)
@@ -259,12 +311,12 @@ class Pipeline:
     def score(
         self, prepared: PreparedTable, open_output: WriterFactory | None = None
     ) -> ScoreSummary:
-        """Score all rows, and write the scores if there is an output."""
+        """Make the second pass: score all rows, and write the scores if there is an output."""
         summary = ScoreSummary(self.top)
-        rows = score_source(
+        scored = score_source(
             self.source, prepared.parser, prepared.selected, prepared.model, summary
         )
-        chunks = self.on_progress("scoring", rows, prepared.n_rows, len)
+        chunks = self.on_progress("scoring", scored, prepared.n_rows, len)
         if open_output is None:
             for _ in chunks:
                 pass
@@ -295,7 +347,7 @@ class Pipeline:
         return explain_rows(table, rows, prepared.parser, prepared.model)
 
     def explain_at(self, prepared: PreparedTable, rows: Sequence[int]) -> ExplainedRows:
-        """Explain the rows of these numbers, in this order."""
+        """Explain the rows with these numbers, in this order."""
         numbers = np.asarray(rows, dtype=np.int64)
         table = read_rows(self.source, prepared.selected, numbers)
         return explain_rows(table, numbers, prepared.parser, prepared.model)
@@ -303,7 +355,7 @@ class Pipeline:
     def summarize(
         self, prepared: PreparedTable, scored: ScoreSummary, explained: ExplainedRows
     ) -> Summary:
-        """Return what a report shows."""
+        """Return the content of the report."""
         return summarize(
             self.source.name,
             prepared.selected,
@@ -315,8 +367,12 @@ class Pipeline:
         )
 
     def scores_name(self, scores_format: str) -> str:
-        """Return the name of the scores in an output folder."""
+        """Return the name of the scores file in an output folder."""
         return f"scores.{scores_format}"
+
+    def scores_schema(self) -> pa.Schema:
+        """Return the columns of the scores file."""
+        return output_schema(self.source, select_columns(self.source, self.selection))
 
     def _scan(
         self,
@@ -326,7 +382,7 @@ class Pipeline:
         settings: FitSettings,
         expected: dict[str, ExpectedType] | None = None,
     ) -> tuple[ScanResult, tuple[Any, ...]]:
-        """Make the first pass: infer types and draw a sample of at most `limit` rows."""
+        """Infer column types, sample at most `limit` rows, and return the partitions as well."""
         batches = self.source.batches(selected.to_learn)
         chunks = self.on_progress("reading", batches, self.source.n_rows, len)
         with name_errors(self.source):
@@ -343,41 +399,41 @@ class Pipeline:
 
     def _fit_sample(self, found: ScanResult, settings: FitSettings) -> FittedModel:
         """Fit a model on the sample of the first pass; `check_data` reports the warnings."""
-        result: list[FittedModel] = []
+        models: list[FittedModel] = []
 
-        def steps() -> Any:  # noqa: ANN401 - a generator of training steps
-            result.append((yield from iter_fit(found.sample, settings)))
+        def train() -> Iterator[TrainingStep]:
+            models.append((yield from iter_fit(found.sample, settings)))
 
+        n_steps = settings.training.planned_steps
         with name_errors(self.source), warnings.catch_warnings():
             warnings.simplefilter("ignore", TableWarning)
-            planned = settings.training.planned_steps
-            for _ in self.on_progress("training", steps(), planned, lambda _: 1):
+            for _ in self.on_progress("training", train(), n_steps, lambda _: 1):
                 pass
-        return result[0]
+        return models[0]
 
     def _check_writable(self, scores_format: str) -> None:
-        """Raise an error for columns that the output files cannot hold."""
-        selected = select_columns(self.source, self.selection)
-        ids = pa.schema([self.source.schema.field(name) for name in selected.ids])
+        """Raise an error for columns that cannot be written in the format of an output file."""
+        ids = select_columns(self.source, self.selection).ids
         with name_errors(self.source):
-            check_writable(output_schema(self.source, selected), scores_format)
-            check_writable(ids, "csv")  # the reasons have the ids
+            check_writable(self.scores_schema(), scores_format)
+            # reasons.csv has the ids
+            check_writable(pa.schema([self.source.schema.field(name) for name in ids]), "csv")
 
     def _select_for(self, model: FittedModel, selection: ColumnSelection) -> SelectedColumns:
-        """Select the model's columns: by name, or by position if it was fitted on an array."""
+        """Select the columns of a model: by name, or by position if it was fitted on an array."""
         if model.training_table.is_frame:
             return select_columns(self.source, selection, model.encoder.names)
         selected = select_columns(self.source, selection)
         n_expected = len(model.encoder.names)
         if len(selected.features) != n_expected:
             raise TableError(
-                f"{self.source.name}: {len(selected.features)} columns, but the model was fitted "
-                f"on an array of {n_expected}. Select as many with --columns."
+                f"{self.source.name}: it has {len(selected.features)} columns, but the model was "
+                f"fitted on an array with {n_expected}. Select as many with --columns."
             )
         return selected
 
     def _describe_unused(self, selected: SelectedColumns) -> list[str]:
-        """Return a note about columns that the model does not use."""
+        """Return a sentence about columns that the model does not use."""
         used = {*selected.to_score, *self.source.extra_columns}
         unused = [name for name in self.source.schema.names if name not in used]
         if not unused:
@@ -386,6 +442,7 @@ class Pipeline:
 
 
 def _open(table: Any) -> Source:  # noqa: ANN401
+    """Open a path or a table in memory."""
     if isinstance(table, Source):
         return table
     if isinstance(table, str | PathLike):
@@ -397,7 +454,8 @@ def _as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else tuple(names)
 
 
-def _as_settings(detector: Any) -> FitSettings:  # noqa: ANN401
+def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
+    """Return the settings of an estimator, or the default settings."""
     if detector is None:
         return build_settings("OutlierDetector", {})
     if isinstance(detector, FitSettings):
@@ -411,29 +469,29 @@ def _as_settings(detector: Any) -> FitSettings:  # noqa: ANN401
 
 
 def _expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
-    """Return the type that the model expects of each column, and how it was written at the fit."""
-    encoder, readings = model.encoder, model.training_table.conventions.text_formats
+    """Return the type that the model expects of each column, and its text format at the fit."""
+    encoder, formats = model.encoder, model.training_table.conventions.text_formats
     columns = zip(selected.features, encoder.names, encoder.kinds, strict=True)
-    return {name: ExpectedType(kind, readings.get(known, "")) for name, known, kind in columns}
+    return {name: ExpectedType(kind, formats.get(known, "")) for name, known, kind in columns}
 
 
 def read_seed(settings: FitSettings) -> int:
-    """Return the seed of the sample of a file."""
+    """Return the random state as an integer."""
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
-            f"random_state={settings.random_state!r}, but expected a whole number: the sample of a "
-            "file is drawn before the fit, with the same seed."
+            f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "
+            "of the training sample."
         )
     return int(settings.random_state)
 
 
 def _check_no_leftovers(folder: Path, scores: str, *, report: bool) -> None:
-    """Raise an error for a folder with files of another run that this one would not replace."""
+    """Raise an error if files of another run would remain next to the new ones."""
     others = {folder / "scores", *folder.glob("scores.*")} - {folder / scores}
     others |= set() if report else {folder / "report.html"}
     for path in sorted(others):
         if path.exists():
             raise ParameterError(
-                f"{path} belongs to another run, and this one would not replace it. "
-                "Choose another folder, or remove the file."
+                f"{path}: it belongs to another run, and this one would not replace it. "
+                "Choose another folder, or remove it."
             )

@@ -1,6 +1,6 @@
 """The command line: thin commands over the library.
 
-A command imports what it needs when it runs, so that ``--help`` answers at once.
+Commands import the library when they run, so that ``--help`` is fast.
 """
 
 import argparse
@@ -24,13 +24,6 @@ __all__ = ["main", "run_program"]
 DONE, FAILED, INTERRUPTED, TERMINATED = 0, 1, 130, 143
 NOTHING_LEFT = "No incomplete file is left."
 PARTITIONS_LEFT = "Complete partitions are kept; run the same command again to continue."
-
-# Commands that are not about tables, and their modules.
-_MODULES = {
-    "inspect": "altbi.cli._model_commands",
-    "demo": "altbi.cli._model_commands",
-    "completion": "altbi.cli._completion",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,9 +72,9 @@ def run_program(
         fail("standard output is closed, but the command has to print its result")
         return FAILED
     _escape_unprintable_output()
-    words = list(sys.argv[1:] if argv is None else argv)
-    args = parser.parse_args(words)
-    args.words = words
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = parser.parse_args(arguments)
+    args.arguments = arguments
     try:
         with _raise_on_termination():
             code = run(args)
@@ -105,9 +98,8 @@ def run_program(
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    """Import the module of a command and run it."""
-    module = import_module(_MODULES.get(args.run, "altbi.cli._commands"))
-    return getattr(module, args.run)(args) or DONE
+    """Import the commands and run the one of the arguments."""
+    return getattr(import_module("altbi.cli._commands"), args.run)(args) or DONE
 
 
 def _describe_leftovers(args: argparse.Namespace) -> str:

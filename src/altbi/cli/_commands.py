@@ -1,7 +1,7 @@
-"""The commands on tables: read the arguments, call the library, print the result.
+"""The commands: convert the arguments, call the library, print the result.
 
-Modules that load torch are imported after the table was opened, so that an unreadable table is
-reported at once.
+Modules that load torch are imported after the table was opened, so that errors about the table
+appear immediately.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from altbi.cli._engine import check_engine, create_engine
-from altbi.cli._output_paths import resolve_output
+from altbi.cli._arguments import (
+    check_engine,
+    create_engine,
+    open_input,
+    read_selection,
+    read_settings,
+    resolve_output,
+)
 from altbi.cli._progress import terminal_progress
-from altbi.cli._streams import binary_stdout, open_input
 from altbi.io import (
-    ColumnSelection,
-    Source,
     atomic_file,
     infer_format,
     no_progress,
@@ -30,12 +34,12 @@ from altbi.io import (
     report_errors_as,
 )
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these load torch
     from altbi.model import FittedModel
     from altbi.pipeline import Pipeline, PreparedTable, WriterFactory
     from altbi.report import Summary
 
-__all__ = ["detect", "explain", "fit", "report", "score"]
+__all__ = ["completion", "demo", "detect", "explain", "fit", "inspect", "report", "score"]
 
 
 def detect(args: argparse.Namespace) -> None:
@@ -54,8 +58,6 @@ def detect(args: argparse.Namespace) -> None:
             "use fit, or pass --release-scores"
         )
     with _open_pipeline(args) as pipeline:
-        from altbi.cli._detector_options import read_settings
-
         settings = read_settings(args)
         if folder is None:
             pipeline.score(pipeline.fit(settings), _open_stdout(args.format))
@@ -72,17 +74,16 @@ def fit(args: argparse.Namespace) -> None:
         args.wrong("a model cannot be written to stdout: pass a file with --output")
         return
     with atomic_file(path) as temporary, _open_pipeline(args) as pipeline:
-        from altbi.cli._detector_options import read_settings
-        from altbi.cli._output import format_fit
-
         prepared = pipeline.fit(read_settings(args))
         with report_errors_as(path):
             temporary.write_bytes(prepared.model.to_bytes())
+    from altbi.cli._output import print_fit
+
     name = pipeline.source.name
     _print(
         args,
-        lambda: format_fit(name, prepared, path),
-        lambda: _fit_facts(name, prepared, path),
+        lambda: print_fit(name, prepared, path),
+        lambda: _describe_fit(name, prepared, path),
     )
 
 
@@ -94,7 +95,7 @@ def score(args: argparse.Namespace) -> None:
     check_engine(args)
     path = resolve_output(args, f"-scores.{args.format or 'csv'}", stdout_for_stdin=True)
     with _open_output(path, args.format) as output, _open_pipeline(args) as pipeline:
-        prepared = pipeline.prepare(_load(args))
+        prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score(prepared, output)
         if path is None:
             return
@@ -104,7 +105,7 @@ def score(args: argparse.Namespace) -> None:
 
 def _score_partitions(args: argparse.Namespace) -> None:
     """Score a table with a model, partition by partition."""
-    from altbi.distributed import DistributedPipeline
+    from altbi.distributed._pipeline import DistributedPipeline
 
     path = resolve_output(args, "-scores")
     check_engine(args)
@@ -113,7 +114,7 @@ def _score_partitions(args: argparse.Namespace) -> None:
     with _open_pipeline(args) as pipeline:
         if not isinstance(pipeline, DistributedPipeline):
             raise TypeError("an engine needs a distributed pipeline")
-        prepared = pipeline.prepare(_load(args))
+        prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score_into(prepared, path)
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
     _print_summary(args, summary, [str(path)])
@@ -121,25 +122,26 @@ def _score_partitions(args: argparse.Namespace) -> None:
 
 def explain(args: argparse.Namespace) -> None:
     """Print or write the reasons of rows."""
-    from altbi.report._explained_rows import build_reasons_table
-
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
         with _open_pipeline(args) as pipeline:
-            prepared = pipeline.prepare(_load(args))
+            from altbi.report._reasons import build_reasons_table
+
+            prepared = pipeline.prepare(_load_model(args))
             if args.rows is None:
                 explained = pipeline.explain_top(prepared, pipeline.score(prepared))
             else:
                 explained = pipeline.explain_at(prepared, args.rows)
             reasons = build_reasons_table(explained, prepared.selected)
-        if args.output is None:
-            from altbi.cli._output import format_reasons
+        if args.output is not None:
+            with output(reasons.schema) as writer:
+                writer.write(reasons)
+        elif args.json:
+            _write_json(reasons.to_pylist())
+        else:
+            from altbi.cli._output import print_reasons
 
-            text = _to_json(reasons.to_pylist()) if args.json else format_reasons(reasons)
-            sys.stdout.write(text)
-            return
-        with output(reasons.schema) as writer:
-            writer.write(reasons)
+            print_reasons(reasons)
 
 
 def report(args: argparse.Namespace) -> None:
@@ -149,59 +151,79 @@ def report(args: argparse.Namespace) -> None:
     require_report()
     path = resolve_output(args, "-report.html")
     with _open_pipeline(args) as pipeline:
-        prepared = pipeline.prepare(_load(args))
+        prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score(prepared)
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
     page = render(summary).encode()
     if path is None:
-        binary_stdout().write(page)
+        _binary_stdout().write(page)
         return
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(page)
     _print_summary(args, summary, [str(path)])
 
 
+def inspect(args: argparse.Namespace) -> None:
+    """Print the content of a model file."""
+    from altbi.model._inspection import read_description, render
+
+    description = read_description(args.file)
+    if args.json:
+        _write_json(asdict(description))
+    else:
+        sys.stdout.write(render(description))
+
+
+def demo(args: argparse.Namespace) -> None:
+    """Find the outliers of the embedded table."""
+    from altbi._demo import run
+    from altbi.cli._output import print_demo, summary_to_json
+
+    found = run(Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress)
+    if not args.json:
+        print_demo(found)
+        return
+    counts = {
+        "malignant": found.malignant,
+        "in_top_ten": found.in_top_ten,
+        "in_top_twenty": found.in_top_twenty,
+    }
+    _write_json(summary_to_json(found.summary, found.files) | counts)
+
+
+def completion(args: argparse.Namespace) -> None:
+    """Print a script with which a shell completes commands, options and file names."""
+    import shtab
+
+    from altbi.cli._parser import build_parser
+
+    sys.stdout.write(shtab.complete(build_parser(), shell=args.shell) + "\n")
+
+
 @contextmanager
 def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
-    """Open the table, and yield a pipeline for it."""
+    """Open the table, and yield its pipeline."""
     with open_input(args) as source:
-        if getattr(args, "engine", None) is None:
-            yield _create_pipeline(args, source)
+        from altbi.pipeline import Pipeline
+
+        _set_threads(args.threads)
+        selection = read_selection(args)
+        options: dict[str, Any] = {
+            "top": getattr(args, "top", 10),
+            "command": shlex.join(["altbi", *args.arguments]),
+            "on_progress": terminal_progress(quiet=args.quiet) or no_progress,
+        }
+        engine = create_engine(args) if "engine" in args else None
+        if engine is None:
+            yield Pipeline(source, selection, **options)
             return
-        with create_engine(args) as engine:
-            from altbi.distributed import DistributedPipeline
+        from altbi.distributed._pipeline import DistributedPipeline
 
-            yield DistributedPipeline(source, _read_selection(args), engine, **_options(args))
-
-
-def _create_pipeline(args: argparse.Namespace, source: Source) -> Pipeline:
-    from altbi.pipeline import Pipeline
-
-    return Pipeline(source, _read_selection(args), **_options(args))
+        with engine:
+            yield DistributedPipeline(source, selection, engine, **options)
 
 
-def _read_selection(args: argparse.Namespace) -> ColumnSelection:
-    return ColumnSelection(
-        columns=tuple(args.columns),
-        exclude=tuple(args.exclude),
-        ids=tuple(args.id),
-        label=args.label,
-        missing=tuple(args.missing),
-        keep=getattr(args, "keep_columns", False),
-    )
-
-
-def _options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that all pipelines share, and set the number of threads."""
-    _set_threads(args.threads)
-    return {
-        "top": getattr(args, "top", 10),
-        "command": shlex.join(["altbi", *args.words]),
-        "on_progress": terminal_progress(quiet=args.quiet) or no_progress,
-    }
-
-
-def _load(args: argparse.Namespace) -> FittedModel:
+def _load_model(args: argparse.Namespace) -> FittedModel:
     from altbi.model import FittedModel
 
     return FittedModel.load(args.model)
@@ -228,10 +250,16 @@ def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFacto
 
 
 def _open_stdout(format_: str | None) -> WriterFactory:
-    return lambda schema: open_stream_writer(binary_stdout(), format_ or "csv", schema)
+    return lambda schema: open_stream_writer(_binary_stdout(), format_ or "csv", schema)
 
 
-def _fit_facts(name: str, prepared: PreparedTable, path: Path) -> dict[str, Any]:
+def _binary_stdout() -> BinaryIO:
+    """Return standard output for bytes, after any text that was written before."""
+    sys.stdout.flush()
+    return sys.stdout.buffer
+
+
+def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, Any]:
     table = prepared.model.training_table
     return {
         "table": name,
@@ -247,24 +275,24 @@ def _fit_facts(name: str, prepared: PreparedTable, path: Path) -> dict[str, Any]
 def _print_summary(
     args: argparse.Namespace, summary: Summary, files: list[str], *, hint: bool = False
 ) -> None:
-    from altbi.cli._output import PAGE_HINT, format_summary, summary_to_json
+    from altbi.cli._output import PAGE_HINT, print_summary, summary_to_json
 
     _print(
         args,
-        lambda: format_summary(summary, files, PAGE_HINT if hint else ""),
+        lambda: print_summary(summary, files, PAGE_HINT if hint else ""),
         lambda: summary_to_json(summary, files),
     )
 
 
 def _print(
-    args: argparse.Namespace, text: Callable[[], str], facts: Callable[[], dict[str, Any]]
+    args: argparse.Namespace, print_text: Callable[[], None], to_json: Callable[[], dict[str, Any]]
 ) -> None:
     """Print the result as text or JSON."""
     if args.json:
-        sys.stdout.write(_to_json(facts()))
+        _write_json(to_json())
     elif not args.quiet:
-        sys.stdout.write(text())
+        print_text()
 
 
-def _to_json(facts: object) -> str:
-    return json.dumps(facts, indent=2, allow_nan=False) + "\n"
+def _write_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

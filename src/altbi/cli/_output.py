@@ -1,19 +1,20 @@
-"""What the commands say, for a terminal and as plain values."""
+"""The results that commands print: rich tables on a terminal, plain aligned text elsewhere."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 import textwrap
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from altbi._terminal import escape_text, shorten
-from altbi.report import Summary, TopRow
-from altbi.report._formatting import number_text
+from altbi.report import ReasonFact, Summary
+from altbi.report._formatting import format_number
 
 if TYPE_CHECKING:  # these load torch
     from altbi._demo import Demo
@@ -21,175 +22,232 @@ if TYPE_CHECKING:  # these load torch
 
 __all__ = [
     "PAGE_HINT",
-    "format_demo",
-    "format_fit",
-    "format_reasons",
-    "format_summary",
+    "print_demo",
+    "print_fit",
+    "print_reasons",
+    "print_summary",
     "summary_to_json",
 ]
 
 WIDTH = 100
 PAGE_HINT = "For the page report.html: pip install 'altbi[report]'."
 SHOWN_ROWS = 10
-SHOWN_CLUES = 3
+SHOWN_REASONS = 3
 SHOWN_NOTES = 8
-_COLUMN, _CELL = 26, 18
-_NEAREST_INDENT, _NEAREST_CELL = 10, 15
-_NEAREST_HEADS = ("this row", "nearest", "2nd", "3rd")
+COLUMN_WIDTH, VALUE_WIDTH = 26, 18
+NEAREST_INDENT, NEAREST_WIDTH = 10, 15
+NEAREST_HEAD = ("this row", "most similar", "2nd", "3rd")
 
 
-def format_summary(summary: Summary, files: Sequence[str], hint: str = "") -> str:
-    """Tell what was found in a table, at most 100 columns wide."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the table of reasons."""
+
+    number: int
+    score: float
+    flagged: bool
+    ids: dict[str, str]
+    reasons: tuple[ReasonFact, ...]
+
+
+def print_summary(summary: Summary, files: Sequence[str], hint: str = "") -> None:
+    """Print the result for a table, at most 100 columns wide."""
     share = summary.flagged / summary.rows
     about = "about " if summary.privacy else ""
-    lines = [
-        *_wrapped(
-            f"{summary.table}: {summary.rows:,} rows, {len(summary.columns):,} columns; learned "
-            f"from {about}{summary.sample:,} rows. {summary.flagged:,} rows ({share:.2%}) have a "
-            f"score above {number_text(summary.threshold)} and stand out. {summary.threshold_reason}"
-        ),
-        *_format_metrics(summary),
-        "",
-        *_table(summary.top[:SHOWN_ROWS], summary.threshold, summary.id_columns),
-        *_format_notes(summary.notes),
-        *_format_files(files, hint),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def format_demo(demo: Demo) -> str:
-    """Tell what the demonstration found."""
-    summary, malignant = demo.summary, demo.malignant
-    by_chance = 10 * malignant / summary.rows
-    start = (
-        f"A table of {summary.rows} breast biopsies with {len(summary.columns)} measurements each: "
-        f"{summary.rows - malignant} are benign, {malignant} malignant ones are mixed in. The "
-        "diagnoses were not used for training; they only serve to check the result."
+    verb = (
+        "row is flagged as an outlier" if summary.flagged == 1 else "rows are flagged as outliers"
     )
-    end = (
-        f"Of the ten rows that stand out most, {demo.in_top_ten} are malignant (by chance: "
-        f"{by_chance:.1f}); of the first twenty, {demo.in_top_twenty}. A benign row can be unusual "
-        "as well: to stand out is a reason to look, not a diagnosis."
+    _print_text(
+        f"{summary.table}: {summary.rows:,} rows, {len(summary.columns):,} columns; trained on "
+        f"{about}{summary.sample:,} rows. {summary.flagged:,} {verb} ({share:.2%}): the score is "
+        f"above {format_number(summary.threshold)}. {summary.threshold_reason}"
     )
-    hint = "" if any(file.endswith(".html") for file in demo.files) else PAGE_HINT
-    told = format_summary(summary, demo.files, hint)
-    return "\n".join([*_wrapped(start), "", told, *_wrapped(end), ""])
-
-
-def format_fit(name: str, prepared: PreparedTable, path: Path) -> str:
-    """Return a text about a fitted model."""
-    model = prepared.model
-    about = "about " if model.ledger else ""  # no count is exact under a privacy budget
-    table = model.training_table
-    start = (
-        f"{name}: {about}{table.n_rows:,} rows, {len(model.encoder.names):,} columns; trained on "
-        f"{about}{table.n_sample:,} rows. Rows with a score above "
-        f"{number_text(model.threshold)} will be flagged."
-    )
-    lines = [*_wrapped(start), *_format_notes(prepared.notes), *_format_files([str(path)], "")]
-    return "\n".join(lines) + "\n"
-
-
-def format_reasons(reasons: pa.Table) -> str:
-    """Tell why rows have their scores."""
-    lines = [f"{'row':>9} {'score':>10}    {_HEAD}"]
-    for (row, score), found in itertools.groupby(
-        reasons.to_pylist(), key=lambda line: (line["row"], line["score"])
-    ):
-        group = list(found)
-        mark = "*" if group[0]["outlier"] else " "
-        start = f"{row:>9} {number_text(score):>10} {mark}  "
-        for line in group:
-            clue = (line["column"], line["value"], line["expected"], line["z_score"])
-            lines.append(start + _format_reason(*clue))
-            start = " " * len(start)
-        ids = {name[3:]: cell for name, cell in group[0].items() if name.startswith("id_")}
-        lines += [*_format_ids(ids, len(start)), *_format_nearest(group)]
-    return "\n".join(lines) + "\n"
-
-
-def _format_nearest(group: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Set a row's cells beside those of the nearest normal rows, in the columns that are named."""
-    nearest = [name for name in group[0] if name.startswith("nearest_")]
-    if not nearest:
-        return
-    yield _beside("beside normal rows:", _NEAREST_HEADS[: 1 + len(nearest)])
-    for line in group:
-        yield _beside(line["column"], [line[name] or "missing" for name in ("value", *nearest)])
-
-
-def _beside(column: str, cells: Sequence[str]) -> str:
-    texts = (shorten(escape_text(cell), _NEAREST_CELL) for cell in cells)
-    name = f"{shorten(escape_text(column), _COLUMN):{_COLUMN}}"
-    return " " * _NEAREST_INDENT + name + "".join(f" {text:>{_NEAREST_CELL}}" for text in texts)
-
-
-def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
-    """Give the result as plain values for JSON: counts, the top rows, where the files are."""
-    facts = asdict(summary)
-    for name in ("levels", "bins", "history", "shown_columns"):
-        del facts[name]
-    for row in facts["top"]:
-        del row["cells"], row["nearest"]
-    facts["top"] = facts["top"][:SHOWN_ROWS]
-    return {**facts, "files": list(files)}
-
-
-_HEAD = f"{'why':{_COLUMN}} {'value':>{_CELL}} {'expected':>{_CELL}}  z_score"
-
-
-def _table(top: Sequence[TopRow], threshold: float, ids: Sequence[str]) -> Iterator[str]:
-    yield f"{'row':>9} {'score':>10}    {_HEAD}"
-    for row in top:
-        mark = "*" if row.score > threshold else " "
-        start = f"{row.number:>9} {number_text(row.score):>10} {mark}  "
-        for clue in row.reasons[:SHOWN_CLUES]:
-            yield start + _format_reason(clue.column, clue.value, clue.expected, clue.z_score)
-            start = " " * len(start)
-        yield from _format_ids(dict(zip(ids, row.ids, strict=True)), len(start))
-
-
-def _format_ids(ids: dict[str, str], indent: int) -> Iterator[str]:
-    names = ", ".join(f"{name} {cell}" for name, cell in ids.items())
-    if names:
-        yield f"{' ' * indent}({shorten(escape_text(names), WIDTH - indent - 2)})"
-
-
-def _format_reason(column: str, value: str, expected: str, z_score: float) -> str:
-    name = shorten(escape_text(column), _COLUMN)
-    cells = (shorten(escape_text(cell) or "missing", _CELL) for cell in (value, expected))
-    return f"{name:{_COLUMN}} {next(cells):>{_CELL}} {next(cells):>{_CELL}}  {z_score:>10.1f}"
-
-
-def _format_metrics(summary: Summary) -> Iterator[str]:
     if summary.metrics is not None:
-        yield ""
-        yield from _wrapped(
+        _print_lines([""])
+        _print_text(
             f"Compared with column {summary.metrics.label!r} ({summary.metrics.outliers:,} known "
             f"outliers, not used for training): AUC {summary.metrics.auc:.4f}, average precision "
             f"{summary.metrics.average_precision:.4f}."
         )
-
-
-def _format_notes(notes: Sequence[str]) -> Iterator[str]:
-    if notes:
-        yield ""
-        yield "noticed:"
-    for note in notes[:SHOWN_NOTES]:
-        yield from _wrapped(note, "- ")
-    if len(notes) > SHOWN_NOTES:
-        yield f"- and {len(notes) - SHOWN_NOTES} more, in the report"
-
-
-def _format_files(files: Sequence[str], hint: str) -> Iterator[str]:
-    yield ""
-    yield "written:"
-    yield from (f"  {escape_text(file)}" for file in files)
-    if hint:
-        yield hint
-
-
-def _wrapped(text: str, bullet: str = "") -> list[str]:
-    return textwrap.wrap(
-        escape_text(text), WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet)
+    _print_lines([""])
+    _print_rows(
+        _Row(
+            row.number,
+            row.score,
+            row.score > summary.threshold,
+            dict(zip(summary.id_columns, row.ids, strict=True)),
+            tuple(replace(reason, nearest=()) for reason in row.reasons[:SHOWN_REASONS]),
+        )
+        for row in summary.top[:SHOWN_ROWS]
     )
+    _print_notes(summary.notes)
+    _print_files(files, hint)
+
+
+def print_demo(demo: Demo) -> None:
+    """Print the result of the demonstration."""
+    summary, malignant = demo.summary, demo.malignant
+    by_chance = 10 * malignant / summary.rows
+    _print_text(
+        f"A table of {summary.rows} breast biopsies with {len(summary.columns)} measurements each: "
+        f"{summary.rows - malignant} are benign, and {malignant} are malignant. The diagnoses were "
+        "not used for training; they are only compared with the result."
+    )
+    _print_lines([""])
+    hint = "" if any(file.endswith(".html") for file in demo.files) else PAGE_HINT
+    print_summary(summary, demo.files, hint)
+    _print_lines([""])
+    _print_text(
+        f"Of the ten rows with the highest scores, {demo.in_top_ten} are malignant (by chance: "
+        f"{by_chance:.1f}); of the first twenty, {demo.in_top_twenty}. A benign biopsy can be "
+        "unusual as well: an outlier is worth a check, but it is not a diagnosis."
+    )
+
+
+def print_fit(name: str, prepared: PreparedTable, path: Path) -> None:
+    """Print a text about a fitted model."""
+    model = prepared.model
+    about = "about " if model.ledger else ""  # no count is exact under a privacy budget
+    table = model.training_table
+    _print_text(
+        f"{name}: {about}{table.n_rows:,} rows, {len(model.encoder.names):,} columns; trained on "
+        f"{about}{table.n_sample:,} rows. Rows with a score above "
+        f"{format_number(model.threshold)} will be flagged."
+    )
+    _print_notes(prepared.notes)
+    _print_files([str(path)], "")
+
+
+def print_reasons(reasons: pa.Table) -> None:
+    """Print the reasons of rows, as `build_reasons_table` returns them."""
+    nearest = [name for name in reasons.column_names if name.startswith("nearest_")]
+    rows = []
+    for _, group in itertools.groupby(reasons.to_pylist(), key=lambda record: record["row"]):
+        records = list(group)
+        first = records[0]
+        ids = {name[3:]: value for name, value in first.items() if name.startswith("id_")}
+        found = tuple(
+            ReasonFact(
+                column=record["column"],
+                value=record["value"],
+                expected=record["expected"],
+                z_score=record["z_score"],
+                nearest=tuple(record[name] for name in nearest),
+            )
+            for record in records
+        )
+        rows.append(_Row(first["row"], first["score"], first["outlier"], ids, found))
+    _print_rows(rows)
+
+
+def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
+    """Return the result as plain values for JSON: counts, top rows, paths of the files."""
+    values = asdict(summary)
+    for name in ("thresholds", "bins", "history", "shown_columns"):
+        del values[name]
+    for row in values["top"]:
+        del row["values"], row["nearest"]
+    values["top"] = values["top"][:SHOWN_ROWS]
+    return {**values, "files": list(files)}
+
+
+def _print_rows(rows: Iterable[_Row]) -> None:
+    """Print rows with their reasons."""
+    if sys.stdout.isatty():
+        _print_rich(list(rows))
+        return
+    lines = [
+        f"{'row':>9} {'score':>10}    {'column':{COLUMN_WIDTH}} {'value':>{VALUE_WIDTH}} "
+        f"{'expected':>{VALUE_WIDTH}} {'z-score':>10}"
+    ]
+    for row in rows:
+        lines += _format_row(row)
+    _print_lines(lines)
+
+
+def _format_row(row: _Row) -> Iterator[str]:
+    """Format a row as plain text."""
+    start = f"{row.number:>9} {format_number(row.score):>10} {'*' if row.flagged else ' '}  "
+    indent = " " * len(start)
+    for reason in row.reasons:
+        name = _clean(reason.column, COLUMN_WIDTH)
+        texts = (_clean(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
+        values = " ".join(f"{text:>{VALUE_WIDTH}}" for text in texts)
+        yield f"{start}{name:{COLUMN_WIDTH}} {values} {reason.z_score:>10.1f}"
+        start = indent
+    if row.ids:
+        yield f"{indent}({shorten(_format_ids(row.ids), WIDTH - len(indent) - 2)})"
+    if row.reasons and row.reasons[0].nearest:
+        head = NEAREST_HEAD[: 1 + len(row.reasons[0].nearest)]
+        yield _format_nearest("similar normal rows:", head)
+        for reason in row.reasons:
+            yield _format_nearest(reason.column, (reason.value, *reason.nearest))
+
+
+def _format_nearest(column: str, values: Sequence[str]) -> str:
+    texts = "".join(f" {_clean(value, NEAREST_WIDTH):>{NEAREST_WIDTH}}" for value in values)
+    return f"{' ' * NEAREST_INDENT}{_clean(column, COLUMN_WIDTH):{COLUMN_WIDTH}}{texts}"
+
+
+def _print_rich(rows: Sequence[_Row]) -> None:
+    """Print rows as a rich table. Texts are `Text`, so that markup in a table has no effect."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    heads = ["row", "score", "", "column", "value", "expected", "z-score"]
+    if any(reason.nearest for row in rows for reason in row.reasons):
+        heads.append("similar normal rows")
+    for head in heads:
+        table.add_column(head, justify="left" if head in ("", "column") else "right")
+    for row in rows:
+        start = [str(row.number), format_number(row.score), "*" if row.flagged else ""]
+        for reason in row.reasons:
+            texts = (_clean(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
+            nearest = ", ".join(_clean(value, NEAREST_WIDTH) for value in reason.nearest)
+            name, z_score = _clean(reason.column, COLUMN_WIDTH), f"{reason.z_score:.1f}"
+            cells = [*start, name, *texts, z_score, nearest][: len(heads)]
+            table.add_row(*map(Text, cells), style="bold" if start[2] else "")
+            start = [""] * 3
+        if row.ids:
+            table.add_row("", "", "", Text(f"({_format_ids(row.ids)})"), style="dim")
+    Console(highlight=False).print(table)
+
+
+def _clean(text: str, width: int) -> str:
+    """Return a text of the table for the terminal: escaped, shorten, never empty."""
+    return shorten(escape_text(text) or "missing", width)
+
+
+def _format_ids(ids: dict[str, str]) -> str:
+    return escape_text(", ".join(f"{name} {value}" for name, value in ids.items()))
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    if not notes:
+        return
+    _print_lines(["", "warnings:"])
+    for note in notes[:SHOWN_NOTES]:
+        _print_text(note, "- ")
+    if len(notes) > SHOWN_NOTES:
+        _print_lines([f"- and {len(notes) - SHOWN_NOTES} more, in the report"])
+
+
+def _print_files(files: Sequence[str], hint: str) -> None:
+    _print_lines(["", "written:", *(f"  {escape_text(file)}" for file in files)])
+    if hint:
+        _print_lines([hint])
+
+
+def _print_text(text: str, bullet: str = "") -> None:
+    """Print a text, wrapped at 100 columns."""
+    indent = " " * len(bullet)
+    _print_lines(
+        textwrap.wrap(escape_text(text), WIDTH, initial_indent=bullet, subsequent_indent=indent)
+    )
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)

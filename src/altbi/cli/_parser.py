@@ -1,4 +1,4 @@
-"""What one can say to the command: its names, options, examples. Imports nothing heavy."""
+"""The commands and their options. Imports nothing heavy, so that help is fast."""
 
 import argparse
 import math
@@ -6,20 +6,21 @@ from collections.abc import Collection
 from typing import Any
 
 from altbi._version import __version__
-from altbi.cli._engine_options import add_engine
 
-__all__ = ["SHELLS", "build_parser", "complete_files"]
+__all__ = ["SHELLS", "add_engine", "build_parser", "complete_files"]
 
 MAX_SEED = 2**32 - 1
+MAX_WORKERS = 10_000
 INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy")
 OUTPUTS = ("csv", "parquet", "arrow", "jsonl")
+ENGINES = ("local", "dask")
 METHODS = ("recommended", "altbi", "altbi-paper", "altbi-glow", "odim")
 TABLE = (
     "CSV or Parquet (a file or a folder), Arrow, JSON lines or npz, compressed or not; - for stdin"
 )
-Commands = Any  # argparse keeps the type of its sub-parsers to itself
+Commands = Any  # the type of sub-parsers is private to argparse
 
-# How shells complete the name of a file, in the terms of shtab, which is not imported here.
+# How shells complete a file name, as shtab expects it; shtab is not imported here.
 _FILE = {
     "bash": "_shtab_compgen_files",
     "zsh": "_files",
@@ -31,11 +32,11 @@ _FILE_NAMES = {"table", "file", "output", "model"}
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Describe the whole command line."""
+    """Build the parser of the command `altbi`."""
     parser = argparse.ArgumentParser(
         prog="altbi",
-        description="Find the odd rows in tables that nobody has labelled, and say why.",
-        epilog="exit codes: 0 done, 1 the data or the model is at fault, 2 wrong usage\n\n"
+        description="Find outliers in tables that nobody has labelled, and explain them.",
+        epilog="exit codes: 0 success, 1 error in the data or the model, 2 wrong usage\n\n"
         "example:\n  altbi detect payments.csv",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -62,7 +63,7 @@ def _detect(commands: Commands) -> None:
     added = _add(
         commands,
         "detect",
-        "find the odd rows of a table: fit, score, explain, report",
+        "find the outliers of a table: fit, score, explain, report",
         "detect payments.csv --id invoice --output found",
     )
     _add_table(added)
@@ -70,29 +71,29 @@ def _detect(commands: Commands) -> None:
         "--output",
         "-o",
         metavar="FOLDER",
-        help="where scores, reasons, model and report go (default: NAME-altbi beside the table); "
-        "- writes the scores to stdout, and nothing else",
+        help="folder for scores, reasons, model and report (default: NAME-altbi next to the "
+        "table), or - to write only the scores, to stdout",
     )
     _add_columns(added)
     _add_fit(added)
     _add_scores(added)
-    added.add_argument("--no-report", action="store_true", help="write no report.html")
+    added.add_argument("--no-report", action="store_true", help="do not write report.html")
     added.add_argument(
         "--release-scores",
         action="store_true",
-        help="with --epsilon: write the scores of the table's own rows, which no budget covers",
+        help="with --epsilon: write scores of the training rows, which the budget does not cover",
     )
     _add_top(added, 200)
     _add_run(added)
-    add_engine(added, "the table: scores become a folder of Parquet files")
+    add_engine(added, "the table; the scores are a folder of Parquet files")
 
 
 def _fit(commands: Commands) -> None:
-    about = "learn a model from a table"
+    about = "fit a model to a table"
     added = _add(commands, "fit", about, "fit payments.csv --output payments.altbi")
     _add_table(added)
     added.add_argument(
-        "--output", "-o", metavar="FILE", help="the model (default: NAME.altbi beside the table)"
+        "--output", "-o", metavar="FILE", help="the model (default: NAME.altbi next to the table)"
     )
     _add_columns(added)
     _add_fit(added)
@@ -110,32 +111,43 @@ def _score(commands: Commands) -> None:
         "--output",
         "-o",
         metavar="FILE",
-        help="the scores (default: NAME-scores.csv beside the table); - for stdout",
+        help="the scores (default: NAME-scores.csv next to the table); - for stdout",
     )
     _add_columns(added)
     _add_scores(added)
     _add_run(added)
-    add_engine(added, "the table: scores become a folder of Parquet files")
+    add_engine(added, "the table; the scores are a folder of Parquet files")
 
 
 def _explain(commands: Commands) -> None:
-    about = "say why rows have their scores"
-    added = _add(commands, "explain", about, "explain new.csv --model payments.altbi --rows 3,17")
+    about = "explain the scores of rows"
+    note = (
+        "The z-score of a value is its distance to the expected value, divided by IQR / 1.349 of\n"
+        "the column (robust z-score), or by the model's standard deviation for scores by loss.\n\n"
+    )
+    example = "explain new.csv --model payments.altbi --rows 3,17"
+    added = _add(commands, "explain", about, example, note)
     _add_table(added)
     _add_model(added)
     added.add_argument(
-        "--rows", type=_rows, metavar="N,N,…", help="these rows, counted from 0 (default: the top)"
+        "--rows",
+        type=_rows,
+        metavar="N,N,...",
+        help="numbers of the rows, counted from 0 (default: those with the highest scores)",
     )
     _add_top(added, 10)
     added.add_argument(
-        "--output", "-o", metavar="FILE", help="one line for each reason, as CSV, Parquet, …"
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="write one record for each reason to a file (CSV, Parquet, ...)",
     )
     _add_columns(added)
     _add_run(added)
 
 
 def _report(commands: Commands) -> None:
-    about = "score a table with a model and write the page about it"
+    about = "score a table with a model and write the report page"
     added = _add(commands, "report", about, "report new.csv --model payments.altbi")
     _add_table(added)
     _add_model(added)
@@ -143,7 +155,7 @@ def _report(commands: Commands) -> None:
         "--output",
         "-o",
         metavar="FILE",
-        help="the page (default: NAME-report.html beside the table); - for stdout",
+        help="the page (default: NAME-report.html next to the table); - for stdout",
     )
     _add_columns(added)
     _add_top(added, 200)
@@ -151,8 +163,12 @@ def _report(commands: Commands) -> None:
 
 
 def _inspect(commands: Commands) -> None:
-    added = _add(commands, "inspect", "say what a model file holds", "inspect model.altbi")
-    added.add_argument("file", metavar="FILE", help="a file written by altbi or by ALTBI.save")
+    added = _add(commands, "inspect", "show the content of a model file", "inspect model.altbi")
+    added.add_argument(
+        "file",
+        metavar="FILE",
+        help="a model file, written by altbi detect, altbi fit or a detector's save",
+    )
     _add_json(added)
 
 
@@ -160,7 +176,11 @@ def _demo(commands: Commands) -> None:
     about = "find malignant biopsies in an embedded table"
     added = _add(commands, "demo", about, "demo --output altbi-demo")
     added.add_argument(
-        "--output", "-o", metavar="FOLDER", default="altbi-demo", help="(default: %(default)s)"
+        "--output",
+        "-o",
+        metavar="FOLDER",
+        default="altbi-demo",
+        help="output folder (default: %(default)s)",
     )
     _add_seed(added)
     _add_json(added)
@@ -170,19 +190,21 @@ def _completion(commands: Commands) -> None:
     added = _add(
         commands,
         "completion",
-        "print what makes a shell complete these commands",
+        "print a script for command completion in a shell",
         "completion bash >> ~/.bash_completion",
     )
     added.add_argument("shell", choices=SHELLS)
 
 
-def _add(commands: Commands, name: str, about: str, example: str) -> argparse.ArgumentParser:
-    """Add a command with its one line of description and its example."""
+def _add(
+    commands: Commands, name: str, about: str, example: str, note: str = ""
+) -> argparse.ArgumentParser:
+    """Add a command with its description and an example."""
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
         description=f"{about[0].upper()}{about[1:]}.",
-        epilog=f"example:\n  altbi {example}",
+        epilog=f"{note}example:\n  altbi {example}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -192,66 +214,68 @@ def _add(commands: Commands, name: str, about: str, example: str) -> argparse.Ar
 
 def _add_table(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", metavar="TABLE", help=TABLE)
-    group = parser.add_argument_group("how to read the table, if it does not show")
-    group.add_argument("--input-format", choices=INPUTS, help="(default: what the content says)")
-    group.add_argument("--delimiter", metavar="C", help="between the cells of a CSV line")
-    group.add_argument("--encoding", metavar="NAME", help="of a CSV file, such as latin-1")
+    group = parser.add_argument_group("format of the table (detected by default)")
+    group.add_argument("--input-format", choices=INPUTS, help="file format")
+    group.add_argument("--delimiter", metavar="C", help="separator of a CSV file")
+    group.add_argument("--encoding", metavar="NAME", help="encoding of a CSV file, such as latin-1")
     group.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
-        help="whether the first line of a CSV file names the columns",
+        help="whether the first line of a CSV file has the column names",
     )
     group.add_argument(
         "--missing",
         action="append",
         default=[],
         metavar="TEXT",
-        help="a text that means a missing cell; may be given again",
+        help="text to treat as a missing value; may be repeated",
     )
 
 
 def _add_columns(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("columns (several with commas, or the option again)")
+    group = parser.add_argument_group("columns (names separated by commas, or repeat the option)")
     names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
-    group.add_argument("--columns", help="search only these", **names)
-    group.add_argument("--exclude", help="leave these out", **names)
-    group.add_argument("--id", help="names a row: not searched, kept in the output", **names)
+    group.add_argument("--columns", help="columns to search for outliers (default: all)", **names)
+    group.add_argument("--exclude", help="columns not to search", **names)
+    group.add_argument(
+        "--id", help="columns that identify a row: not searched, kept in the output", **names
+    )
     group.add_argument(
         "--label",
         metavar="NAME[=VALUE]",
-        help="known labels (1 or VALUE for outliers): not searched, never trained on, only "
-        "compared with scores at the end",
+        help="column with known labels (1 or VALUE for outliers): not used for training, only "
+        "compared with the scores",
     )
 
 
 def _add_fit(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the model")
+    group = parser.add_argument_group("model")
     group.add_argument(
         "--contamination",
         type=_share,
         default="auto",
         metavar="SHARE",
-        help="share of outliers in (0, 0.5], sets the threshold (default: estimated)",
+        help="share of outliers in (0, 0.5], which sets the threshold (default: estimated)",
     )
     group.add_argument(
         "--method",
         choices=METHODS,
-        help="the recommended detector; or the paper's method as in the authors' code (altbi), as "
-        "printed (altbi-paper) or with a flow (altbi-glow); or ODIM (default: recommended, and "
-        "altbi with --epsilon)",
+        help="the recommended detector; or ALTBI as in the authors' code (altbi), as in the paper "
+        "(altbi-paper) or with a normalizing flow (altbi-glow); or ODIM (default: recommended; "
+        "with --epsilon altbi)",
     )
     group.add_argument(
         "--max-rows",
         type=_count,
         default=200_000,
         metavar="N",
-        help="rows to learn from, drawn at random from larger tables (default: %(default)s)",
+        help="size of the training sample of larger tables (default: %(default)s)",
     )
     group.add_argument(
         "--threshold",
         type=_finite,
         metavar="SCORE",
-        help="flag rows with a score above it; --contamination is then not used",
+        help="flag rows with a score above it, instead of --contamination",
     )
     _add_seed(group)
     _add_privacy(parser)
@@ -266,43 +290,50 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
         "--delta",
         type=_below_one,
         metavar="D",
-        help="of the budget (default: 1e-06)",
+        help="delta of the budget (default: 1e-06)",
     )
     group.add_argument(
         "--bounds",
         nargs="+",
         metavar="BOUND",
-        help="two numbers for all columns; a JSON file with the bounds or levels of each; or "
-        "estimate, which takes a tenth of the budget",
+        help="two numbers for all columns; a JSON file with bounds or categories by column; or "
+        "estimate, which uses a tenth of the budget",
     )
     group.add_argument(
         "--truncation",
         choices=("tracked", "trimmed"),
-        help="the losses left out: above a noisy threshold, or the largest of each batch with twice "
-        "the noise (default: tracked)",
+        help="truncate the losses above a noisy threshold (tracked), or the largest losses of each "
+        "batch, with twice the noise (trimmed) (default: tracked)",
     )
     group.add_argument(
         "--noise",
         type=_above_zero,
         metavar="SIGMA",
-        help="train with so much noise until the budget is spent (default: the least with which it "
-        "lasts)",
+        help="noise multiplier; training stops when the budget is spent (default: the smallest "
+        "with which the budget lasts)",
     )
     group.add_argument(
-        "--clip", type=_above_zero, metavar="C", help="norm of gradients (default: 1)"
+        "--clip",
+        type=_above_zero,
+        metavar="C",
+        help="maximum norm of a row's gradient (default: 1)",
     )
 
 
 def _add_scores(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=OUTPUTS, help="of the scores (default: csv)")
+    parser.add_argument("--format", choices=OUTPUTS, help="format of the scores (default: csv)")
     parser.add_argument(
-        "--keep-columns", action="store_true", help="write the table's columns beside the scores"
+        "--keep-columns", action="store_true", help="add all columns of the table to the scores"
     )
 
 
 def _add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--model", "-m", required=True, metavar="FILE", help="a file written by detect or fit"
+        "--model",
+        "-m",
+        required=True,
+        metavar="FILE",
+        help="a model file, written by detect or fit",
     )
 
 
@@ -312,62 +343,77 @@ def _add_top(parser: argparse.ArgumentParser, default: int) -> None:
         type=_count,
         default=default,
         metavar="N",
-        help="explain so many of the highest scores (default: %(default)s)",
+        help="number of rows with the highest scores to explain (default: %(default)s)",
     )
 
 
 def _add_run(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the run")
-    group.add_argument("--threads", type=_count, metavar="N", help="(default: all cores)")
-    group.add_argument("--quiet", "-q", action="store_true", help="write nothing but errors")
+    group = parser.add_argument_group("execution")
+    group.add_argument(
+        "--threads", type=_count, metavar="N", help="number of threads (default: all cores)"
+    )
+    group.add_argument("--quiet", "-q", action="store_true", help="print only errors")
     _add_json(group)
 
 
 def _add_seed(parser: Any) -> None:  # noqa: ANN401 - a parser or a group of one
     parser.add_argument(
-        "--seed", type=_seed, default=0, metavar="N", help="another draw (default: %(default)s)"
+        "--seed", type=_seed, default=0, metavar="N", help="random seed (default: %(default)s)"
     )
 
 
 def _add_json(parser: Any) -> None:  # noqa: ANN401
-    parser.add_argument("--json", action="store_true", help="write JSON instead of text")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of text")
+
+
+def add_engine(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the options that choose an engine."""
+    group = parser.add_argument_group("engine")
+    group.add_argument(
+        "--engine",
+        choices=ENGINES,
+        help=f"process partitions of {what}; in this process, or on Dask workers (default: none)",
+    )
+    group.add_argument(
+        "--workers",
+        type=_workers,
+        metavar="N",
+        help="number of Dask workers on this machine (default: one for each core)",
+    )
+    group.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="address of a Dask cluster, such as tcp://10.0.0.1:8786 (default: start a cluster on "
+        "this machine)",
+    )
+
+
+def _integer(text: str, low: int, high: int, expected: str) -> int:
+    """Parse an integer in a range."""
+    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected {expected}")
+    return int(text)
 
 
 def _seed(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= MAX_SEED):
-        raise argparse.ArgumentTypeError(
-            f"{text!r}, but expected a whole number from 0 to {MAX_SEED}"
-        )
-    return int(text)
+    return _integer(text, 0, MAX_SEED, f"an integer from 0 to {MAX_SEED}")
 
 
 def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 0 < int(text) <= MAX_SEED):
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected a whole number of at least 1")
-    return int(text)
+    return _integer(text, 1, MAX_SEED, "an integer of at least 1")
+
+
+def _workers(text: str) -> int:
+    return _integer(text, 1, MAX_WORKERS, f"an integer from 1 to {MAX_WORKERS}")
 
 
 def _rows(text: str) -> list[int]:
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and len(part) < 19 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected row numbers such as 3,17")
-    return [int(part) for part in parts]
+    numbers = [number.strip() for number in text.split(",")]
+    return [_integer(number, 0, 2**63 - 1, "row numbers such as 3,17") for number in numbers]
 
 
-def _share(text: str) -> float | str:
-    if text == "auto":
-        return text
-    try:
-        share = float(text)
-    except ValueError:
-        share = 0.0
-    if not 0 < share <= 0.5:
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected a share in (0, 0.5] or auto")
-    return share
-
-
-def _number(text: str, expected: str, low: float, high: float) -> float:
-    """Read a number between two others, neither of which will do."""
+def _number(text: str, low: float, high: float, expected: str) -> float:
+    """Parse a number strictly between two others."""
     try:
         number = float(text)
     except ValueError:
@@ -377,13 +423,18 @@ def _number(text: str, expected: str, low: float, high: float) -> float:
     return number
 
 
+def _share(text: str) -> float | str:
+    expected = "a share in (0, 0.5] or auto"
+    return text if text == "auto" else _number(text, 0, math.nextafter(0.5, 1), expected)
+
+
 def _above_zero(text: str) -> float:
-    return _number(text, "a number above 0", 0, math.inf)
+    return _number(text, 0, math.inf, "a number above 0")
 
 
 def _below_one(text: str) -> float:
-    return _number(text, "a number between 0 and 1", 0, 1)
+    return _number(text, 0, 1, "a number between 0 and 1")
 
 
 def _finite(text: str) -> float:
-    return _number(text, "a finite number", -math.inf, math.inf)
+    return _number(text, -math.inf, math.inf, "a finite number")

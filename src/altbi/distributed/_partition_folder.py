@@ -1,7 +1,7 @@
-"""A folder of Parquet files that are written apart: which are done, and what was found in each.
+"""The folder of scores that a distributed pipeline writes, with the state that lets it resume.
 
-Beside the files stands a folder `_altbi`, which readers of tables pass over: the model, the plan,
-and for each finished file what a report needs of it. All of it is Arrow and JSON.
+The scores of each partition are one Parquet file. The subfolder ``_altbi``, which readers of tables
+skip, holds the model, the scoring plan, and the score summary of each finished partition.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from altbi._version import __version__
-from altbi.distributed._batches import load_once
+from altbi.distributed._score_batches import load_cached
 from altbi.encoding import Drift
 from altbi.errors import EngineError, ParameterError
 from altbi.io import (
@@ -31,32 +31,31 @@ from altbi.io import (
 )
 from altbi.model import FittedModel
 from altbi.model._score_source import ScoreSummary
-from altbi.model._score_statistics import ScoreCounts
 
-__all__ = ["PartitionFolder", "Plan", "opened"]
+__all__ = ["PartitionFolder", "ScoringPlan", "open_folder"]
 
-STATE = "_altbi"
-_PLAN, _MODEL = "plan.json", "model.altbi"
-_SENTENCE = "Not all parts are here yet. The command that wrote this goes on from what is there.\n"
+STATE_FOLDER = "_altbi"
+PLAN_FILE, MODEL_FILE = "plan.json", "model.altbi"
+UNFINISHED = "Some partitions are missing. Run the command that wrote this folder to continue.\n"
+DRIFT_COUNTERS = ("missing", "unseen", "outside", "others")
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
-    """What to do with a part: how its columns are read, what they are for, how many to keep."""
+class ScoringPlan:
+    """How to score a partition: its parser, its columns, and how many top rows to keep."""
 
     parser: ColumnParser
     selected: SelectedColumns
     top: int
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """The same in plain values."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain values."""
         return {"parser": self.parser.state, "selected": asdict(self.selected), "top": self.top}
 
     @classmethod
-    def from_state(cls, state: dict[str, Any]) -> "Plan":
-        """Give the plan of a state."""
+    def from_json(cls, state: dict[str, Any]) -> "ScoringPlan":
+        """Return the plan of `to_json`."""
         selected = state["selected"]
         label = selected["label"]
         if label is not None:
@@ -71,205 +70,199 @@ class Plan:
 
 @final
 class PartitionFolder:
-    """A folder of parts.
+    """A folder with the scores of a table, one file for each partition.
 
     Parameters
     ----------
     folder : Path
-        Where it is.
-    plan : Plan
-        What is done with each part.
+        The folder.
+    plan : ScoringPlan
+        How partitions are scored.
     fingerprint : str
-        Of model, table and plan: what has another one belongs to another job.
+        Hash of model, table and plan. Files with another fingerprint belong to another run.
     """
 
-    def __init__(self, folder: Path, plan: Plan, fingerprint: str) -> None:
+    def __init__(self, folder: Path, plan: ScoringPlan, fingerprint: str) -> None:
         self.folder = folder
         self.plan = plan
         self.fingerprint = fingerprint
 
     @classmethod
-    def begun(
+    def create_or_resume(
         cls,
         folder: Path,
-        plan: Plan,
+        plan: ScoringPlan,
         model: FittedModel,
         paths: Sequence[str],
-        rows: Sequence[tuple[int, int]],
+        partitions: Sequence[tuple[int, int]],
     ) -> "PartitionFolder":
-        """Begin a folder, or go on with one of the same model, table and plan.
+        """Create a folder, or open one of the same model, table and plan.
 
         Parameters
         ----------
         folder : Path
-            Where it is, or will be.
-        plan : Plan
-            What is done with each part.
+            The folder; it may not exist yet.
+        plan : ScoringPlan
+            How partitions are scored.
         model : FittedModel
             The model.
         paths : sequence of str
             The files of the table.
-        rows : sequence of (int, int)
-            First row and number of rows of each part.
+        partitions : sequence of (int, int)
+            First row and number of rows of each partition.
+
+        Returns
+        -------
+        PartitionFolder
+            The folder, marked as unfinished if partitions are missing.
         """
         folder, content = folder.absolute(), model.to_bytes()
-        facts = {
+        run = {
             "version": __version__,
             "model": hashlib.sha256(content).hexdigest(),
-            "files": [_facts_of(path) for path in paths],
-            "parts": rows,
-            "plan": plan.state,
+            "files": [_describe_file(path) for path in paths],
+            "partitions": partitions,
+            "plan": plan.to_json(),
         }
-        text = json.dumps(facts, sort_keys=True)
-        home = cls(folder, plan, hashlib.sha256(text.encode()).hexdigest())
-        _refuse_others(folder, home.fingerprint)
-        if all(map(home.is_done, range(len(rows)))):
-            return home
-        state = folder / STATE
+        fingerprint = hashlib.sha256(json.dumps(run, sort_keys=True).encode()).hexdigest()
+        created = cls(folder, plan, fingerprint)
+        _check_same_run(folder, fingerprint)
+        if all(map(created.is_done, range(len(partitions)))):
+            return created
+        state = folder / STATE_FOLDER
         state.mkdir(parents=True, exist_ok=True)
-        _write(folder / UNFINISHED_MARKER, _SENTENCE.encode())
-        _write(state / _MODEL, content)
-        kept = {"fingerprint": home.fingerprint, **json.loads(text)}
-        _write(state / _PLAN, json.dumps(kept, indent=1).encode())
-        return home
+        _write_bytes(folder / UNFINISHED_MARKER, UNFINISHED.encode())
+        _write_bytes(state / MODEL_FILE, content)
+        saved = {"fingerprint": fingerprint, **run}
+        _write_bytes(state / PLAN_FILE, json.dumps(saved, indent=1, sort_keys=True).encode())
+        return created
 
-    def path(self, index: int) -> Path:
-        """Name the file of a part."""
+    def scores_path(self, index: int) -> Path:
+        """Return the path of the scores of a partition."""
         return self.folder / f"part-{index:05}.parquet"
 
     def is_done(self, index: int) -> bool:
-        """Tell whether the file of a part is there, written by this job."""
+        """Return whether this run has written the scores of a partition."""
         try:
-            mark = json.loads(self._beside(index, "json").read_bytes())
-            size = self.path(index).stat().st_size
+            record = json.loads(self._state_path(index, "json").read_bytes())
+            size = self.scores_path(index).stat().st_size
         except FileNotFoundError:
             return False
-        return bool(mark["fingerprint"] == self.fingerprint and mark["bytes"] == size)
+        return bool(record["fingerprint"] == self.fingerprint and record["bytes"] == size)
 
-    def keep(self, index: int, found: ScoreSummary) -> None:
-        """Write what was found in a part whose file is there; the mark that it is done is last."""
-        cells, scores, rows = found.top.sort_by_row()
-        places = [f"c{number}" for number in range(len(cells.column_names))]
-        top = {"row": rows, "score": scores, **dict(zip(places, cells.columns, strict=True))}
-        _write_arrow(self._beside(index, "top.arrow"), pa.table(top))
-        _write_arrow(self._beside(index, "bins.arrow"), _bins_of(found.counts))
+    def write_summary(self, index: int, summary: ScoreSummary) -> None:
+        """Write the summary of a partition; the last file marks the partition as done."""
+        values, scores, rows = summary.top.sort_by_row()
+        names = [f"c{number}" for number in range(len(values.column_names))]
+        top = {"row": rows, "score": scores, **dict(zip(names, values.columns, strict=True))}
+        _write_arrow(self._state_path(index, "top.arrow"), pa.table(top))
+        # Differences between the sorted keys compress better than the keys.
+        counts = summary.counts
+        bins = {"difference": np.diff(counts.keys, prepend=0), "count": counts.counts}
+        _write_arrow(self._state_path(index, "bins.arrow"), pa.table(bins))
         if self.plan.selected.label is not None:
-            _write_arrow(self._beside(index, "labels.arrow"), _labelled(found))
-        drift = {name: getattr(found.drift, name) for name in _DRIFT_COUNTS}
-        mark = {
+            scores, labels = map(np.concatenate, zip(*summary.labelled, strict=True))
+            labelled = pa.table({"score": scores, "label": labels})
+            _write_arrow(self._state_path(index, "labels.arrow"), labelled)
+        record = {
             "fingerprint": self.fingerprint,
-            "bytes": self.path(index).stat().st_size,
-            "first_row": found.first_row,
-            "rows": found.n_rows,
-            "flagged": found.n_flagged,
-            "surprises": drift,
+            "bytes": self.scores_path(index).stat().st_size,
+            "first_row": summary.first_row,
+            "rows": summary.n_rows,
+            "flagged": summary.n_flagged,
+            "drift": {name: getattr(summary.drift, name) for name in DRIFT_COUNTERS},
         }
-        _write(self._beside(index, "json"), json.dumps(mark).encode())
+        _write_bytes(self._state_path(index, "json"), json.dumps(record).encode())
 
-    def found(self, index: int) -> ScoreSummary:
-        """Read what was found in a part."""
-        mark = json.loads(self._beside(index, "json").read_bytes())
-        found = ScoreSummary(self.plan.top, mark["first_row"])
-        found.n_rows, found.n_flagged = mark["rows"], mark["flagged"]
-        bins = _read_arrow(self._beside(index, "bins.arrow"))
-        found.counts.add_bins(np.cumsum(bins["gap"].to_numpy()), bins["count"].to_numpy())
-        counters = {name: Counter(mark["surprises"][name]) for name in _DRIFT_COUNTS}
-        found.drift = Drift(**counters, rows=found.n_rows)
-        top = _read_arrow(self._beside(index, "top.arrow"))
-        cells = top.drop_columns(["row", "score"]).rename_columns(self.plan.selected.to_score)
-        found.top.append(cells, top["score"].to_numpy(), top["row"].to_numpy())
+    def read_summary(self, index: int) -> ScoreSummary:
+        """Read the summary of a partition."""
+        record = json.loads(self._state_path(index, "json").read_bytes())
+        summary = ScoreSummary(self.plan.top, record["first_row"])
+        summary.n_rows, summary.n_flagged = record["rows"], record["flagged"]
+        bins = _read_arrow(self._state_path(index, "bins.arrow"))
+        keys = np.cumsum(bins["difference"].to_numpy())
+        summary.counts.add_bins(keys, bins["count"].to_numpy())
+        counters = {name: Counter(record["drift"][name]) for name in DRIFT_COUNTERS}
+        summary.drift = Drift(**counters, rows=summary.n_rows)
+        top = _read_arrow(self._state_path(index, "top.arrow"))
+        values = top.drop_columns(["row", "score"]).rename_columns(self.plan.selected.to_score)
+        summary.top.append(values, top["score"].to_numpy(), top["row"].to_numpy())
         if self.plan.selected.label is not None:
-            known = _read_arrow(self._beside(index, "labels.arrow"))
-            scores, labels = known["score"].to_numpy(), known["label"].to_numpy()
-            found.labelled.append((scores, labels.astype(np.bool_)))
-        return found
+            labelled = _read_arrow(self._state_path(index, "labels.arrow"))
+            scores, labels = labelled["score"].to_numpy(), labelled["label"].to_numpy()
+            summary.labelled.append((scores, labels.astype(np.bool_)))
+        return summary
 
     def finish(self) -> None:
-        """Say that all parts are there; what lost workers left is removed."""
-        for folder in (self.folder, self.folder / STATE):
+        """Mark the folder as complete, and remove temporary files of lost workers."""
+        for folder in (self.folder, self.folder / STATE_FOLDER):
             for left in folder.glob(".part-*.part"):
                 left.unlink(missing_ok=True)
         (self.folder / UNFINISHED_MARKER).unlink(missing_ok=True)
 
-    def _beside(self, index: int, ending: str) -> Path:
-        return self.folder / STATE / f"part-{index:05}.{ending}"
-
-
-def _bins_of(counts: ScoreCounts) -> pa.Table:
-    """Give the bins as gaps between them, which are small and alike: little is left of them."""
-    return pa.table({"gap": np.diff(counts.keys, prepend=0), "count": counts.counts})
-
-
-_DRIFT_COUNTS = ("missing", "unseen", "outside", "others")
+    def _state_path(self, index: int, suffix: str) -> Path:
+        return self.folder / STATE_FOLDER / f"part-{index:05}.{suffix}"
 
 
 @lru_cache(maxsize=2)
-def opened(folder: str, fingerprint: str) -> tuple[PartitionFolder, FittedModel]:
-    """Give a folder that was begun elsewhere, and its model: once in each process."""
-    state = Path(folder, STATE)
-    facts = json.loads((state / _PLAN).read_bytes())
-    if facts["version"] != __version__:
+def open_folder(folder: str, fingerprint: str) -> tuple[PartitionFolder, FittedModel]:
+    """Open a folder that another process has created; return it with its model."""
+    state = Path(folder, STATE_FOLDER)
+    run = json.loads((state / PLAN_FILE).read_bytes())
+    if run["version"] != __version__:
         raise EngineError(
-            f"A worker has altbi {__version__}, but the job was begun with {facts['version']}. "
+            f"A worker has altbi {__version__}, but the run was started with {run['version']}. "
             "Install the same version on every machine."
         )
-    if facts["fingerprint"] != fingerprint:
-        raise EngineError(f"{folder}: another job has taken the folder over. Name another.")
-    home = PartitionFolder(Path(folder), Plan.from_state(facts["plan"]), fingerprint)
-    return home, load_once(str(state / _MODEL))
+    if run["fingerprint"] != fingerprint:
+        raise EngineError(f"{folder}: another run uses this folder now. Choose another folder.")
+    opened = PartitionFolder(Path(folder), ScoringPlan.from_json(run["plan"]), fingerprint)
+    return opened, load_cached(str(state / MODEL_FILE))
 
 
-def _refuse_others(folder: Path, fingerprint: str) -> None:
-    """Refuse a folder that something else has written."""
+def _check_same_run(folder: Path, fingerprint: str) -> None:
+    """Raise an error for a folder with files of another run, or of another program."""
     if folder.exists() and not folder.is_dir():
-        raise ParameterError(f"{folder}: it is a file, but expected a folder. Name another.")
+        raise ParameterError(f"{folder}: it is a file, but expected a folder. Choose another path.")
     if not folder.exists() or not any(folder.iterdir()):
         return
     try:
-        theirs = json.loads((folder / STATE / _PLAN).read_bytes())["fingerprint"]
+        found = json.loads((folder / STATE_FOLDER / PLAN_FILE).read_bytes())["fingerprint"]
     except (FileNotFoundError, ValueError, KeyError):
-        theirs = None
-    if theirs != fingerprint and not _only_begun(folder):
+        found = None
+    if found != fingerprint and not _has_no_plan(folder):
         raise ParameterError(
-            f"{folder}: it holds what another job has written, with another model, other options "
-            "or a table that has changed since. Remove the folder, or name another --output."
+            f"{folder}: it has files of another run, with another model, other options, or a table "
+            "that has changed since. Remove the folder, or pass another --output."
         )
 
 
-def _only_begun(folder: Path) -> bool:
-    """Tell whether a job was lost here before its plan was written."""
+def _has_no_plan(folder: Path) -> bool:
+    """Return whether a run was stopped here before it had written its plan."""
     names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
-    state = folder / STATE
-    return names <= {UNFINISHED_MARKER, STATE} and not (state / _PLAN).exists()
+    state = folder / STATE_FOLDER
+    return names <= {UNFINISHED_MARKER, STATE_FOLDER} and not (state / PLAN_FILE).exists()
 
 
-def _facts_of(path: str) -> tuple[str, int, int]:
-    facts = Path(path).stat()
-    return path, facts.st_size, facts.st_mtime_ns
+def _describe_file(path: str) -> tuple[str, int, int]:
+    stat = Path(path).stat()
+    return path, stat.st_size, stat.st_mtime_ns
 
 
-def _labelled(found: ScoreSummary) -> pa.Table:
-    scores = np.concatenate([scores for scores, _ in found.labelled])
-    labels = np.concatenate([labels for _, labels in found.labelled])
-    return pa.table({"score": scores, "label": labels})
-
-
-def _write(path: Path, content: bytes) -> None:
-    with atomic_file(path) as draft, report_errors_as(path):
-        draft.write_bytes(content)
+def _write_bytes(path: Path, content: bytes) -> None:
+    with atomic_file(path) as temporary, report_errors_as(path):
+        temporary.write_bytes(content)
 
 
 def _write_arrow(path: Path, table: pa.Table) -> None:
-    whole, small = (
-        table.unify_dictionaries().combine_chunks(),
-        pa.ipc.IpcWriteOptions(compression="zstd"),
-    )
+    table = table.unify_dictionaries().combine_chunks()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
     with (
-        atomic_file(path) as draft,
+        atomic_file(path) as temporary,
         report_errors_as(path),
-        pa.ipc.new_file(str(draft), whole.schema, options=small) as end,
+        pa.ipc.new_file(str(temporary), table.schema, options=options) as writer,
     ):
-        end.write_table(whole)
+        writer.write_table(table)
 
 
 def _read_arrow(path: Path) -> pa.Table:

@@ -1,4 +1,4 @@
-"""The two passes over a table in partitions, wherever an engine runs; both give what one pass gives."""
+"""Both passes over a table, partition by partition. Results equal those of one process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.distributed._engine import Engine
-from altbi.distributed._partition_folder import PartitionFolder, Plan, opened
+from altbi.distributed._engines import Engine
+from altbi.distributed._partition_folder import PartitionFolder, ScoringPlan, open_folder
 from altbi.errors import TableError
 from altbi.io import (
     ColumnSelection,
@@ -41,14 +41,14 @@ from altbi.table import row_keys
 
 __all__ = ["MAX_PARTITION_ROWS", "Partition", "scan_partitions", "score_partitions"]
 
-# A partition has at most so many rows, unless a single group of rows has more.
+# A partition has at most this many rows, unless a single row group has more.
 MAX_PARTITION_ROWS = 1 << 20
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Some rows of a table: where they are, and which."""
+    """Consecutive rows of a table."""
 
     source: Source
     first_row: int
@@ -58,42 +58,41 @@ class Partition:
 @final
 @dataclass(frozen=True, slots=True)
 class _SampleRequest:
-    """Which rows of a partition are in the sample: those with keys up to a bar."""
+    """The rows of a partition that are in the sample: those with keys up to `largest_key`."""
 
     limit: int
     seed: int
-    bar: int
+    largest_key: int
     first_row: int
     n_rows: int
 
-    @property
-    def any_row(self) -> bool:
-        """Whether there is such a row."""
+    def has_rows(self) -> bool:
+        """Return whether any row of the partition is in the sample."""
         end = self.first_row + self.n_rows
-        firsts = range(self.first_row, end, MAX_PARTITION_ROWS)
+        starts = range(self.first_row, end, MAX_PARTITION_ROWS)
         keys = (
-            row_keys(first, min(first + MAX_PARTITION_ROWS, end), self.seed) for first in firsts
+            row_keys(start, min(start + MAX_PARTITION_ROWS, end), self.seed) for start in starts
         )
-        return any(bool((some <= self.bar).any()) for some in keys)
+        return any(bool((some <= self.largest_key).any()) for some in keys)
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Task:
-    """A partition to look at; without `settle` the sample is all that is wanted."""
+class _ScanTask:
+    """A partition to scan: for column types, for rows of the sample, or both."""
 
     source: Source
     selected: SelectedColumns
     missing: tuple[str, ...]
     expected: Mapping[str, ExpectedType] | None
-    settle: bool = True
-    draw: _SampleRequest | None = None
+    infer_types: bool = True
+    sample: _SampleRequest | None = None
 
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PartitionScan:
-    """What the look at a partition found; `state` is None if something is wrong with it."""
+    """The scan of a partition; `state` is None if the partition could not be read."""
 
     rows: int
     state: dict[str, InferenceState] | None = None
@@ -112,104 +111,120 @@ def scan_partitions(
     expected: Mapping[str, ExpectedType] | None = None,
     on_progress: ProgressCallback = no_progress,
 ) -> tuple[ScanResult, tuple[Partition, ...]]:
-    """Make the first pass by an engine; returns what `scan_table` returns, and the partitions.
+    """Make the first pass with an engine.
 
-    Where a file says how many rows it has, one round is enough. Otherwise a first round counts
-    them, and a second draws the sample, because a row's number decides whether it is drawn; it
-    reads only partitions with rows of the sample.
+    Formats that store the number of rows need one round. Otherwise a first round counts the rows,
+    and a second one samples them, because a row's number decides whether it is in the sample. The
+    second round reads only partitions with rows of the sample.
+
+    Returns
+    -------
+    ScanResult
+        The result of `altbi.io.scan_table` on the same table.
+    tuple of Partition
+        The partitions that have rows.
     """
     sources = source.partitions(MAX_PARTITION_ROWS)
-    missing = selection.missing
 
-    def looked_at(draws: Sequence[_SampleRequest | None], *, settle: bool) -> list[_PartitionScan]:
+    def scan(samples: Sequence[_SampleRequest | None], *, infer: bool) -> list[_PartitionScan]:
         tasks = [
-            _Task(
+            _ScanTask(
                 source=each,
                 selected=selected,
-                missing=missing,
+                missing=selection.missing,
                 expected=expected,
-                settle=settle,
-                draw=draw,
+                infer_types=infer,
+                sample=sample,
             )
-            for each, draw in zip(sources, draws, strict=True)
-            if settle or (draw is not None and draw.any_row)
+            for each, sample in zip(sources, samples, strict=True)
+            if infer or (sample is not None and sample.has_rows())
         ]
         results = on_progress(
-            "reading", engine.run(_scan_partition, tasks), source.n_rows, _rows_of
+            "reading",
+            engine.run(_scan_partition, tasks),
+            source.n_rows,
+            lambda result: result[1].rows,
         )
-        return [looked for _, looked in sorted(results, key=lambda pair: pair[0])]
+        return [scanned for _, scanned in sorted(results, key=lambda result: result[0])]
 
     counts = [each.n_rows for each in sources if each.n_rows is not None]
-    known = len(counts) == len(sources)
-    draws = _draws(counts, limit, seed) if known else [None] * len(sources)
-    found = looked_at(draws, settle=True)
-    look = TableScan(source, selected.features, missing=missing, expected=expected)
+    counts_known = len(counts) == len(sources)
+    requests = _request_samples(counts, limit, seed) if counts_known else [None] * len(sources)
+    scans = scan(requests, infer=True)
+    merged = TableScan(source, selected.features, missing=selection.missing, expected=expected)
     with name_errors(source):
-        for each, looked in zip(sources, found, strict=True):
-            _follow(look, each, looked, selected)
-        samples, counts = found, [looked.rows for looked in found]
-        if not known:
-            samples = looked_at(_draws(counts, limit, seed), settle=False)
-        if any(looked.state is None for looked in samples):
-            raise _changed(source)
-        rows = np.concatenate([looked.sample_rows for looked in samples])
-        tables = [looked.sample for looked in samples if looked.sample is not None]
-        surveyed = look.result(pa.concat_tables(tables), rows)
-    partitions = map(Partition, sources, _firsts(counts), counts)
-    return surveyed, tuple(
-        partition for partition in partitions if partition.n_rows
-    )  # a file may hold a header only
+        for each, scanned in zip(sources, scans, strict=True):
+            _merge_scan(merged, each, scanned, selected)
+        counts = [scanned.rows for scanned in scans]
+        if not counts_known:
+            scans = scan(_request_samples(counts, limit, seed), infer=False)
+        if any(scanned.state is None for scanned in scans):
+            raise _changed_error(source)
+        rows = np.concatenate([scanned.sample_rows for scanned in scans])
+        tables = [scanned.sample for scanned in scans if scanned.sample is not None]
+        result = merged.result(pa.concat_tables(tables), rows)
+    partitions = map(Partition, sources, _first_rows(counts), counts)
+    # A CSV file may have a header only.
+    return result, tuple(partition for partition in partitions if partition.n_rows)
 
 
 def score_partitions(
     engine: Engine,
     source: Source,
     partitions: Sequence[Partition],
-    plan: Plan,
+    plan: ScoringPlan,
     model: FittedModel,
     folder: Path,
     *,
     on_progress: ProgressCallback = no_progress,
 ) -> ScoreSummary:
-    """Score the partitions by an engine, a Parquet file each; those that are there are not done again.
+    """Score partitions with an engine, one Parquet file each; skip those that are done.
 
     Parameters
     ----------
     engine : Engine
-        Where the work runs; it sees the table and the folder under the same names.
-    source, partitions
-        The table and its partitions.
-    plan : Plan
-        What to do with a partition.
+        Where the partitions are scored. It sees table and folder under the same paths.
+    source : Source
+        The table.
+    partitions : sequence of Partition
+        Its partitions.
+    plan : ScoringPlan
+        How to score a partition.
     model : FittedModel
         The model.
     folder : Path
-        Where the files go.
-    watch : ProgressCallback, default=unwatched
-        Sees the partitions go by.
+        The folder for the scores.
+    on_progress : ProgressCallback, default=no_progress
+        Receives the results.
+
+    Returns
+    -------
+    ScoreSummary
+        The summary of the whole table.
     """
     rows = [(partition.first_row, partition.n_rows) for partition in partitions]
-    home = PartitionFolder.begun(folder, plan, model, source.paths, rows)
+    output = PartitionFolder.create_or_resume(folder, plan, model, source.paths, rows)
     tasks = [
-        _ScoreTask(str(home.folder), home.fingerprint, index, partition)
+        _ScoreTask(str(output.folder), output.fingerprint, index, partition)
         for index, partition in enumerate(partitions)
-        if not home.is_done(index)
+        if not output.is_done(index)
     ]
     total = sum(task.partition.n_rows for task in tasks)
-    for _ in on_progress(
-        "scoring", engine.run(_score_partition, tasks), total, lambda pair: pair[1]
-    ):
+    results = engine.run(_score_partition, tasks)
+    for _ in on_progress("scoring", results, total, lambda result: result[1]):
         pass
-    found = ScoreSummary(plan.top)
+    summary = ScoreSummary(plan.top)
     for index in range(len(partitions)):
-        found.append(home.found(index))
-    home.finish()
-    return found
+        summary.append(output.read_summary(index))
+    output.finish()
+    return summary
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _ScoreTask:
+    """A partition to score, and the folder for its scores."""
+
     folder: str
     fingerprint: str
     index: int
@@ -217,76 +232,75 @@ class _ScoreTask:
 
 
 def _score_partition(task: _ScoreTask) -> int:
-    """Score one partition and write its file; a second call writes the same bytes to the same name."""
-    home, model = opened(task.folder, task.fingerprint)
-    partition, path, plan = task.partition, home.path(task.index), home.plan
-    if home.is_done(task.index):
+    """Score a partition and return its number of rows. A second call writes the same bytes."""
+    output, model = open_folder(task.folder, task.fingerprint)
+    partition, path, plan = task.partition, output.scores_path(task.index), output.plan
+    if output.is_done(task.index):
         return partition.n_rows
-    found = ScoreSummary(plan.top, partition.first_row)
+    summary = ScoreSummary(plan.top, partition.first_row)
     schema = output_schema(partition.source, plan.selected)
-    with single_thread(), atomic_file(path) as draft:
-        with open_writer(draft, str(path), "parquet", schema) as sink:
-            for chunk in score_source(partition.source, plan.parser, plan.selected, model, found):
-                sink.write(chunk)
-        if found.n_rows != partition.n_rows:
-            raise _changed(partition.source)
-    home.keep(task.index, found)
+    with single_thread(), atomic_file(path) as temporary:
+        with open_writer(temporary, str(path), "parquet", schema) as writer:
+            for chunk in score_source(partition.source, plan.parser, plan.selected, model, summary):
+                writer.write(chunk)
+        if summary.n_rows != partition.n_rows:
+            raise _changed_error(partition.source)
+    output.write_summary(task.index, summary)
     return partition.n_rows
 
 
-def _scan_partition(task: _Task) -> _PartitionScan:
-    """TableScan at one partition. What is wrong with it is told by `_follow`, which knows the rows before."""
-    selected, draw = task.selected, task.draw
-    look = TableScan(task.source, selected.features, missing=task.missing, expected=task.expected)
-    sample, rows = None, 0
-    if draw is not None:
-        sample = RowSampler(draw.limit, draw.seed, first_row=draw.first_row, max_key=draw.bar)
+def _scan_partition(task: _ScanTask) -> _PartitionScan:
+    """Scan a partition. Errors are raised by `_merge_scan`, which knows the row numbers."""
+    selected, request = task.selected, task.sample
+    scan = TableScan(task.source, selected.features, missing=task.missing, expected=task.expected)
+    sampler, rows = None, 0
+    if request is not None:
+        sampler = RowSampler(
+            request.limit, request.seed, first_row=request.first_row, max_key=request.largest_key
+        )
     try:
         for batch in select_features(task.source.batches(selected.to_learn), selected):
             rows += len(batch)
-            if task.settle:
-                look.add(batch)
-            if sample is not None:
-                sample.add(batch)
+            if task.infer_types:
+                scan.add(batch)
+            if sampler is not None:
+                sampler.add(batch)
     except TableError:
         return _PartitionScan(rows=rows)
-    if draw is not None and rows != draw.n_rows:
+    if request is not None and rows != request.n_rows:
         return _PartitionScan(rows=rows)
-    if sample is None or not rows:
-        return _PartitionScan(rows=rows, state=look.state)
-    drawn, numbers = sample.result()
-    return _PartitionScan(rows=rows, state=look.state, sample=drawn, sample_rows=numbers)
+    if sampler is None or not rows:
+        return _PartitionScan(rows=rows, state=scan.state)
+    sample, numbers = sampler.result()
+    return _PartitionScan(rows=rows, state=scan.state, sample=sample, sample_rows=numbers)
 
 
-def _follow(
-    look: TableScan, source: Source, looked: _PartitionScan, selected: SelectedColumns
+def _merge_scan(
+    merged: TableScan, source: Source, scanned: _PartitionScan, selected: SelectedColumns
 ) -> None:
-    """Put a partition below those before it; where that cannot be, read it again to say why."""
-    if looked.state is not None and look.merge(looked.state, looked.rows):
+    """Add the scan of the next partition; if that fails, read it again to raise its error."""
+    if scanned.state is not None and merged.merge(scanned.state, scanned.rows):
         return
     for batch in select_features(source.batches(selected.to_learn), selected):
-        look.add(batch)
-    raise _changed(source)
+        merged.add(batch)
+    raise _changed_error(source)
 
 
-def _draws(counts: Sequence[int], limit: int, seed: int) -> Sequence[_SampleRequest]:
-    bar = largest_sample_key(sum(counts), limit, seed)
+def _request_samples(counts: Sequence[int], limit: int, seed: int) -> list[_SampleRequest]:
+    largest_key = largest_sample_key(sum(counts), limit, seed)
     return [
-        _SampleRequest(limit, seed, bar, first, count)
-        for first, count in zip(_firsts(counts), counts, strict=True)
+        _SampleRequest(limit, seed, largest_key, first_row, n_rows)
+        for first_row, n_rows in zip(_first_rows(counts), counts, strict=True)
     ]
 
 
-def _firsts(counts: Sequence[int]) -> list[int]:
-    """Give the numbers of the partitions' first rows."""
+def _first_rows(counts: Sequence[int]) -> list[int]:
+    """Return the number of each partition's first row."""
     return [0, *accumulate(counts)][: len(counts)]
 
 
-def _rows_of(pair: tuple[int, _PartitionScan]) -> int:
-    return pair[1].rows
-
-
-def _changed(source: Source) -> TableError:
+def _changed_error(source: Source) -> TableError:
     return TableError(
-        f"{source.name}: it was changed while it was read. Wait until it is written, and try again."
+        f"{source.name}: the table was changed while it was read. Wait until it is complete, and "
+        "try again."
     )

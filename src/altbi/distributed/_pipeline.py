@@ -1,11 +1,11 @@
-"""The passes over a table, partition by partition."""
+"""The pipeline of a table that is read and scored in partitions."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, final
 
-from altbi.distributed._engine import Engine
-from altbi.distributed._partition_folder import Plan
+from altbi.distributed._engines import Engine
+from altbi.distributed._partition_folder import ScoringPlan
 from altbi.distributed._partitions import scan_partitions, score_partitions
 from altbi.io import (
     ColumnSelection,
@@ -25,16 +25,19 @@ __all__ = ["DistributedPipeline"]
 
 @final
 class DistributedPipeline(Pipeline):
-    """The passes over one table, run by an engine; scores become a folder of Parquet files.
+    """A pipeline whose passes over the table run on an engine, partition by partition.
+
+    The scores are a folder of Parquet files. An interrupted run continues with the partitions that
+    are not finished.
 
     Parameters
     ----------
     source : Source
         The table.
     selection : ColumnSelection
-        The roles of its columns.
+        Which columns to search, and what the others are for.
     engine : Engine
-        Where the passes run. It finds the table and the output under the same names.
+        Where the passes run. It sees the table and the output under the same paths.
     top, command, on_progress
         As for `altbi.pipeline.Pipeline`.
     """
@@ -67,11 +70,8 @@ class DistributedPipeline(Pipeline):
         return self.score_into(prepared, folder / self.scores_name(scores_format))
 
     def score_into(self, prepared: PreparedTable, folder: Path) -> ScoreSummary:
-        """Score all partitions into a folder of Parquet files.
-
-        A run that was interrupted continues from the files that are complete.
-        """
-        plan = Plan(parser=prepared.parser, selected=prepared.selected, top=self.top)
+        """Score all partitions into a folder of Parquet files; skip those that are done."""
+        plan = ScoringPlan(parser=prepared.parser, selected=prepared.selected, top=self.top)
         return score_partitions(
             self.engine,
             self.source,

@@ -1,7 +1,7 @@
-"""The report: facts as plain values, then one self-contained HTML page."""
+"""The report: a summary of plain values, and a self-contained HTML page. Loads no torch."""
 
-from altbi.report._facts import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 from altbi.report._page import can_report, render, require_report
+from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
 __all__ = [
     "ColumnFact",

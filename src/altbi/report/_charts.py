@@ -5,12 +5,16 @@ name as a path. Colours are names of the page's CSS variables, so that the chart
 into the dark and onto paper.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from altbi.errors import import_extra
-from altbi.networks import TrainingStep
+
+if TYPE_CHECKING:  # it loads torch
+    from altbi.networks import TrainingStep
 
 __all__ = ["Bins", "Spec", "bundle", "histogram", "squeeze", "training"]
 
@@ -52,7 +56,7 @@ def histogram(bins: Bins, own: float) -> Spec:
     start, shrink = squeeze(bins)
     scale = alt.Scale(domain=_drawn_range(bins, own, start, shrink), nice=False, zero=False)
     axis = alt.Axis(grid=False, tickCount=6, labelExpr=_labels(start, shrink))
-    x = alt.X("left:Q", title="score: further right is stranger", scale=scale, axis=axis)
+    x = alt.X("left:Q", title="score (high means outlier)", scale=scale, axis=axis)
     y = _count_axis(max((count for _, _, count in bins), default=1))
     tips = [alt.Tooltip("span:N", title="scores"), alt.Tooltip("rows:Q", format=",")]
     base = alt.Chart(alt.Data(values=_drawn(bins, start, shrink)))

@@ -1,24 +1,35 @@
-"""Cells and columns in words, for people."""
+"""Formatting of numbers, values and columns, for the terminal, the report and reasons.csv."""
 
 import math
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 
 from altbi.encoding import Column
 
-__all__ = ["cell_text", "holds_text", "number_text"]
+__all__ = [
+    "describe_column",
+    "format_expected",
+    "format_nearest",
+    "format_number",
+    "format_score",
+    "format_share",
+    "format_value",
+]
 
-# An empty text is a text, not a gap.
+# An empty text is a value, not a missing one.
 EMPTY_TEXT = "''"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SHOWN_CATEGORIES = 5
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HALF_DAY = timedelta(hours=12)
+SHOWN_CATEGORIES = 5
+# Scores from this size on are written with an exponent.
+LARGE_SCORE = 1e7
 
 
-def number_text(value: float, digits: int = 6) -> str:
-    """Give a number with so many digits that matter; whole numbers as they are.
+def format_number(value: float, digits: int = 6) -> str:
+    """Format a number with this many significant digits; integers in full.
 
-    >>> number_text(1234567.0), number_text(0.123456789), number_text(98765.4321, 4)
+    >>> format_number(1234567.0), format_number(0.123456789), format_number(98765.4321, 4)
     ('1234567', '0.123457', '98765')
-    >>> number_text(1719.53, 4), number_text(0.25)
+    >>> format_number(1719.53, 4), format_number(0.25)
     ('1720', '0.25')
     """
     if not math.isfinite(value):
@@ -32,10 +43,10 @@ def number_text(value: float, digits: int = 6) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def cell_text(value: object, digits: int | None = 6) -> str:
-    """Give a cell as text, with all its digits or so many; a missing one is empty.
+def format_value(value: object, digits: int | None = 6) -> str:
+    """Format a value of a table, with all digits if `digits` is None; missing becomes "".
 
-    >>> cell_text(None), cell_text("")
+    >>> format_value(None), format_value("")
     ('', "''")
     """
     if value is None:
@@ -47,31 +58,65 @@ def cell_text(value: object, digits: int | None = 6) -> str:
     if isinstance(value, float):
         if math.isnan(value):
             return ""
-        return number_text(value, digits) if digits else repr(value).removesuffix(".0")
+        return format_number(value, digits) if digits else repr(value).removesuffix(".0")
     if isinstance(value, datetime):
         value = value.replace(microsecond=0) if digits else value
         return value.isoformat(" ").removesuffix(" 00:00:00").removesuffix("+00:00")
     return str(value)
 
 
-def holds_text(column: Column) -> str:
-    """Say what the training sample showed of a column."""
+def format_expected(expected: object, value: object, digits: int = 6) -> str:
+    """Format an expected value; next to a date without a time, as the nearest date."""
+    if isinstance(expected, datetime) and isinstance(value, datetime) and value.time() == time():
+        expected = (min(expected, datetime.max - HALF_DAY) + HALF_DAY).date()
+    return format_value(expected, digits)
+
+
+def format_nearest(nearest: object, value: object) -> str:
+    """Format the value of a reference row; as a date if neither value has a time."""
+    if isinstance(nearest, datetime) and isinstance(value, datetime):
+        nearest = nearest.date() if nearest.time() == value.time() == time() else nearest
+    return format_value(nearest)
+
+
+def format_score(value: float, threshold: float) -> str:
+    """Format a score with the number of decimals that gives the threshold four digits."""
+    if abs(value) >= LARGE_SCORE or not math.isfinite(value):
+        return f"{value:.4g}"
+    size = math.floor(math.log10(abs(threshold))) if threshold else 0
+    return f"{value:,.{min(max(3 - size, 0), 6)}f}"
+
+
+def format_share(value: float) -> str:
+    """Format a share in per cent, with few digits; only zero becomes 0%.
+
+    >>> format_share(0.0), format_share(0.00001), format_share(0.0312), format_share(0.5)
+    ('0%', 'under 0.01%', '3.1%', '50%')
+    """
+    if 0 < value < 0.0001:
+        return "under 0.01%"
+    decimals = 0 if value == 0 or abs(value) >= 0.1 else 1 if abs(value) >= 0.01 else 2
+    return f"{100 * value:.{decimals}f}%"
+
+
+def describe_column(column: Column) -> str:
+    """Return the range or the categories of a column in the training sample."""
     if not column.n_present:
-        return "nothing"
+        return "no values"
     if column.kind == "category":
-        shown = ", ".join(map(cell_text, column.categories[:_SHOWN_CATEGORIES]))
-        rest = column.n_categories - min(len(column.categories), _SHOWN_CATEGORIES)
+        shown = ", ".join(map(format_value, column.categories[:SHOWN_CATEGORIES]))
+        rest = column.n_categories - min(len(column.categories), SHOWN_CATEGORIES)
         return f"{shown}{' and ' if shown and rest else ''}{f'{rest} more' if rest else ''}"
     if column.kind == "boolean":
-        return "true or false" if column.low < column.high else cell_text(column.low > 0)
-    low, high = (_scalar_text(column, value) for value in (column.low, column.high))
+        return "true or false" if column.low < column.high else format_value(column.low > 0)
+    low, high = (_format_bound(column, bound) for bound in (column.low, column.high))
     return low if low == high else f"{low} to {high}"
 
 
-def _scalar_text(column: Column, value: float) -> str:
+def _format_bound(column: Column, bound: float) -> str:
     if column.kind != "date":
-        return number_text(value)
+        return format_number(bound)
     try:
-        return cell_text((_EPOCH + timedelta(seconds=value)).replace(tzinfo=None))
-    except OverflowError:  # beyond the years that Python's calendar knows
-        return f"{value:.6g} seconds after 1970"
+        return format_value((EPOCH + timedelta(seconds=bound)).replace(tzinfo=None))
+    except OverflowError:  # beyond year 9999
+        return f"{bound:.6g} seconds after 1970"

@@ -1,95 +1,264 @@
-"""From facts to a page: one HTML document that needs neither network nor other files."""
+"""Render a summary as one HTML document that needs neither network nor other files."""
 
 import base64
+import bisect
 import hashlib
 import json
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from altbi._terminal import escape_text, shorten
 from altbi.errors import import_extra
 from altbi.report import _charts as charts
-from altbi.report._facts import Summary
-from altbi.report._view import LADDER, Limits, filters, view
+from altbi.report._formatting import format_score, format_share
+from altbi.report._summary import Summary, TopRow
 
-__all__ = ["MOST_BYTES", "can_report", "render", "require_report"]
+__all__ = ["MAX_PAGE_BYTES", "can_report", "render", "require_report"]
 
-MOST_BYTES = 3_000_000
+MAX_PAGE_BYTES = 3_000_000
+# Positions of the threshold slider, and columns to filter by.
+MAX_THRESHOLDS = 1_000
+MAX_FILTERS = 50
 
-_HERE = Path(__file__).parent
-_NEEDED = ("altair", "vl_convert", "jinja2")
-_IN_SCRIPT = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
+FOLDER = Path(__file__).parent
+LIBRARIES = ("altair", "vl_convert", "jinja2")
+# Characters that could end a script element, or that JavaScript reads as a line end.
+SCRIPT_ESCAPES = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much of a summary a page shows.
+
+    Attributes
+    ----------
+    rows, cells, reasons : int
+        Rows of the list; values and reasons of each.
+    text : int
+        Characters of a text.
+    columns, leading : int
+        Columns in the overview, and how many of them are visible at first.
+    ids : int
+        Id columns in the list.
+    notes, note : int
+        Warnings, and characters of each.
+    """
+
+    rows: int
+    cells: int
+    reasons: int
+    text: int
+    columns: int = 200
+    leading: int = 12
+    ids: int = 3
+    notes: int = 60
+    note: int = 600
+
+
+# Decreasing limits: the first with which the page is small enough is used.
+LIMITS = (
+    Limits(rows=500, cells=100, reasons=8, text=300),
+    Limits(rows=500, cells=100, reasons=8, text=100),
+    Limits(rows=500, cells=60, reasons=6, text=40),
+    Limits(rows=300, cells=30, reasons=5, text=32, columns=100),
+    Limits(rows=100, cells=15, reasons=3, text=24, columns=50),
+)
 
 
 def can_report() -> bool:
-    """Tell whether what the page needs is installed."""
-    return all(find_spec(module) for module in _NEEDED)
+    """Return whether the libraries of the page are installed."""
+    return all(find_spec(module) for module in LIBRARIES)
 
 
 def require_report() -> None:
-    """Refuse early if what the page needs is not installed."""
-    for module in _NEEDED:
+    """Raise an error if a library of the page is not installed."""
+    for module in LIBRARIES:
         import_extra(module, extra="report")
 
 
 def render(summary: Summary) -> str:
-    """Show the facts of a run on one page that a browser opens without any network.
+    """Render a summary as an HTML page that works without a network.
 
-    Names and values of the table are shown, never run: they are escaped, and the page's own policy
-    lets the browser run its two scripts only. Where a table is so wide or its texts so long that
-    the page would grow beyond 3 MB, it shows less of them, and says so.
+    Names and values of the table are escaped, and the page's content security policy only allows
+    its own two scripts. If the page would exceed 3 MB, it shows fewer rows and shorter texts, and
+    states so.
 
     Parameters
     ----------
     summary : Summary
-        The facts.
+        The content of the page.
 
     Returns
     -------
     str
-        A whole HTML document, to be written as UTF-8.
+        An HTML document, to be written as UTF-8.
 
     Raises
     ------
     MissingExtraError
         If Altair, vl-convert or Jinja2 is not installed.
     """
-    scripts = [charts.bundle(), (_HERE / "page.js").read_text(encoding="utf-8")]
+    scripts = [charts.bundle(), (FOLDER / "page.js").read_text(encoding="utf-8")]
     specs = charts.training(summary.history) if summary.history else {}
     specs["histogram"] = charts.histogram(summary.bins, summary.threshold)
-    for limits in LADDER:
-        page = _page(summary, limits, scripts, specs)
-        if len(page.encode()) <= MOST_BYTES:
+    for limits in LIMITS:
+        page = _render_with(summary, limits, scripts, specs)
+        if len(page.encode()) <= MAX_PAGE_BYTES:
             break
     return page
 
 
-def _page(
+def _render_with(
     summary: Summary, limits: Limits, scripts: list[str], specs: dict[str, charts.Spec]
 ) -> str:
+    """Render the page with these limits."""
     jinja2 = import_extra("jinja2", extra="report")
-    as_is = import_extra("markupsafe", extra="report").Markup
+    unescaped = import_extra("markupsafe", extra="report").Markup
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters.update(filters(summary, limits))
-    shown = view(summary, limits)
+    environment.filters.update(_create_filters(summary, limits))
+    template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
+    rows = summary.top[: limits.rows]
+    reason_columns = _count_reason_columns(rows, limits)
     start, shrink = charts.squeeze(summary.bins)
-    template = environment.from_string((_HERE / "page.html").read_text(encoding="utf-8"))
+    data = _build_script_data(summary, limits) | {"charts": specs, "squeeze": [start, shrink]}
     return str(
         template.render(
-            shown,
-            policy=_policy(scripts),
-            style=as_is((_HERE / "page.css").read_text(encoding="utf-8")),
+            summary=summary,
+            limits=limits,
+            rows=rows,
+            reason_columns=reason_columns,
+            filter_index={name: index for index, (name, _) in enumerate(reason_columns)},
+            bar_limit=_choose_bar_limit(rows, limits),
+            policy=_build_policy(scripts),
+            style=unescaped((FOLDER / "page.css").read_text(encoding="utf-8")),
             squeezed=shrink < 1,
-            data=as_is(_json(shown["data"] | {"charts": specs, "squeeze": [start, shrink]})),
-            scripts=[as_is(script) for script in scripts],
+            data=unescaped(_to_script_json(data)),
+            scripts=[unescaped(script) for script in scripts],
         )
     )
 
 
-def _policy(scripts: list[str]) -> str:
-    """Let the browser run these scripts and nothing else, and ask no address for anything."""
+def _create_filters(summary: Summary, limits: Limits) -> dict[str, Callable[..., str]]:
+    """Return the template's filters."""
+
+    def text(value: str, width: int = limits.text) -> str:
+        # Shortened before escaping as well: a value may have millions of characters.
+        return shorten(escape_text(value[: width + 1]), width)
+
+    return {
+        "text": text,
+        "score": lambda value: format_score(value, summary.threshold),
+        "count": lambda value: f"{value:,}",
+        "share": format_share,
+        "z_score": lambda value: f"{value:,.1f}" if abs(value) < 100 else f"{value:,.0f}",
+    }
+
+
+def _count_reason_columns(rows: tuple[TopRow, ...], limits: Limits) -> list[tuple[str, int]]:
+    """Return the most frequent columns among the reasons, and the number of their rows."""
+    counts = Counter(
+        name
+        for row in rows
+        for name in dict.fromkeys(reason.column for reason in row.reasons[: limits.reasons])
+    )
+    return counts.most_common(MAX_FILTERS)
+
+
+def _choose_bar_limit(rows: tuple[TopRow, ...], limits: Limits) -> float:
+    """Return the z-score of a full bar: a round number above 90 % of the z-scores.
+
+    >>> from altbi.report import ReasonFact, TopRow
+    >>> reason = ReasonFact(column="a", value="9", expected="1", z_score=14.2)
+    >>> row = TopRow(number=0, ids=(), score=1.0, label=None, reasons=(reason,), values=())
+    >>> _choose_bar_limit((row,), LIMITS[0])
+    20.0
+    """
+    z_scores = sorted(reason.z_score for row in rows for reason in row.reasons[: limits.reasons])
+    quantile = z_scores[int(0.9 * (len(z_scores) - 1))] if z_scores else 1.0
+    if not 1 < quantile < math.inf:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(quantile))
+    return next(step * power for step in (1, 2, 5, 10) if quantile <= step * power)
+
+
+def _build_script_data(summary: Summary, limits: Limits) -> dict[str, Any]:
+    """Return the values that the page's script needs."""
+    rows = summary.top[: limits.rows]
+    text = _create_filters(summary, limits)["text"]
+    thresholds, own = _thin_thresholds(summary)
+    columns = (summary.id_columns + summary.shown_columns)[: limits.cells]
+    return {
+        "rows": summary.rows,
+        "own": own,
+        "thresholds": [
+            [
+                threshold,
+                format_score(threshold, summary.threshold),
+                n_above,
+                format_share(n_above / max(summary.rows, 1)),
+            ]
+            for threshold, n_above in thresholds
+        ],
+        "columns": [text(name) for name in columns],
+        "values": [
+            [] if row.nearest else [text(value) for value in (row.ids + row.values)[: limits.cells]]
+            for row in rows
+        ],
+        "reasons": [_find_reason_columns(row, columns, limits) for row in rows],
+        "similar": [_build_comparison(row, columns, limits, text) for row in rows],
+    }
+
+
+def _thin_thresholds(summary: Summary) -> tuple[list[tuple[float, int]], int]:
+    """Return at most `MAX_THRESHOLDS` thresholds or so, and the index of the model's own."""
+    own = (summary.threshold, summary.flagged)
+    others = [each for each in summary.thresholds if each[0] != summary.threshold]
+    stride = math.ceil(len(others) / MAX_THRESHOLDS) or 1
+    # The last one is kept, because it is the end of the slider.
+    thinned = others[::stride] + (others[-1:] if (len(others) - 1) % stride else [])
+    index = bisect.bisect_left(thinned, -summary.threshold, key=lambda each: -each[0])
+    return [*thinned[:index], own, *thinned[index:]], index
+
+
+def _find_reason_columns(row: TopRow, columns: tuple[str, ...], limits: Limits) -> list[int]:
+    """Return the indices of the columns that are among a row's reasons."""
+    reasons = {reason.column for reason in row.reasons[: limits.reasons]}
+    return [index for index, name in enumerate(columns) if name in reasons]
+
+
+def _build_comparison(
+    row: TopRow, columns: tuple[str, ...], limits: Limits, text: Callable[[str], str]
+) -> list[list[list[str | int | None]]]:
+    """Compare a row with similar normal rows: first its reasons, then the other columns.
+
+    Reasons begin with the name of their column, the others with its index. Reference rows have no
+    ids, so their ids are None.
+    """
+    if not row.nearest:
+        return []
+    reasons = row.reasons[: limits.reasons]
+    reason_columns = _find_reason_columns(row, columns, limits)
+    no_ids = (None,) * len(row.ids)
+    rows = [row.ids + row.values, *(no_ids + values for values in row.nearest)]
+    return [
+        [[text(value) for value in (each.column, each.value, *each.nearest)] for each in reasons],
+        [
+            [index, *(value if value is None else text(value) for value in values)]
+            for index, *values in zip(range(len(columns)), *rows, strict=False)
+            if index not in reason_columns
+        ],
+    ]
+
+
+def _build_policy(scripts: list[str]) -> str:
+    """Return a content security policy that allows only these scripts, and no requests."""
     hashes = (hashlib.sha256(script.encode()).digest() for script in scripts)
     allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes)
     return (
@@ -98,7 +267,7 @@ def _policy(scripts: list[str]) -> str:
     )
 
 
-def _json(value: Any) -> str:  # noqa: ANN401 - anything that JSON can hold
-    """Write JSON that cannot end the script element it stands in."""
+def _to_script_json(value: object) -> str:
+    """Convert to JSON that cannot end the script element it is in."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    return text.translate(_IN_SCRIPT)
+    return text.translate(SCRIPT_ESCAPES)

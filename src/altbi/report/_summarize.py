@@ -1,6 +1,7 @@
-"""From what the passes scored to what a report shows."""
+"""Build the summary of a scored table."""
 
 import platform
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -18,23 +19,24 @@ from altbi.model import FittedModel
 from altbi.model._score_source import ScoreSummary
 from altbi.model._score_statistics import ScoreCounts
 from altbi.model._settings import PRIVATE_CONTAMINATION
-from altbi.report._explained_rows import (
+from altbi.report._formatting import describe_column, format_expected, format_value
+from altbi.report._reasons import (
     MAX_REASONS,
     ExplainedRows,
-    compute_metrics,
-    expected_text,
-    id_text,
-    nearest_texts,
+    format_id,
+    format_nearest_values,
 )
-from altbi.report._facts import ColumnFact, Privacy, ReasonFact, Summary, TopRow
-from altbi.report._formatting import cell_text, holds_text
+from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
 __all__ = ["describe_threshold", "summarize"]
 
 SHOWN_COLUMNS = 30
-_BINS = 60
-_LEVELS_BELOW_TOP = 200
-_LIBRARIES = ("numpy", "pyarrow", "scikit-learn", "torch")
+N_BINS = 60
+# Thresholds between the lowest of the top rows and the lowest score.
+N_LOW_THRESHOLDS = 200
+# Scores above this quantile may share one wide bin.
+WIDE_BIN_QUANTILE = 0.995
+LIBRARIES = ("numpy", "pyarrow", "scikit-learn", "torch")
 
 
 def summarize(
@@ -47,189 +49,206 @@ def summarize(
     notes: Sequence[str],
     command: str,
 ) -> Summary:
-    """Return what a report shows."""
-    metrics = compute_metrics(scored, selected.label)
+    """Return the content of the report about a scored table."""
+    explanation = explained.explanation
+    metrics = _compute_metrics(scored, selected.label)
     notes = [*notes, *scored.drift.describe()]
     if selected.label is not None and metrics is None:
-        notes.append(_describe_useless_labels(selected.label))
+        notes.append(_describe_constant_labels(selected.label))
     names = model.encoder.names
-    shown = _shown(names, explained.explanation)
-    threshold = model.threshold
+    shown = _select_shown_columns(explanation)
     return Summary(
         table=table,
-        score_by="loss" if explained.explanation.neighbours is None else "distance",
+        score_by="loss" if explanation.neighbours is None else "distance",
         rows=scored.n_rows,
         sample=model.training_table.n_sample,
-        threshold=threshold,
+        threshold=model.threshold,
         flagged=scored.n_flagged,
         threshold_reason=describe_threshold(model),
-        levels=_levels(scored, explained.explanation.score, threshold),
-        bins=_bins(scored.counts),
-        columns=_column_facts(model.encoder.columns, explained.explanation),
+        thresholds=_list_thresholds(scored, explanation.score, model.threshold),
+        bins=_compute_bins(scored.counts),
+        columns=_build_column_facts(model.encoder.columns, explanation),
         shown_columns=tuple(names[index] for index in shown),
         id_columns=selected.ids,
-        top=tuple(_top_rows(selected, explained, shown)),
+        top=tuple(_build_top_rows(selected, explained, shown)),
         history=model.history,
         metrics=metrics,
-        privacy=_privacy(model),
+        privacy=_build_privacy(model),
         notes=tuple(notes),
         command=command,
-        versions=_versions(),
-        made=datetime.now(UTC).isoformat(timespec="seconds"),
-    )
-
-
-def _describe_useless_labels(label: Label) -> str:
-    start = f"All labels in column {label.column!r} are the same"
-    if label.value is not None:
-        start = f"Either no label in column {label.column!r} is {label.value!r}, or every one is"
-    return f"{start}: there is nothing to compare."
-
-
-def _privacy(model: FittedModel) -> Privacy | None:
-    if model.ledger is None:
-        return None
-    state = model.ledger.to_json()
-    values = {field.name: state[field.name] for field in fields(Privacy)}
-    releases = tuple(model.ledger.summarize_releases())
-    covered, not_covered = tuple(state["covered"]), tuple(state["not_covered"])
-    return Privacy(
-        **values | {"releases": releases, "covered": covered, "not_covered": not_covered}
+        versions=_collect_versions(),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 
 
 def describe_threshold(model: FittedModel) -> str:
-    """Say where the threshold comes from."""
-    if model.settings.threshold is not None:
+    """Describe how the threshold was chosen."""
+    settings = model.settings
+    if settings.threshold is not None:
         return "The threshold was given."
     if model.ledger is not None:
-        contamination = model.settings.contamination
+        contamination = settings.contamination
         share = PRIVATE_CONTAMINATION if contamination == "auto" else contamination
         return (
-            f"The threshold is a score that about {share:.0%} of the rows that were learned from "
-            "exceed; noise was added to it, so that it gives no row away."
+            f"About {share:.0%} of the training rows have a score above the threshold. Noise was "
+            "added to it to protect single rows."
         )
-    if model.settings.contamination == "auto":
+    if settings.contamination == "auto":
         return (
-            "No share of outliers was given. The threshold stands where the scores of the rows "
-            "that were learned from contribution into two groups, or, if they do not, where their sorted "
-            "curve bends. It is a rough guess: look as far down the list as you have time for."
+            "No contamination was given, so the threshold is estimated: it separates the two "
+            "groups of training scores, or is the elbow of the sorted scores if there is only one "
+            "group. This is a rough estimate. Review as many of the top rows as you can."
         )
     return (
-        f"A share of {float(model.settings.contamination):.2%} was given, and the threshold is the score "
-        f"above which that share of the {model.training_table.n_sample:,} rows that were learned from lies."
+        f"A contamination of {float(settings.contamination):.2%} was given: this share of the "
+        f"{model.training_table.n_sample:,} training rows has a score above the threshold."
     )
 
 
-def _levels(
+def _describe_constant_labels(label: Label) -> str:
+    problem = "all labels are the same"
+    if label.value is not None:
+        problem = f"none of the labels, or all of them, are {label.value!r}"
+    return f"Column {label.column!r}: {problem}. The scores cannot be compared with them."
+
+
+def _compute_metrics(scored: ScoreSummary, label: Label | None) -> Metrics | None:
+    """Compare scores with known labels; None unless there are outliers and inliers."""
+    if label is None:
+        return None
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
+    scores, labels = map(np.concatenate, zip(*scored.labelled, strict=True))
+    if not 0 < labels.sum() < len(labels):
+        return None
+    return Metrics(
+        label=label.column,
+        outliers=int(labels.sum()),
+        auc=float(roc_auc_score(labels, scores)),
+        average_precision=float(average_precision_score(labels, scores)),
+    )
+
+
+def _build_privacy(model: FittedModel) -> Privacy | None:
+    if model.ledger is None:
+        return None
+    state = model.ledger.to_json()
+    values = {field.name: state[field.name] for field in fields(Privacy)}
+    values["releases"] = tuple(model.ledger.summarize_releases())
+    values |= {name: tuple(state[name]) for name in ("covered", "not_covered")}
+    return Privacy(**values)
+
+
+def _list_thresholds(
     scored: ScoreSummary, top: NDArray[np.float64], threshold: float
 ) -> tuple[tuple[float, int], ...]:
-    """Give thresholds with exact counts: all among the top rows, some below them, the model's."""
+    """Return thresholds with exact counts: every top score, some lower ones, and the model's."""
     values, above = np.unique(-top, return_index=True)
-    levels = dict(zip((-values).tolist(), above.tolist(), strict=True))
-    least = scored.counts.count_at_least()
-    edges = np.nextafter(scored.counts.edges, -np.inf)  # "above" that is "at least" the edge
-    targets = np.geomspace(len(top), scored.n_rows, _LEVELS_BELOW_TOP)
-    places = np.unique(np.searchsorted(-least, -targets, side="left"))
-    for index in places[places < len(edges)].tolist():
+    thresholds = dict(zip((-values).tolist(), above.tolist(), strict=True))
+    n_at_least = scored.counts.count_at_least()
+    # A score above the number just below an edge is at least the edge.
+    edges = np.nextafter(scored.counts.edges, -np.inf)
+    wanted = np.geomspace(len(top), scored.n_rows, N_LOW_THRESHOLDS)
+    indices = np.unique(np.searchsorted(-n_at_least, -wanted, side="left"))
+    for index in indices[indices < len(edges)].tolist():
         if edges[index] < top[-1]:
-            levels[float(edges[index])] = int(least[index])
-    levels[threshold] = scored.n_flagged
-    return tuple(sorted(levels.items(), reverse=True))
+            thresholds[float(edges[index])] = int(n_at_least[index])
+    thresholds[threshold] = scored.n_flagged
+    return tuple(sorted(thresholds.items(), reverse=True))
 
 
-def _bins(counts: ScoreCounts) -> tuple[tuple[float, float, int], ...]:
-    """Give bins of one width, and a wide last one where a few scores lie far above the others."""
-    edges = counts.edges
+def _compute_bins(counts: ScoreCounts) -> tuple[tuple[float, float, int], ...]:
+    """Return bins of equal width, and a wide last one if a few scores are far above the others."""
+    edges, n_rows = counts.edges, counts.counts.sum()
     low, highest = float(edges[0]), float(np.nextafter(edges[-1] * (1 + 2**-16), np.inf))
-    most = float(edges[np.searchsorted(np.cumsum(counts.counts), 0.995 * counts.counts.sum())])
+    quantile = np.searchsorted(np.cumsum(counts.counts), WIDE_BIN_QUANTILE * n_rows)
+    most = float(edges[quantile])
     high = highest if highest - low <= 3 * (most - low) else most
     if not low < high:
-        return ((low, highest, int(counts.counts.sum())),)
-    limits = np.append(np.linspace(low, high, _BINS + 1), [highest] if high < highest else [])
+        return ((low, highest, int(n_rows)),)
+    limits = np.append(np.linspace(low, high, N_BINS + 1), [highest] if high < highest else [])
     inner = np.searchsorted(edges, limits[1:-1])
     rows = np.add.reduceat(np.append(counts.counts, 0), np.append(0, inner))
-    rows[:-1][np.diff(np.append(0, inner)) == 0] = 0  # reduceat gives an empty bin its neighbour
+    rows[:-1][np.diff(np.append(0, inner)) == 0] = 0  # reduceat repeats a value for an empty bin
     return tuple(zip(limits[:-1].tolist(), limits[1:].tolist(), rows.tolist(), strict=True))
 
 
-def _shown(names: tuple[str, ...], explanation: Explanation) -> list[int]:
-    """Pick the columns whose cells are shown: all, or those that matter most, in their order."""
-    weights = np.maximum(explanation.contributions, 0).sum(axis=0)
-    return sorted(np.argsort(-weights, kind="stable")[:SHOWN_COLUMNS].tolist())
+def _select_shown_columns(explanation: Explanation) -> list[int]:
+    """Return the columns with the largest contributions, in the order of the table."""
+    totals = np.maximum(explanation.contributions, 0).sum(axis=0)
+    return sorted(np.argsort(-totals, kind="stable")[:SHOWN_COLUMNS].tolist())
 
 
-def _column_facts(columns: tuple[Column, ...], explanation: Explanation) -> tuple[ColumnFact, ...]:
-    adds = np.maximum(explanation.contributions, 0).sum(axis=0)
-    shares = adds / (adds.sum() or 1)
-    named = dict.fromkeys(explanation.columns, 0)
-    for row in range(len(explanation)):
-        for reason in explanation.reasons(row, MAX_REASONS):
-            named[reason.column] += 1
+def _build_column_facts(
+    columns: tuple[Column, ...], explanation: Explanation
+) -> tuple[ColumnFact, ...]:
+    totals = np.maximum(explanation.contributions, 0).sum(axis=0)
+    shares = totals / (totals.sum() or 1)
+    n_reasons = Counter(
+        reason.column
+        for row in range(len(explanation))
+        for reason in explanation.reasons(row, MAX_REASONS)
+    )
     facts = [
         ColumnFact(
             name=column.name,
             kind=column.kind,
-            holds=holds_text(column),
+            content=describe_column(column),
             missing=column.n_missing / (column.n_present + column.n_missing),
-            named=named[column.name],
+            n_reasons=n_reasons[column.name],
             share=float(share),
         )
         for column, share in zip(columns, shares, strict=True)
     ]
-    return tuple(sorted(facts, key=lambda fact: (-fact.share, -fact.named)))
+    return tuple(sorted(facts, key=lambda fact: (-fact.share, -fact.n_reasons)))
 
 
-def _top_rows(
+def _build_top_rows(
     selected: SelectedColumns, explained: ExplainedRows, shown: list[int]
 ) -> Iterator[TopRow]:
-    """Put the rows into words."""
-    cells = [
-        _texts(explained.cells[selected.features[index]], explained.explanation.values[index])
+    explanation, cells = explained.explanation, explained.cells
+    values = [
+        _format_column(cells[selected.features[index]], explanation.values[index])
         for index in shown
     ]
-    ids = [[id_text(cell) for cell in explained.cells[name].to_pylist()] for name in selected.ids]
+    ids = [[format_id(value) for value in cells[name].to_pylist()] for name in selected.ids]
     labels = np.full(len(explained.rows), np.nan)
     if selected.label is not None:
-        labels = parse_labels_column(selected.label, explained.cells[selected.label.column])
+        labels = parse_labels_column(selected.label, cells[selected.label.column])
     for index, number in enumerate(explained.rows.tolist()):
+        nearest = (format_nearest_values(explanation, index, column) for column in shown)
         yield TopRow(
             number=number,
             ids=tuple(column[index] for column in ids),
-            score=float(explained.explanation.score[index]),
+            score=float(explanation.score[index]),
             label=None if np.isnan(labels[index]) else bool(labels[index]),
-            reasons=tuple(_reasons(explained.explanation, index)),
-            cells=tuple(column[index] for column in cells),
-            nearest=tuple(_nearest(explained.explanation, index, shown)),
+            reasons=tuple(_build_reasons(explanation, index)),
+            values=tuple(column[index] for column in values),
+            nearest=tuple(zip(*nearest, strict=True)),
         )
 
 
-def _reasons(explanation: Explanation, index: int) -> Iterator[ReasonFact]:
+def _build_reasons(explanation: Explanation, index: int) -> Iterator[ReasonFact]:
     for reason in explanation.reasons(index, MAX_REASONS):
         column = explanation.columns.index(reason.column)
         yield ReasonFact(
             column=reason.column,
-            value=cell_text(reason.value),
-            expected=expected_text(reason.expected, reason.value, digits=4),
+            value=format_value(reason.value),
+            expected=format_expected(reason.expected, reason.value, digits=4),
             z_score=reason.z_score,
-            nearest=nearest_texts(explanation, index, column),
+            nearest=format_nearest_values(explanation, index, column),
         )
 
 
-def _nearest(explanation: Explanation, index: int, shown: list[int]) -> Iterator[tuple[str, ...]]:
-    """Give the shown cells of each remembered row that is near a row."""
-    return zip(*(nearest_texts(explanation, index, column) for column in shown), strict=True)
-
-
-def _texts(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
-    """Give cells as they are written, but for those that stand for a missing value."""
+def _format_column(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
+    """Format values as the source has them; texts that stand for a missing value become ""."""
     pairs = zip(cells.to_pylist(), values.to_pylist(), strict=True)
-    return ["" if value is None else cell_text(cell) for cell, value in pairs]
+    return ["" if value is None else format_value(cell) for cell, value in pairs]
 
 
-def _versions() -> dict[str, str]:
+def _collect_versions() -> dict[str, str]:
     return {
         "altbi": __version__,
         "Python": platform.python_version(),
-        **{contribution: version(contribution) for contribution in _LIBRARIES},
+        **{library: version(library) for library in LIBRARIES},
     }

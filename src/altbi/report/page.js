@@ -1,163 +1,178 @@
 "use strict";
 (() => {
-  const NEAR_MISSES = 5;
-  const STEP = 1.04;
-  const LONG = 60;
-  const BESIDE = ["Column", "This row", "Nearest", "2nd nearest", "3rd nearest"];
+  // Rows below the threshold that are listed at first.
+  const ROWS_BELOW = 5;
+  // Factor between the row counts of two slider positions.
+  const SLIDER_FACTOR = 1.04;
+  const LONG_TEXT = 60;
+  const COMPARISON_HEAD = ["Column", "This row", "Most similar", "2nd", "3rd"];
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
-  const number = (value) => value.toLocaleString("en-US");
-  const cases = [...document.querySelectorAll("tbody.case")];
+  const formatNumber = (value) => value.toLocaleString("en-US");
+  const rows = [...document.querySelectorAll("tbody.top-row")];
   const slider = find("threshold");
-  const lowest = data.levels.length - 1;
-  const stops = stopsOf(data.levels);
+  const lowest = data.thresholds.length - 1;
+  const positions = choosePositions(data.thresholds);
   let chosen = data.own;
   const views = new Map();
-  // Widths that leave the letters readable on paper, where pictures shrink with the page.
-  const onPaper = (id) => (id === "histogram" ? 680 : 215);
+  // Widths that keep labels readable in print, where charts shrink with the page.
+  const printWidth = (id) => (id === "histogram" ? 680 : 215);
 
-  // The levels begin with the highest threshold; to the right, thresholds rise, as in the chart.
-  slider.max = stops.length - 1;
+  // Thresholds are sorted from high to low; the slider rises to the right, as the chart does.
+  slider.max = positions.length - 1;
   document.documentElement.classList.add("js");
 
-  // One row at a time at first, then ever larger steps: the slider is fine where decisions are.
-  function stopsOf(levels) {
+  // Row counts grow by one at first, then by a factor: the slider is finest at high scores.
+  function choosePositions(thresholds) {
     let before = -1;
-    return [...levels.keys()].filter((level) => {
-      const count = levels[level][2];
-      const kept = level === data.own || level === lowest || count > Math.max(before, before * STEP);
+    return [...thresholds.keys()].filter((index) => {
+      const count = thresholds[index][2];
+      const kept =
+        index === data.own || index === lowest || count > Math.max(before, before * SLIDER_FACTOR);
       if (kept) before = count;
       return kept;
     });
   }
 
-  function choose(level) {
-    chosen = Math.min(Math.max(level, 0), lowest);
-    const [threshold, text, count, share] = data.levels[chosen];
-    slider.value = stops.length - 1 - stops.findLastIndex((stop) => stop <= chosen);
-    slider.style.setProperty("--at", `${(100 * slider.value) / (stops.length - 1 || 1)}%`);
+  function setThreshold(index) {
+    chosen = Math.min(Math.max(index, 0), lowest);
+    const [threshold, text, count, share] = data.thresholds[chosen];
+    slider.value = positions.length - 1 - positions.findLastIndex((each) => each <= chosen);
+    slider.style.setProperty("--at", `${(100 * slider.value) / (positions.length - 1 || 1)}%`);
     slider.setAttribute("aria-valuetext", text);
     find("threshold-value").textContent = text;
-    if (document.activeElement !== find("wanted")) find("wanted").value = count;
-    find("headline-count").textContent = number(count);
-    find("headline-verb").textContent = count === 1 ? "stands out" : "stand out";
-    find("state").replaceChildren(strong(number(count)), ` flagged, ${share} of all rows${known(count)}`);
+    if (document.activeElement !== find("row-count")) find("row-count").value = count;
+    find("headline-count").textContent = formatNumber(count);
+    find("headline-verb").textContent =
+      count === 1 ? "is flagged as an outlier" : "are flagged as outliers";
+    find("state").replaceChildren(
+      createStrong(formatNumber(count)),
+      ` flagged, ${share} of all rows${describeLabels(count)}`,
+    );
     find("reset").disabled = chosen === data.own;
     views.get("histogram")?.signal("threshold", threshold).runAsync();
-    list(count);
+    updateList(count);
   }
 
-  function strong(text) {
+  function createStrong(text) {
     const element = document.createElement("strong");
     element.textContent = text;
     return element;
   }
 
-  // How many of the flagged rows are known outliers; only where all of them are on the page.
-  function known(count) {
-    const labelled = cases.filter((row) => row.hasAttribute("data-known"));
-    if (!labelled.length || count > cases.length) return "";
-    return `; ${cases.slice(0, count).filter((row) => labelled.includes(row)).length} of them known outliers`;
+  // The number of known outliers among the flagged rows, if all flagged rows are on the page.
+  function describeLabels(count) {
+    const known = (row) => row.hasAttribute("data-known");
+    if (!rows.some(known) || count > rows.length) return "";
+    return `; ${rows.slice(0, count).filter(known).length} of them known outliers`;
   }
 
-  function list(count) {
-    if (!cases.length) return;
-    const suspect = find("suspect").value;
-    const everything = find("everything").checked;
-    const matches = (row) => suspect === "" || row.dataset.clues.split(" ").includes(suspect);
+  function updateList(count) {
+    if (!rows.length) return;
+    const column = find("column-filter").value;
+    const showAll = find("show-all").checked;
+    const matches = (row) => column === "" || row.dataset.reasons.split(" ").includes(column);
     let below = 0;
     let flagged = 0;
-    cases.forEach((row, place) => {
-      const above = place < count;
+    rows.forEach((row, index) => {
+      const above = index < count;
       row.classList.toggle("flagged", above);
       const fits = matches(row);
       if (fits && above) flagged += 1;
       if (fits && !above) below += 1;
-      row.hidden = !fits || (!above && !everything && below > NEAR_MISSES);
+      row.hidden = !fits || (!above && !showAll && below > ROWS_BELOW);
     });
-    divide(count, below > 0);
-    find("listed").textContent = sentence(count, flagged, suspect !== "");
+    moveDivider(count, below > 0);
+    find("listed").textContent = describeList(count, flagged, column !== "");
   }
 
   const divider = document.createElement("tbody");
   divider.className = "divider";
   divider.innerHTML = '<tr><td colspan="100">Below the threshold: not flagged</td></tr>';
 
-  function divide(count, wanted) {
+  function moveDivider(count, visible) {
     divider.remove();
-    if (wanted && count < cases.length) cases[count].before(divider);
+    if (visible && count < rows.length) rows[count].before(divider);
   }
 
-  function sentence(count, shown, filtered) {
-    const rows = (n) => `${number(n)} row${n === 1 ? "" : "s"}`;
-    if (count === 0) return "No row is above the threshold; these come closest.";
-    if (filtered) return `${rows(shown)} of ${number(Math.min(count, cases.length))} flagged and listed have this column among their clues.`;
-    if (count > cases.length) {
-      return `The first ${number(cases.length)} of ${number(count)} flagged rows are listed; all are in the scores file.`;
+  function describeList(count, shown, filtered) {
+    if (count === 0) return "No row is above the threshold. These have the highest scores.";
+    if (filtered) {
+      const listed = formatNumber(Math.min(count, rows.length));
+      return `${formatNumber(shown)} of the ${listed} flagged rows listed here have this column among their reasons.`;
     }
-    return "The highest score first.";
+    if (count > rows.length) {
+      return `The first ${formatNumber(rows.length)} of ${formatNumber(count)} flagged rows are listed; all are in the scores file.`;
+    }
+    return "Highest score first.";
   }
 
-  function open(row, place, button, opened) {
+  function toggleDetail(row, index, button, visible) {
     const detail = row.querySelector(".detail");
-    if (opened && !detail.querySelector(".cells, .beside")) {
+    if (visible && !detail.querySelector(".values, .similar")) {
       const name = row.querySelector(".row").textContent;
-      detail.firstElementChild.append(data.beside[place].flat().length ? beside(place, name) : cells(place));
+      const compared = data.similar[index].flat().length > 0;
+      detail.firstElementChild.append(
+        compared ? createComparison(index, name) : createValues(index),
+      );
     }
-    button.setAttribute("aria-expanded", String(opened));
-    detail.hidden = !opened;
+    button.setAttribute("aria-expanded", String(visible));
+    detail.hidden = !visible;
   }
 
-  function cells(place) {
-    const block = document.createElement("dl");
-    block.className = "cells";
-    data.cells[place].forEach((value, index) => {
+  function createValues(index) {
+    const list = document.createElement("dl");
+    list.className = "values";
+    data.values[index].forEach((value, column) => {
       const pair = document.createElement("div");
-      pair.classList.toggle("suspicious", data.suspicious[place].includes(index));
-      pair.classList.toggle("long", value.length > LONG || data.columns[index].length > LONG);
-      pair.append(entry("dt", data.columns[index]), entry("dd", value));
-      block.append(pair);
+      pair.classList.toggle("reason", data.reasons[index].includes(column));
+      const long = value.length > LONG_TEXT || data.columns[column].length > LONG_TEXT;
+      pair.classList.toggle("long", long);
+      pair.append(createEntry("dt", data.columns[column]), createEntry("dd", value));
+      list.append(pair);
     });
-    return block;
+    return list;
   }
 
-  // The row beside the nearest normal ones: the columns that stand out first, then the others.
-  function beside(place, name) {
-    const [clues, others] = data.beside[place];
+  // A table of the row and similar normal rows: first the reasons, then the other columns.
+  function createComparison(index, name) {
+    const [reasons, others] = data.similar[index];
     const table = document.createElement("table");
-    table.className = "beside";
-    table.createCaption().textContent = `The normal rows nearest to ${name}`;
-    table.createTHead().append(heads((clues[0] ?? others[0]).length));
+    table.className = "similar";
+    table.createCaption().textContent = `Normal rows similar to ${name}`;
+    table.createTHead().append(createHead((reasons[0] ?? others[0]).length));
     const body = table.createTBody();
-    body.append(...clues.map((cells) => line(cells, "suspicious")));
-    body.append(...others.map(([index, ...cells]) => line([data.columns[index], ...cells], "")));
+    body.append(...reasons.map((values) => createLine(values, "reason")));
+    body.append(
+      ...others.map(([column, ...values]) => createLine([data.columns[column], ...values], "")),
+    );
     return table;
   }
 
-  function heads(count) {
-    const row = document.createElement("tr");
-    for (const text of BESIDE.slice(0, count)) {
+  function createHead(count) {
+    const line = document.createElement("tr");
+    for (const text of COMPARISON_HEAD.slice(0, count)) {
       const head = document.createElement("th");
       head.scope = "col";
       head.textContent = text;
-      row.append(head);
+      line.append(head);
     }
-    return row;
+    return line;
   }
 
-  function line(cells, className) {
-    const row = document.createElement("tr");
-    row.className = className;
-    cells.forEach((text, index) => {
-      const cell = entry(index ? "td" : "th", text);
-      if (index) cell.dataset.label = BESIDE[index].toLowerCase();
+  function createLine(values, className) {
+    const line = document.createElement("tr");
+    line.className = className;
+    values.forEach((text, index) => {
+      const cell = createEntry(index ? "td" : "th", text);
+      if (index) cell.dataset.label = COMPARISON_HEAD[index].toLowerCase();
       else cell.scope = "row";
-      row.append(cell);
+      line.append(cell);
     });
-    return row;
+    return line;
   }
 
-  function entry(tag, text) {
+  function createEntry(tag, text) {
     const element = document.createElement(tag);
     if (text === null) return element;
     const inner = document.createElement(text === "" ? "i" : "bdi");
@@ -167,15 +182,18 @@
     return element;
   }
 
-  // The threshold that flags as many rows as are wanted, or as few more of them as there can be.
-  function levelFor(count) {
-    const enough = data.levels.findIndex((level) => level[2] >= count);
-    return enough === -1 ? lowest : enough;
+  // The highest threshold that flags at least this many rows.
+  function findThreshold(count) {
+    const index = data.thresholds.findIndex((each) => each[2] >= count);
+    return index === -1 ? lowest : index;
   }
 
-  function nearest(score) {
-    const distance = (level) => Math.abs(data.levels[level][0] - score);
-    return [...data.levels.keys()].reduce((best, level) => (distance(level) < distance(best) ? level : best), 0);
+  function findNearest(score) {
+    const distance = (index) => Math.abs(data.thresholds[index][0] - score);
+    return [...data.thresholds.keys()].reduce(
+      (best, index) => (distance(index) < distance(best) ? index : best),
+      0,
+    );
   }
 
   async function draw(id) {
@@ -198,42 +216,43 @@
   async function drawHistogram() {
     await draw("histogram");
     const histogram = views.get("histogram");
-    histogram.signal("threshold", data.levels[chosen][0]).runAsync();
+    histogram.signal("threshold", data.thresholds[chosen][0]).runAsync();
     histogram.addEventListener("click", (event) => {
       const frame = find("histogram").querySelector("svg").getBoundingClientRect();
-      const place = histogram.scale("x").invert(event.clientX - frame.left - histogram.origin()[0]);
+      const x = histogram.scale("x").invert(event.clientX - frame.left - histogram.origin()[0]);
       const [start, shrink] = data.squeeze;
-      choose(nearest(place <= start ? place : start + (place - start) / shrink));
+      setThreshold(findNearest(x <= start ? x : start + (x - start) / shrink));
     });
   }
 
-  slider.addEventListener("input", () => choose(stops[stops.length - 1 - slider.value]));
-  find("wanted").addEventListener("input", (event) => {
-    if (event.target.value !== "") choose(levelFor(Number(event.target.value)));
+  slider.addEventListener("input", () =>
+    setThreshold(positions[positions.length - 1 - slider.value]));
+  find("row-count").addEventListener("input", (event) => {
+    if (event.target.value !== "") setThreshold(findThreshold(Number(event.target.value)));
   });
-  find("wanted").addEventListener("blur", (event) => {
-    event.target.value = data.levels[chosen][2];
+  find("row-count").addEventListener("blur", (event) => {
+    event.target.value = data.thresholds[chosen][2];
   });
   find("reset").addEventListener("click", () => {
-    choose(data.own);
+    setThreshold(data.own);
     slider.focus();
   });
-  find("suspect")?.addEventListener("change", () => choose(chosen));
-  find("everything")?.addEventListener("change", () => choose(chosen));
-  cases.forEach((row, place) => {
+  find("column-filter")?.addEventListener("change", () => setThreshold(chosen));
+  find("show-all")?.addEventListener("change", () => setThreshold(chosen));
+  rows.forEach((row, index) => {
     const button = row.querySelector("button");
-    open(row, place, button, false);
+    toggleDetail(row, index, button, false);
     button.addEventListener("click", () =>
-      open(row, place, button, button.getAttribute("aria-expanded") === "false"));
+      toggleDetail(row, index, button, button.getAttribute("aria-expanded") === "false"));
   });
 
   window.addEventListener("beforeprint", () => {
-    views.forEach((view, id) => view.width(onPaper(id)).run());
+    views.forEach((view, id) => view.width(printWidth(id)).run());
   });
-  // The charts measure their places again.
+  // The charts take their width from the page again.
   window.addEventListener("afterprint", () => window.dispatchEvent(new Event("resize")));
 
-  choose(data.own);
+  setThreshold(data.own);
   drawHistogram();
   Object.keys(data.charts).filter((id) => id !== "histogram").forEach(draw);
 })();

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
 
-from altbi.cli._engine import engine_of
+from altbi.cli._arguments import create_engine
 from altbi.cli._progress import terminal_progress
 from altbi.errors import TableError
 from altbi._terminal import escape_text
@@ -166,7 +166,7 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(args.processes, args.threads, args.limit)
     if args.engine is not None and args.processes != 1:
         args.wrong("an engine takes the place of --processes: leave one of them out")
-    with engine_of(args) or nullcontext() as engine:
+    with create_engine(args) or nullcontext() as engine:
         done = run_all(path, jobs, limits, on_progress, retry=args.retry, engine=engine)
     last = latest(current(read(path)))
     failed = [last[job] for job in jobs if last[job].error is not None]

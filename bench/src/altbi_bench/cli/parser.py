@@ -4,8 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from altbi.cli._engine_options import add_engine
-from altbi.cli._parser import SHELLS, complete_files
+from altbi.cli._parser import SHELLS, add_engine, complete_files
 from altbi_bench import __version__
 
 __all__ = ["build_parser"]

@@ -1,5 +1,4 @@
 import json
-import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -7,11 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from example_summary import (
+    create_column,
+    create_reason,
+    create_row,
+    create_summary,
+    score_by_loss,
+)
 
 from altbi.errors import MissingExtraError
-from altbi.report import charts, render
-from altbi.report._page import MOST_BYTES
-from reporting import THRESHOLD, by_loss, clue, column, example, top_row
+from altbi.report import render
+from altbi.report._page import MAX_PAGE_BYTES
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -45,11 +50,11 @@ FOCUSABLE = "a[href], button:not(:disabled), input, select, summary"
 
 @pytest.fixture(scope="module")
 def browser():
-    """One browser for all tests of a worker."""
+    """Yield one browser for all tests."""
     from playwright.sync_api import sync_playwright
 
     if not CHROMIUM.exists():
-        pytest.fail(f"{CHROMIUM} is missing: the page is tested in a real browser. Install it.")
+        pytest.fail(f"{CHROMIUM} is missing. Install it to test the page.")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=ARGUMENTS)
         yield browser
@@ -58,7 +63,7 @@ def browser():
 
 @pytest.fixture
 def show(browser, tmp_path):
-    """Open a summary's page; complaints and requests are collected, and must be none."""
+    """Open the page of a summary; check that it causes no errors and no requests."""
 
     @contextmanager
     def shown(summary, *, width=1280, height=900, **options):
@@ -66,16 +71,16 @@ def show(browser, tmp_path):
         path.write_text(render(summary), encoding="utf-8")
         context = browser.new_context(viewport={"width": width, "height": height}, **options)
         page = context.new_page()
-        complaints, requests = [], []
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        problems, requests = [], []
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("dialog", lambda dialog: problems.append(dialog.message))
         page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri())
         if options.get("java_script_enabled", True):
             page.wait_for_function("document.querySelectorAll('.chart:empty').length === 0")
         yield page
-        assert complaints == []
+        assert problems == []
         assert [url for url in requests if not url.startswith("data:")] == [path.as_uri()]
         context.close()
 
@@ -87,10 +92,10 @@ def count_of(page):
 
 
 def listed_as_flagged(page):
-    return page.locator("tbody.case.flagged:visible").count()
+    return page.locator("tbody.top-row.flagged:visible").count()
 
 
-def test_the_page_is_not_imported_with_its_dependencies():
+def test_import_loads_no_report_libraries():
     code = "import sys, json, altbi.report; print(json.dumps(sorted(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
@@ -98,46 +103,19 @@ def test_the_page_is_not_imported_with_its_dependencies():
 
 
 @pytest.mark.parametrize("module", ["altair", "jinja2", "vl_convert"])
-def test_a_missing_dependency_says_what_to_install(module, monkeypatch):
+def test_missing_library_names_the_extra(module, monkeypatch):
     monkeypatch.setitem(sys.modules, module, None)
 
     with pytest.raises(MissingExtraError, match=r"altbi\[report\]"):
-        render(example())
+        render(create_summary())
 
 
-def test_the_same_facts_give_the_same_page():
-    assert render(example()) == render(example())
-
-
-def test_fields_of_charts_are_never_named_by_the_table():
-    specs = charts.training(example().history) | {"h": charts.histogram(example().bins, 3.0)}
-    fields = set(re.findall(r'"field": "([^"]*)"', json.dumps(specs)))
-
-    assert fields == {"left", "right", "begin", "rows", "span", "step", "height"}
-
-
-def test_a_loss_that_is_no_number_leaves_a_gap():
-    history = example().history
-    broken = (*history[:5], replace(history[5], loss=float("nan")), *history[6:])
-
-    points = charts.training(broken)["loss"]["data"]["values"]
-
-    assert [point["step"] for point in points if point["height"] is None] == [5]
-
-
-def test_a_wide_last_bin_is_drawn_narrow_and_in_order():
-    bins = (*example().bins, (10.0, 5000.0, 1))
-
-    start, shrink = charts.squeeze(bins)
-
-    drawn = charts.histogram(bins, THRESHOLD)["layer"][0]["data"]["values"]
-    assert start == 10.0
-    assert 10 + (5000 - 10) * shrink == drawn[-1]["right"] < 13
-    assert "up to 5,000.000" in render(example(bins=bins))
+def test_equal_summaries_render_equal_pages():
+    assert render(create_summary()) == render(create_summary())
 
 
 def test_all_charts_are_drawn(show):
-    with show(example()) as page:
+    with show(create_summary()) as page:
         bars = page.locator("#histogram .mark-rect path")
         assert bars.count() >= 20
         for chart in ("loss", "batch", "kept"):
@@ -145,12 +123,12 @@ def test_all_charts_are_drawn(show):
             assert line.count("L") == 59
 
 
-def test_the_facts_are_told(show):
-    with show(example()) as page:
+def test_page_shows_the_summary(show):
+    with show(create_summary()) as page:
         text = page.inner_text("body")
 
     for fact in (
-        "3 of 400 rows stand out",
+        "3 of 400 rows are flagged as outliers",
         "The scores fall steeply and level off here.",
         "0.971",
         "Column 'code' is constant",
@@ -160,13 +138,13 @@ def test_the_facts_are_told(show):
         "person 0",
         "row 1000",
         "0.5, expected 1.25",
-        "In 60 steps",
+        "in 60 steps",
     ):
         assert fact in text
 
 
-def test_the_keyboard_moves_threshold_count_chart_and_list(show):
-    with show(example()) as page:
+def test_keyboard_moves_threshold_chart_and_list(show):
+    with show(create_summary()) as page:
         rule = page.locator("#histogram .mark-rule line").last
         assert (count_of(page), listed_as_flagged(page)) == (3, 3)
         at_first = rule.get_attribute("transform")
@@ -191,96 +169,97 @@ def test_the_keyboard_moves_threshold_count_chart_and_list(show):
         assert "first 40 of 399" in page.inner_text("#listed")
         page.click("#reset")
         assert (count_of(page), listed_as_flagged(page)) == (3, 3)
-        assert page.inner_text("h1") == "3 of 400 rows stand out"
+        assert page.inner_text("h1") == "3 of 400 rows are flagged as outliers"
 
 
-def test_the_count_says_how_many_known_outliers_are_flagged(show):
-    with show(example()) as page:
+def test_count_includes_known_outliers(show):
+    with show(create_summary()) as page:
         assert "2 of them known outliers" in page.inner_text("#state")
-        page.fill("#wanted", "1")
+        page.fill("#row-count", "1")
         assert "1 of them known outliers" in page.inner_text("#state")
-        page.fill("#wanted", "300")
+        page.fill("#row-count", "300")
         assert "known" not in page.inner_text("#state")
 
 
-def test_a_number_of_rows_can_be_asked_for(show):
-    with show(example()) as page:
+def test_number_of_rows_sets_the_threshold(show):
+    with show(create_summary()) as page:
         for count in (7, 37, 0, 1):
-            page.fill("#wanted", str(count))
+            page.fill("#row-count", str(count))
             assert (count_of(page), listed_as_flagged(page)) == (count, count)
-        page.fill("#wanted", "100000")
+        page.fill("#row-count", "100000")
         assert count_of(page) == 399
         page.focus("#threshold")
-        assert page.input_value("#wanted") == "399"
+        assert page.input_value("#row-count") == "399"
 
 
-def test_the_histogram_can_be_clicked(show):
-    with show(example()) as page:
+def test_click_on_histogram_sets_the_threshold(show):
+    with show(create_summary()) as page:
+        page.locator("#histogram svg").scroll_into_view_if_needed()
         box = page.locator("#histogram svg").bounding_box()
         page.mouse.click(box["x"] + box["width"] * 0.36, box["y"] + 100)
         assert count_of(page) == 2
 
 
-def test_the_list_can_be_filtered_by_column(show):
-    with show(example()) as page:
-        page.select_option("#suspect", label="city (26)")
-        visible = page.locator("tbody.case:visible .rank").all_inner_texts()
+def test_list_is_filtered_by_column(show):
+    with show(create_summary()) as page:
+        page.select_option("#column-filter", label="city (26)")
+        visible = page.locator("tbody.top-row:visible .rank").all_inner_texts()
         assert visible[:2] == ["2", "3"]
-        assert page.inner_text("#listed").startswith("2 rows of 3")
+        assert page.inner_text("#listed").startswith("2 of the 3 flagged rows")
 
 
-def test_near_misses_are_listed_and_all_rows_on_demand(show):
-    with show(example()) as page:
-        assert page.locator("tbody.case:visible").count() == 3 + 5
-        page.check("#everything")
-        assert page.locator("tbody.case:visible").count() == 40
+def test_rows_below_threshold_are_listed_on_demand(show):
+    with show(create_summary()) as page:
+        assert page.locator("tbody.top-row:visible").count() == 3 + 5
+        page.check("#show-all")
+        assert page.locator("tbody.top-row:visible").count() == 40
         assert page.locator("tbody.divider + tbody .rank").inner_text() == "4"
 
 
-def test_a_row_opens_by_keyboard_to_its_clues_and_cells(show):
-    with show(example()) as page:
-        button = page.locator("tbody.case button").nth(1)
+def test_row_opens_by_keyboard(show):
+    with show(create_summary()) as page:
+        button = page.locator("tbody.top-row button").nth(1)
         assert not page.locator("#d1").is_visible()
         button.focus()
         page.keyboard.press("Enter")
         assert button.get_attribute("aria-expanded") == "true"
         text = page.inner_text("#d1")
-        for expected in ("income", "1.5", "1.25", "6.0", "cell 1.0"):
+        for expected in ("income", "1.5", "1.25", "6.0", "value 1.0"):
             assert expected in text
         page.keyboard.press("Enter")
         assert not page.locator("#d1").is_visible()
 
 
-def beside(page, place=1):
-    """Open a row, and read the table that sets it beside normal ones."""
-    page.locator("tbody.case button").nth(place).click()
-    lines = page.locator(f"#d{place} .beside tr").all()
+def read_comparison(page, index=1):
+    """Open a row, and return the table that compares it with similar normal rows."""
+    page.locator("tbody.top-row button").nth(index).click()
+    lines = page.locator(f"#d{index} .similar tr").all()
     return [line.locator("th, td").all_inner_texts() for line in lines]
 
 
-def test_a_row_opens_beside_the_nearest_normal_rows_clues_first(show):
-    with show(example()) as page:
-        assert beside(page) == [
-            ["Column", "This row", "Nearest", "2nd nearest", "3rd nearest"],
+def test_row_is_compared_with_similar_rows(show):
+    with show(create_summary()) as page:
+        assert read_comparison(page) == [
+            ["Column", "This row", "Most similar", "2nd", "3rd"],
             ["income", "1.5", "1.75", "2.75", "3.75"],
             ["city", "1.5", "1.75", "2.75", "3.75"],
             ["name", "person 1", "", "", ""],
-            ["age", "cell 1.0", "normal 1.0", "normal 2.0", "normal 3.0"],
+            ["age", "value 1.0", "normal 1.0", "normal 2.0", "normal 3.0"],
         ]
-        assert page.inner_text("#d1 .beside caption") == "The normal rows nearest to row 1001"
-        assert page.locator("#d1 .beside .suspicious").count() == 2
-        assert page.locator("#d1 .cells").count() == 0
-        page.locator("tbody.case button").nth(1).dblclick()
-        assert page.locator("#d1 .beside").count() == 1
+        assert page.inner_text("#d1 .similar caption") == "Normal rows similar to row 1001"
+        assert page.locator("#d1 .similar .reason").count() == 2
+        assert page.locator("#d1 .values").count() == 0
+        page.locator("tbody.top-row button").nth(1).dblclick()
+        assert page.locator("#d1 .similar").count() == 1
 
 
-def test_a_clue_outside_the_shown_columns_is_compared_too(show):
-    summary = example()
-    row = top_row(0, 10.0, ("salary",), cells=("a", "b", ""), nearest=(("d", "", "f"),))
-    row = replace(row, reasons=tuple(replace(clue, nearest=("",)) for clue in row.reasons))
+def test_reason_outside_shown_columns_is_compared(show):
+    summary = create_summary()
+    row = create_row(0, 10.0, ("salary",), values=("a", "b", ""), nearest=(("d", "", "f"),))
+    row = replace(row, reasons=tuple(replace(reason, nearest=("",)) for reason in row.reasons))
     with show(replace(summary, top=(row,))) as page:
-        assert beside(page, 0) == [
-            ["Column", "This row", "Nearest"],
+        assert read_comparison(page, 0) == [
+            ["Column", "This row", "Most similar"],
             ["salary", "0.5", "missing"],
             ["name", "person 0", ""],
             ["age", "a", "d"],
@@ -289,39 +268,39 @@ def test_a_clue_outside_the_shown_columns_is_compared_too(show):
         ]
 
 
-def test_the_words_fit_how_rows_are_scored(show):
-    ours = ("furthest from those of the nearest normal rows", "in deviations of its column")
-    theirs = ("surprised the model most", "own uncertainty about that cell")
-    with show(example()) as page:
+def test_texts_depend_on_the_scorer(show):
+    by_distance = ("median of the ten most similar normal rows", "divided by IQR / 1.349")
+    by_loss = ("the value that the model predicts", "in standard deviations of the model")
+    with show(create_summary()) as page:
         text = page.inner_text("body")
-        assert all(words in text for words in ours)
-        assert not any(words in text for words in theirs)
-        assert "how far it is from the nearest rows that the model remembers as normal" in text
+        assert all(words in text for words in by_distance)
+        assert not any(words in text for words in by_loss)
+        assert "mean squared distance to the nearest reference rows" in text
 
-    with show(by_loss(example())) as page:
-        assert beside(page) == []
-        assert "cell 1.2" in page.inner_text("#d1 .cells")
+    with show(score_by_loss(create_summary())) as page:
+        assert read_comparison(page) == []
+        assert "value 1.2" in page.inner_text("#d1 .values")
         text = page.inner_text("body")
-        assert all(words in text for words in theirs)
-        assert not any(words in text for words in (*ours, "normal rows", "remembered"))
+        assert all(words in text for words in by_loss)
+        assert not any(words in text for words in (*by_distance, "reference rows"))
 
 
-def test_on_a_phone_every_compared_cell_says_whose_it_is(show):
-    with show(example(), width=390) as page:
-        beside(page)
+def test_narrow_comparison_labels_every_value(show):
+    with show(create_summary(), width=390) as page:
+        read_comparison(page)
         labels = page.eval_on_selector_all(
-            "#d1 .beside tbody tr:first-child td",
+            "#d1 .similar tbody tr:first-child td",
             "all => all.map(e => getComputedStyle(e, '::before').content)",
         )
         assert [label.split('"')[1].strip() for label in labels] == [
-            "this row", "nearest", "2nd nearest", "3rd nearest",
+            "this row", "most similar", "2nd", "3rd",
         ]  # fmt: skip
-        assert page.locator("#d1 .beside thead").bounding_box()["width"] <= 1
-        assert page.locator("#d1 .beside tbody tr:nth-child(3) td:visible").count() == 1
+        assert page.locator("#d1 .similar thead").bounding_box()["width"] <= 1
+        assert page.locator("#d1 .similar tbody tr:nth-child(3) td:visible").count() == 1
 
 
 def test_tab_reaches_every_control(show):
-    with show(example()) as page:
+    with show(create_summary()) as page:
         name = "e => e.id || e.innerText || e.href"
         wanted = page.eval_on_selector_all(
             FOCUSABLE, f"all => all.filter(e => e.checkVisibility()).map({name})"
@@ -331,11 +310,11 @@ def test_tab_reaches_every_control(show):
             page.keyboard.press("Tab")
             reached.append(page.evaluate(f"({name})(document.activeElement)"))
         assert reached == wanted
-        assert {"threshold", "wanted", "suspect", "everything"} <= set(reached)
+        assert {"threshold", "row-count", "column-filter", "show-all"} <= set(reached)
 
 
-def test_focus_can_be_seen(show):
-    with show(example()) as page:
+def test_focus_is_visible(show):
+    with show(create_summary()) as page:
         page.keyboard.press("Tab")
         assert page.locator(".skip").bounding_box()["y"] >= 0
         page.keyboard.press("Tab")
@@ -346,41 +325,41 @@ def test_focus_can_be_seen(show):
 def hostile_summary():
     cells = tuple(HOSTILE)
     rows = tuple(
-        top_row(
-            place,
-            10 / (place + 1),
+        create_row(
+            index,
+            10 / (index + 1),
             cells,
             ids=(name,),
-            reasons=(clue(name, place, value=name, expected=name, nearest=(name,) * 3),),
-            cells=cells,
+            reasons=(create_reason(name, index, value=name, expected=name, nearest=(name,) * 3),),
+            values=cells,
             nearest=(cells[::-1],) * 3,
         )
-        for place, name in enumerate(HOSTILE)
+        for index, name in enumerate(HOSTILE)
     )
     columns = tuple(
-        column(name, place, holds=name, kind=name) for place, name in enumerate(HOSTILE)
+        create_column(name, index, content=name, kind=name) for index, name in enumerate(HOSTILE)
     )
-    summary = example(columns=cells, top=len(HOSTILE))
+    summary = create_summary(columns=cells, top=len(HOSTILE))
     return replace(
         summary,
         table=HOSTILE[1],
-        describe_threshold=HOSTILE[1],
+        threshold_reason=HOSTILE[1],
         columns=columns,
         id_columns=(HOSTILE[1],),
         top=rows,
         notes=HOSTILE,
         command=HOSTILE[1],
         versions={HOSTILE[1]: HOSTILE[0]},
-        made=HOSTILE[1],
+        created=HOSTILE[1],
         metrics=replace(summary.metrics, label=HOSTILE[1]),
     )
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_names_and_values_are_shown_and_never_run(show, width):
+def test_names_and_values_are_never_executed(show, width):
     with show(hostile_summary(), width=width) as page:
-        page.check("#everything")
-        for button in page.locator("tbody.case button").all():
+        page.check("#show-all")
+        for button in page.locator("tbody.top-row button").all():
             button.click()
         page.click("summary")
         page.locator("#histogram .mark-rect path").nth(2).hover(force=True)
@@ -389,18 +368,18 @@ def test_names_and_values_are_shown_and_never_run(show, width):
         assert page.locator("img, main svg [onload]").count() == 0
         for name in HOSTILE[:8]:
             assert page.inner_text("#d0").count(name) >= 5
-            assert name in page.inner_text(".notes")
+            assert name in page.inner_text(".sentences")
         assert "right\\u202eto left" in text
         assert "two\\nlines\\u2028and a bell\\x07" in text
         assert "half \\ud800 letter" in text
         assert "x" * 299 + "…" in text
         assert "x" * 700 not in text
-        assert fits(page)
+        assert fits_width(page)
 
 
-def test_the_policy_stops_what_the_page_did_not_bring(browser, tmp_path):
+def test_policy_blocks_other_scripts_and_images(browser, tmp_path):
     path = tmp_path / "report.html"
-    path.write_text(render(example()), encoding="utf-8")
+    path.write_text(render(create_summary()), encoding="utf-8")
     page = browser.new_page()
     page.goto(path.as_uri())
 
@@ -415,18 +394,18 @@ def test_the_policy_stops_what_the_page_did_not_bring(browser, tmp_path):
     page.close()
 
 
-def fits(page):
+def fits_width(page):
     return page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
 
-@pytest.mark.parametrize("scored_by", [replace, by_loss])
-@pytest.mark.parametrize("width", [1280, 800, 390, 320])
-def test_nothing_scrolls_sideways(show, width, scored_by):
-    wide = example(columns=tuple(f"measurement_of_something_{place}" for place in range(60)))
-    with show(scored_by(wide), width=width) as page:
-        page.locator("tbody.case button").first.click()
+@pytest.mark.parametrize("change", [replace, score_by_loss])
+@pytest.mark.parametrize("width", [1280, 320])
+def test_page_does_not_scroll_sideways(show, width, change):
+    wide = create_summary(columns=tuple(f"measurement_of_something_{index}" for index in range(60)))
+    with show(change(wide), width=width) as page:
+        page.locator("tbody.top-row button").first.click()
         page.click("summary")
-        assert fits(page)
+        assert fits_width(page)
 
 
 LUMINANCE = """selector => {
@@ -455,89 +434,94 @@ READ = [
     ".badge",
     "#state strong",
     "#reset",
-    ".case.flagged .score",
-    ".case:not(.flagged) .why",
+    ".top-row.flagged .score",
+    ".top-row:not(.flagged) .why",
     ".rank",
     "pre code",
     "#histogram .role-axis-label text",
-    ".beside caption",
-    ".beside thead th",
-    ".beside .suspicious td",
-    ".beside td:nth-child(3)",
+    ".similar caption",
+    ".similar thead th",
+    ".similar .reason td",
+    ".similar td:nth-child(3)",
 ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_ground(show, scheme):
-    with show(example(), color_scheme=scheme) as page:
+def test_text_has_enough_contrast(show, scheme):
+    with show(create_summary(), color_scheme=scheme) as page:
         dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (dark == "rgb(255, 255, 255)") == (scheme == "light")
-        beside(page, 0)
+        read_comparison(page, 0)
         contrasts = {selector: page.evaluate(LUMINANCE, selector) for selector in READ}
         assert {key: value for key, value in contrasts.items() if value < 4.5} == {}
 
 
-def test_charts_follow_a_change_of_the_scheme(show):
-    with show(example(), color_scheme="light") as page:
+def test_charts_follow_the_color_scheme(show):
+    with show(create_summary(), color_scheme="light") as page:
         fill = "getComputedStyle(document.querySelector('#histogram .role-axis-label text')).fill"
         light = page.evaluate(fill)
         page.emulate_media(color_scheme="dark")
         assert page.evaluate(fill) != light
 
 
-def test_print_is_light_complete_and_without_controls(show):
-    with show(example(), color_scheme="dark") as page:
+def test_print_is_light_and_without_controls(show):
+    with show(create_summary(), color_scheme="dark") as page:
         page.emulate_media(media="print", color_scheme="dark")
         ground = page.evaluate(
             "getComputedStyle(document.documentElement).getPropertyValue('--paper')"
         )
         assert ground.strip() == "#fff"
-        for control in ("#threshold", "#wanted", "#reset", "#suspect", "#everything", "nav"):
+        for control in ("#threshold", "#row-count", "#reset", "#column-filter", "#show-all", "nav"):
             assert not page.locator(control).is_visible()
-        assert page.locator("tbody.case.flagged .clues:visible").count() == 3
-        assert page.locator("tbody.case:not(.flagged) .clues:visible").count() == 0
+        assert page.locator("tbody.top-row.flagged .reasons:visible").count() == 3
+        assert page.locator("tbody.top-row:not(.flagged) .reasons:visible").count() == 0
         assert page.locator("#histogram svg").is_visible()
         assert page.pdf(format="A4").startswith(b"%PDF")
 
 
-def test_without_javascript_the_facts_are_there(show):
-    with show(example(), java_script_enabled=False) as page:
-        assert "without JavaScript" in page.inner_text("noscript")
-        assert page.inner_text("h1") == "3 of 400 rows stand out"
-        assert page.locator("tbody.case:visible").count() == 40
-        assert page.locator("#d39 .clues").is_visible()
+def test_page_works_without_javascript(show):
+    with show(create_summary(), java_script_enabled=False) as page:
+        assert "need JavaScript" in page.inner_text("noscript")
+        assert page.inner_text("h1") == "3 of 400 rows are flagged as outliers"
+        assert page.locator("tbody.top-row:visible").count() == 40
+        assert page.locator("#d39 .reasons").is_visible()
         assert not page.locator("#threshold").is_visible()
 
 
 def one_row():
-    return example(rows=1, flagged=0, threshold=10.0, levels=((10.0, 0),), columns=("only",))
+    return create_summary(
+        rows=1, flagged=0, threshold=10.0, thresholds=((10.0, 0),), columns=("only",)
+    )
 
 
 def no_rows_listed():
-    return example(top=0, columns=(), history=(), notes=(), metrics=None, id_columns=())
+    return create_summary(top=0, columns=(), history=(), notes=(), metrics=None, id_columns=())
 
 
 @pytest.mark.parametrize(
     ("summary", "sentence"),
     [
-        (example(flagged=0, threshold=10.0, metrics=None), "No row is above the threshold"),
-        (one_row(), "0 of 1 row stand out"),
+        (create_summary(flagged=0, threshold=10.0, metrics=None), "No row is above the threshold"),
+        (one_row(), "0 of 1 row are flagged as outliers"),
         (no_rows_listed(), "There is no record of the training"),
-        (example(notes=()), "Nothing that needs a word"),
-        (example(bins=((1.0, 1.0, 400),), threshold=1.0, flagged=0, levels=()), "0 of 400 rows"),
-        (example(columns=tuple(f"c{n}" for n in range(10_000))), "200 of 10,000 columns"),
-        (example(top=2, flagged=30), "The first 2 of 30 flagged rows are listed"),
+        (create_summary(notes=()), "No warnings."),
+        (
+            create_summary(bins=((1.0, 1.0, 400),), threshold=1.0, flagged=0, thresholds=()),
+            "0 of 400 rows",
+        ),
+        (create_summary(columns=tuple(f"c{n}" for n in range(10_000))), "200 of 10,000 columns"),
+        (create_summary(top=2, flagged=30), "The first 2 of 30 flagged rows are listed"),
     ],
-    ids=["none flagged", "one row", "nothing", "no notes", "all alike", "wide", "more flagged"],
+    ids=["none flagged", "one row", "nothing", "no notes", "all equal", "wide", "more flagged"],
 )
-def test_unusual_facts_have_their_page(show, summary, sentence):
+def test_unusual_summaries_are_rendered(show, summary, sentence):
     with show(summary, width=390) as page:
         assert sentence in page.inner_text("body")
-        assert fits(page)
+        assert fits_width(page)
 
 
-def test_many_levels_are_thinned_out_but_never_the_models_own(show):
-    summary = example(rows=20_000, top=5)
+def test_own_threshold_survives_thinning(show):
+    summary = create_summary(rows=20_000, top=5)
     with show(summary) as page:
         assert int(page.get_attribute("#threshold", "max")) < 300
         assert count_of(page) == summary.flagged
@@ -546,40 +530,42 @@ def test_many_levels_are_thinned_out_but_never_the_models_own(show):
         assert count_of(page) == 19_999
 
 
-@pytest.mark.parametrize("letter", ["x", "<", "\U0001f600"])
-def test_no_table_makes_the_page_larger_than_3_mb(letter):
+@pytest.mark.parametrize("letter", ["<", "\U0001f600"])
+def test_page_stays_below_3_mb(letter):
     long = letter * 400
-    columns = tuple(f"{long}{place}" for place in range(60))
+    columns = tuple(f"{long}{index}" for index in range(60))
     rows = tuple(
-        top_row(
-            place,
-            10 / (place + 1),
+        create_row(
+            index,
+            10 / (index + 1),
             columns,
             ids=(long,) * 5,
             reasons=tuple(
-                clue(name, place, value=long, expected=long, nearest=(long,) * 3)
+                create_reason(name, index, value=long, expected=long, nearest=(long,) * 3)
                 for name in columns[:20]
             ),
-            cells=(long,) * 60,
+            values=(long,) * 60,
             nearest=((long,) * 60,) * 3,
         )
-        for place in range(300)
+        for index in range(300)
     )
-    summary = example(columns=columns, top=300)
+    summary = create_summary(columns=columns, top=300)
     summary = replace(summary, top=rows, id_columns=columns[:5], notes=(long * 5,) * 500)
 
     page = render(summary)
 
-    assert len(page.encode()) < MOST_BYTES == 3_000_000
-    assert "To stay small" in page
+    assert len(page.encode()) < MAX_PAGE_BYTES == 3_000_000
+    assert "To limit its size" in page
 
 
-def test_three_hundred_rows_of_sixty_usual_columns_are_shown_whole():
-    page = render(example(top=300, columns=tuple(f"measurement {place}" for place in range(60))))
+def test_large_ordinary_summary_is_shown_completely():
+    page = render(
+        create_summary(top=300, columns=tuple(f"measurement {index}" for index in range(60)))
+    )
 
-    assert len(page.encode()) < MOST_BYTES
-    assert "cell 297.59" in page
-    assert "cell 299.58" in page
+    assert len(page.encode()) < MAX_PAGE_BYTES
+    assert "value 297.59" in page
+    assert "value 299.58" in page
     assert "normal 3.59" in page
-    assert page.count("cell 299.58") == 1
-    assert "To stay small" not in page
+    assert page.count("value 299.58") == 1
+    assert "To limit its size" not in page

@@ -1,25 +1,28 @@
-"""All that a report shows, as plain values: tests read these, not the page."""
+"""The content of a report as plain values. Tests check these values instead of the page."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from altbi.networks import TrainingStep
+if TYPE_CHECKING:  # it loads torch
+    from altbi.networks import TrainingStep
 
 __all__ = ["ColumnFact", "Metrics", "Privacy", "ReasonFact", "Summary", "TopRow"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonFact:
-    """One cell of a row that stands out: what is there, what was expected, what others have.
+    """One value that contributes to a row's score.
 
     Attributes
     ----------
     column, value, expected : str
-        The column, what stands in the cell, and what was expected there.
+        The column, the row's value and the expected value.
     z_score : float
-        How far they are apart.
+        Distance between the two, in robust z-scores; see `altbi.explain.Reason`.
     nearest : tuple of str
-        The column's cells in the nearest remembered rows, nearest first; none if the model scores
+        The column's values in the most similar reference rows, most similar first. Empty for scores
         by loss.
     """
 
@@ -39,18 +42,18 @@ class TopRow:
     number : int
         The row's number in the table, counted from 0.
     ids : tuple of str
-        Its cells in the id columns, `Summary.id_columns`.
+        Its values in the id columns, `Summary.id_columns`.
     score : float
         Its score.
     label : bool or None
-        Whether it is known to be an outlier, if that is known.
+        Whether it is labelled as an outlier; None without a label.
     reasons : tuple of ReasonFact
-        The cells furthest from what was expected, furthest first.
-    cells : tuple of str
-        Its cells in `Summary.shown_columns`; missing is "".
+        The values with the largest contributions, largest first.
+    values : tuple of str
+        Its values in `Summary.shown_columns`; "" means missing.
     nearest : tuple of tuple of str
-        The same cells of the nearest remembered rows, nearest first; none if the model scores by
-        loss.
+        The same columns of the most similar reference rows, most similar first. Empty for scores
+        by loss.
     """
 
     number: int
@@ -58,39 +61,39 @@ class TopRow:
     score: float
     label: bool | None
     reasons: tuple[ReasonFact, ...]
-    cells: tuple[str, ...]
+    values: tuple[str, ...]
     nearest: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnFact:
-    """One column: what the training sample showed, and how often it made a row stand out.
+    """One column: its content in the training sample, and its share of the highest scores.
 
     Attributes
     ----------
     name, kind : str
         Its name, and "number", "boolean", "date" or "category".
-    holds : str
-        Its range or its levels, in words.
+    content : str
+        Its range or its categories.
     missing : float
-        Share of missing cells.
-    named : int
-        How many of the rows in `Summary.top` it is a clue of.
+        Share of missing values.
+    n_reasons : int
+        Number of rows in `Summary.top` that have it among their reasons.
     share : float
-        What it adds to the scores of these rows, as a share of what all columns add.
+        Its contribution to the scores of these rows, as a share of all columns' contributions.
     """
 
     name: str
     kind: str
-    holds: str
+    content: str
     missing: float
-    named: int
+    n_reasons: int
     share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """How the scores compare with known labels, which were not used for training."""
+    """Comparison of the scores with known labels, which were not used for training."""
 
     label: str
     outliers: int
@@ -100,23 +103,23 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Privacy:
-    """What a fit under a privacy budget has released.
+    """The privacy ledger of a fit under a budget.
 
     Attributes
     ----------
     epsilon, delta : float
         The budget.
     epsilon_rdp, epsilon_prv : float
-        What was spent, by two accountants.
+        The budget that was spent, by two accountants.
     guarantee : bool
-        Whether that is a guarantee.
+        Whether these figures are a guarantee.
     adjacency : str
-        Which tables are neighbours.
+        Which tables count as neighbours.
     covered, not_covered : tuple of str
-        What is promised, and what is not.
+        What the guarantee covers, and what it does not cover.
     releases : tuple of (str, float, float, float, int)
-        What was released, with its noise, the least and the most share of the rows that it took,
-        and how often.
+        Each release with its noise, the smallest and the largest share of rows it used, and how
+        often it was made.
     """
 
     epsilon: float
@@ -132,48 +135,48 @@ class Privacy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """All that a report shows.
+    """The content of a report.
 
     Attributes
     ----------
     table : str
-        Where the table came from.
+        Name of the table.
     score_by : {"distance", "loss"}
-        Whether a score is the distance to the nearest remembered rows, or the model's loss.
+        Whether a score is the distance to the nearest reference rows, or the model's loss.
     rows, sample : int
-        Rows that were scored, and rows of the sample that was learned from.
+        Number of scored rows, and of rows in the training sample.
     threshold : float
         Rows with a score above it are flagged.
     flagged : int
-        How many rows that are.
+        Number of flagged rows.
     threshold_reason : str
-        How the threshold was chosen, in one or two sentences.
-    levels : tuple of (float, int)
-        Possible thresholds, from the highest to the lowest, and how many rows lie above each. The
-        model's own threshold is one of them. Exact, not estimated.
+        How the threshold was chosen.
+    thresholds : tuple of (float, int)
+        Possible thresholds, highest first, and the exact number of rows above each. The model's own
+        threshold is one of them.
     bins : tuple of (float, float, int)
-        From, to, and how many rows have scores from the one up to the other: neighbouring intervals
-        over the whole range, most of them of one width; the last may be wider.
+        Histogram of the scores: start, end and number of rows. The intervals are adjacent and have
+        the same width; only the last may be wider.
     columns : tuple of ColumnFact
-        All columns, those that matter most first.
+        All columns, by decreasing share of the highest scores.
     shown_columns, id_columns : tuple of str
-        The columns whose cells the top rows show.
+        The columns whose values the top rows show.
     top : tuple of TopRow
         The rows with the highest scores, highest first; at most a few hundred.
     history : tuple of TrainingStep
         The training steps.
     metrics : Metrics or None
-        If labels were given.
+        Comparison with labels, if labels were given.
     privacy : Privacy or None
-        If the model was fitted under a privacy budget.
+        The privacy ledger, if the model was fitted under a privacy budget.
     notes : tuple of str
-        What was noticed about the data, one sentence each.
+        Warnings about the data, one sentence each.
     command : str
-        What made the report.
+        The command that created the report.
     versions : dict of str to str
-        Of altbi and what it stands on.
-    made : str
-        When, as ISO 8601.
+        Versions of altbi and its libraries.
+    created : str
+        Time of creation in ISO 8601.
     """
 
     table: str
@@ -183,7 +186,7 @@ class Summary:
     threshold: float
     flagged: int
     threshold_reason: str
-    levels: tuple[tuple[float, int], ...]
+    thresholds: tuple[tuple[float, int], ...]
     bins: tuple[tuple[float, float, int], ...]
     columns: tuple[ColumnFact, ...]
     shown_columns: tuple[str, ...]
@@ -195,4 +198,4 @@ class Summary:
     notes: tuple[str, ...]
     command: str
     versions: dict[str, str]
-    made: str
+    created: str

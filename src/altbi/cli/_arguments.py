@@ -1,0 +1,265 @@
+"""Convert parsed arguments into library objects: detector, engine, table, output path."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from altbi.errors import ParameterError, TableError
+from altbi.io import ColumnSelection, Source, is_table_file, open_table
+
+if TYPE_CHECKING:  # these load torch
+    from altbi.distributed import Engine
+    from altbi.model import FitSettings
+    from altbi.torch import PrivacyBudget
+
+__all__ = [
+    "check_engine",
+    "create_engine",
+    "open_input",
+    "read_selection",
+    "read_settings",
+    "resolve_output",
+]
+
+BUDGET_OPTIONS = ("delta", "truncation", "noise", "clip")
+BOUNDS = "two numbers, the smaller one first, a JSON file, or estimate"
+BOUNDS_FILE = (
+    'Expected bounds or categories by column, such as {"age": [0, 120], "colour": ["red", "blue"]}.'
+)
+COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
+TABLE_SUFFIXES = (
+    *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc"),
+    *(".jsonl", ".ndjson", ".json", ".npz", ".npy"),
+)
+
+
+@contextmanager
+def open_input(args: argparse.Namespace) -> Iterator[Source]:
+    """Open the table; standard input is copied to a temporary file, because it is read twice."""
+    options = {
+        "format": args.input_format,
+        "encoding": args.encoding,
+        "delimiter": args.delimiter,
+        "header": args.header,
+    }
+    if args.table != "-":
+        yield open_table(args.table, **options)
+        return
+    if sys.stdin is None:
+        raise TableError("standard input: it is closed, but expected a table. Pass a file.")
+    with tempfile.NamedTemporaryFile(prefix="altbi-") as copy:
+        try:
+            shutil.copyfileobj(sys.stdin.buffer, copy)
+            copy.flush()
+        except OSError as error:
+            reason = f"{error.strerror} (while copying it to {copy.name})"
+            raise OSError(error.errno, reason, "standard input") from error
+        yield open_table(copy.name, name="standard input", **options)
+
+
+def read_selection(args: argparse.Namespace) -> ColumnSelection:
+    """Return the selection of columns."""
+    return ColumnSelection(
+        columns=tuple(args.columns),
+        exclude=tuple(args.exclude),
+        ids=tuple(args.id),
+        label=args.label,
+        missing=tuple(args.missing),
+        keep=getattr(args, "keep_columns", False),
+    )
+
+
+def resolve_output(
+    args: argparse.Namespace,
+    suffix: str,
+    names: Sequence[str] = ("",),
+    *,
+    stdout_for_stdin: bool = False,
+) -> Path | None:
+    """Return the path of the output; None is stdout. The default is next to the table.
+
+    Parameters
+    ----------
+    args : Namespace
+        The arguments.
+    suffix : str
+        Added to the table's name for the default path.
+    names : sequence of str
+        The files in the output, if it is a folder. None of them may be an input.
+    stdout_for_stdin : bool, default=False
+        Whether the default for a table from stdin is stdout.
+
+    Returns
+    -------
+    Path or None
+        The path.
+    """
+    output = args.output
+    if output is None and args.table == "-":
+        if not stdout_for_stdin:
+            args.wrong("the table comes from stdin: pass a path with --output")
+        output = "-"
+    if output == "-":
+        if args.json:
+            args.wrong("--json and the output both go to stdout: pass another --output")
+        return None
+    path = _default_path(Path(args.table), suffix) if output is None else Path(output)
+    for name in names:
+        _check_not_input(args, path / name)
+    return path
+
+
+def _default_path(table: Path, suffix: str) -> Path:
+    """Return a path named after the table, without its file name suffixes."""
+    table = table if table.name not in ("", "..") else table.resolve()
+    stem = table.name
+    for suffixes in (COMPRESSIONS, TABLE_SUFFIXES):
+        stem = next((stem[: -len(each)] for each in suffixes if stem.lower().endswith(each)), stem)
+    return table.with_name((stem or table.name) + suffix)
+
+
+def _check_not_input(args: argparse.Namespace, path: Path) -> None:
+    """Report an output that is an input of the command, or would be read as one."""
+    for name in (args.table, getattr(args, "model", "-")):
+        if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
+            args.wrong(f"{path} is an input, so it cannot be the output: pass another --output")
+    # An engine writes a folder of Parquet files.
+    file = path if getattr(args, "engine", None) is None or path.suffix else path / "0.parquet"
+    folder = Path(args.table).resolve()
+    file = file.resolve()
+    if args.table == "-" or not folder.is_dir() or not file.is_relative_to(folder):
+        return
+    if is_table_file(file.relative_to(folder)):
+        args.wrong(f"{path} would become part of the table: pass another --output")
+
+
+def create_engine(args: argparse.Namespace) -> Engine | None:
+    """Return the engine, which starts workers when it needs them; None without --engine."""
+    check_engine_options(args)
+    if args.engine is None:
+        return None
+    from altbi.distributed import Dask, Local
+
+    return Dask(args.scheduler, args.workers, quiet=True) if args.engine == "dask" else Local()
+
+
+def check_engine(args: argparse.Namespace) -> None:
+    """Report input and output options that an engine does not support."""
+    check_engine_options(args)
+    if args.engine is None:
+        return
+    if args.table == "-":
+        args.wrong("an engine reads the table in partitions, so it cannot come from stdin")
+    if args.output == "-":
+        args.wrong("an engine writes a folder, which cannot go to stdout: pass an --output")
+    if args.format not in (None, "parquet"):
+        args.wrong(f"an engine writes Parquet files: omit --format {args.format}")
+
+
+def check_engine_options(args: argparse.Namespace) -> None:
+    """Report engine options that do not belong together."""
+    for name in ("scheduler", "workers"):
+        if getattr(args, name) is not None and args.engine != "dask":
+            args.wrong(f"--{name} is for --engine dask")
+    if args.workers is not None and args.scheduler is not None:
+        args.wrong("a cluster has its own workers: omit --workers or --scheduler")
+
+
+def read_settings(args: argparse.Namespace) -> FitSettings:
+    """Return the settings of the detector."""
+    from altbi.model import build_settings
+
+    method = args.method or ("recommended" if args.epsilon is None else "altbi")
+    _check_method(args, method)
+    parameters: dict[str, Any] = {
+        "contamination": args.contamination,
+        "max_rows": args.max_rows,
+        "random_state": args.seed,
+    }
+    if args.threshold is not None:
+        parameters["threshold"] = args.threshold
+    if method == "recommended":
+        return build_settings("OutlierDetector", parameters)
+    if method == "odim":
+        return build_settings("ODIM", parameters)
+    return build_settings("ALTBI", parameters | _read_altbi_parameters(args, method))
+
+
+def _read_altbi_parameters(args: argparse.Namespace, method: str) -> dict[str, Any]:
+    """Return the parameters in which a variant of ALTBI differs from the defaults."""
+    if method == "altbi-paper":
+        from altbi.networks import IWAE, Schedule
+
+        return {
+            "schedule": Schedule(T1=60, updates=1, first_truncated=1),
+            "backbone": IWAE(hidden=(100, 50), latent=10, network="paper", weight_decay=0.0),
+            "average": "plain",
+        }
+    if method == "altbi-glow":
+        from altbi.torch import Glow
+
+        return {"backbone": Glow()}
+    return {} if args.epsilon is None else {"privacy": _read_budget(args)}
+
+
+def _check_method(args: argparse.Namespace, method: str) -> None:
+    """Report options that the method does not have."""
+    given = [name for name in ("bounds", *BUDGET_OPTIONS) if getattr(args, name) is not None]
+    if given and args.epsilon is None:
+        args.wrong(f"--{given[0]} belongs to a privacy budget: pass --epsilon too")
+    if args.epsilon is not None and method != "altbi":
+        args.wrong(f"--epsilon is for --method altbi, not for {method}")
+    if args.threshold is not None and method == "odim":
+        args.wrong("--threshold is not for odim")
+
+
+def _read_budget(args: argparse.Namespace) -> PrivacyBudget:
+    from altbi.torch import PrivacyBudget
+
+    options = {name: getattr(args, name) for name in BUDGET_OPTIONS}
+    given = {name: value for name, value in options.items() if value is not None}
+    return PrivacyBudget(args.epsilon, bounds=_read_bounds(args), **given)
+
+
+def _read_bounds(args: argparse.Namespace) -> Any:  # noqa: ANN401 - a pair, a dict or a string
+    """Return the value of --bounds."""
+    texts = args.bounds
+    if texts is None:
+        args.wrong(f"--epsilon needs --bounds: {BOUNDS}")
+    if texts == ["estimate"]:
+        return "estimate"
+    if len(texts) == 1 and Path(texts[0]).exists():
+        return _read_bounds_file(texts[0])
+    numbers = [_parse_number(text) for text in texts]
+    # The comparison is false for NaN, the value of texts that are not numbers.
+    if len(texts) != 2 or not numbers[0] < numbers[1]:
+        args.wrong(f"--bounds {' '.join(texts)}: expected {BOUNDS}. Put the table before --bounds")
+    return tuple(numbers)
+
+
+def _parse_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan
+
+
+def _read_bounds_file(path: str) -> dict[str, Any]:
+    """Read bounds by column; the fit validates them."""
+    try:
+        bounds = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ParameterError(f"{path}: not valid JSON ({error}). {BOUNDS_FILE}") from None
+    if not isinstance(bounds, dict):
+        raise ParameterError(f"{path}: a JSON {type(bounds).__name__}. {BOUNDS_FILE}")
+    return bounds

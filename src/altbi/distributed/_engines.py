@@ -1,0 +1,282 @@
+"""Engines: where a function is called on many items, in this process or on a Dask cluster."""
+
+import abc
+import logging
+import re
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import Any, Self, TypeVar, final
+from uuid import uuid4
+
+from altbi.errors import AltbiError, EngineError, import_extra
+
+__all__ = ["Dask", "Engine", "Local"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+CONNECT_SECONDS = 10
+# Time without any result after which the engine checks that the cluster still has workers.
+RESULT_SECONDS = 60
+LOGGERS = ("distributed", "distributed.client", "tornado", "asyncio")
+# An address needs its port: without one, Dask would wait for its whole timeout.
+ADDRESS = re.compile(r"([a-z]+://)?[^\s/]+:\d+")
+RESUME = "Run the same command again to continue with the partitions that are not finished."
+
+
+class Engine(abc.ABC):
+    """A place where a function is called on many items. Results do not depend on the engine.
+
+    An engine is a context manager, which stops the workers that it has started.
+    """
+
+    @abc.abstractmethod
+    def run(
+        self, function: Callable[[Item], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        """Call a function on every item.
+
+        Parameters
+        ----------
+        function : callable
+            A function of a module, which other processes can import. It may be called again for an
+            item whose process was lost. Its exceptions end the run and are raised here.
+        items : sequence
+            Small values that can be pickled.
+
+        Yields
+        ------
+        int
+            Index of an item. Every item is yielded once, in any order.
+        object
+            The result for the item.
+        """
+
+    def close(self) -> None:  # noqa: B027 - some engines have nothing to stop
+        """Stop the workers that the engine has started."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@final
+class Local(Engine):
+    """An engine that processes one item after the other, in this process.
+
+    Examples
+    --------
+    >>> from altbi.distributed import Local
+    >>> list(Local().run(abs, [-1, 2]))
+    [(0, 1), (1, 2)]
+    """
+
+    def run(
+        self, function: Callable[[Item], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the results in the order of the items.
+
+        Parameters
+        ----------
+        function : callable
+            A function of a module.
+        items : sequence
+            The items.
+
+        Yields
+        ------
+        int
+            Index of an item.
+        object
+            The result for the item.
+        """
+        yield from enumerate(map(function, items))
+
+
+@final
+class Dask(Engine):
+    """A Dask cluster whose workers see the files under the same paths as this process.
+
+    The scheduler repeats calls that were lost with their worker. Exceptions are not repeated.
+
+    Parameters
+    ----------
+    scheduler : str, default=None
+        Address such as ``tcp://10.0.0.1:8786``. None starts a cluster on this machine.
+    workers : int, default=None
+        Number of worker processes of a cluster on this machine, each with one thread. None means
+        one for each core.
+    quiet : bool, default=False
+        Whether to silence Dask's own log. Failures raise an exception in any case.
+
+    Examples
+    --------
+    >>> import altbi
+    >>> from altbi.distributed import Dask
+    >>> with Dask(workers=4) as engine:  # doctest: +SKIP
+    ...     altbi.detect("payments.parquet", "payments-altbi", engine=engine)
+    """
+
+    def __init__(
+        self, scheduler: str | None = None, workers: int | None = None, *, quiet: bool = False
+    ) -> None:
+        self.scheduler = scheduler
+        self.workers = workers
+        self.quiet = quiet
+        self._client: Any = None
+        self._cluster: Any = None
+
+    def run(
+        self, function: Callable[[Item], Result], items: Sequence[Item]
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield the results as the workers return them.
+
+        Parameters
+        ----------
+        function : callable
+            A function of a module.
+        items : sequence
+            The items.
+
+        Yields
+        ------
+        int
+            Index of an item.
+        object
+            The result for the item.
+        """
+        if not items:
+            return
+        client = self._connect()
+        run = uuid4().hex
+        keys = [f"altbi-{run}-{index}" for index in range(len(items))]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # about the size of all items together
+            futures = client.map(function, items, key=keys, pure=False)
+        pending = {future: index for index, future in enumerate(futures)}
+        del futures  # a future that is still referenced keeps its result on the cluster
+        try:
+            while pending:
+                yield from self._collect_results(pending)
+        finally:
+            if pending and client.status == "running":
+                client.cancel(list(pending), force=True)
+
+    def close(self) -> None:
+        """Disconnect, and stop a cluster that was started here."""
+        for connection in (self._client, self._cluster):
+            if connection is not None:
+                connection.close()
+        self._client = self._cluster = None
+
+    def _collect_results(self, pending: dict[Any, int]) -> Iterator[tuple[int, Any]]:
+        """Yield results until all are there, or none has arrived for a while."""
+        distributed = import_extra("distributed", extra="cluster")
+        completed = distributed.as_completed(
+            list(pending),
+            loop=self._client.loop,
+            with_results=True,
+            raise_errors=False,
+            timeout=RESULT_SECONDS,
+        )
+        while pending:
+            try:
+                future, result = next(completed)
+            except TimeoutError:
+                self._check_workers()
+                return
+            index, value = pending.pop(future), _get_result(future, result)
+            future.release()
+            yield index, value
+
+    def _check_workers(self) -> None:
+        """Raise an error if the cluster has no workers."""
+        try:
+            workers = self._client.nthreads()
+        except (OSError, ValueError) as cause:
+            raise _connection_error(self.scheduler) from cause
+        if not workers:
+            raise EngineError(
+                f"{self._client.scheduler.address}: the Dask cluster has no workers. Start some "
+                f"(dask worker ADDRESS --nthreads 1). {RESUME}"
+            )
+
+    def _connect(self) -> Any:  # noqa: ANN401 - distributed has no types
+        """Return the client, connected to the scheduler or to a new cluster on this machine."""
+        if self._client is not None:
+            return self._client
+        distributed = import_extra("distributed", extra="cluster")
+        for name in LOGGERS if self.quiet else ():
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        if self.scheduler is None:
+            self._cluster = _start_cluster(distributed, self.workers)
+        elif not ADDRESS.fullmatch(self.scheduler):
+            raise EngineError(
+                f"{self.scheduler!r} is not the address of a Dask scheduler. Expected one such "
+                "as tcp://10.0.0.1:8786, as `dask scheduler` prints it."
+            )
+        try:
+            self._client = distributed.Client(
+                self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False
+            )
+        except (OSError, ValueError) as cause:
+            raise _connection_error(self.scheduler) from cause
+        return self._client
+
+
+def _start_cluster(distributed: Any, workers: int | None) -> Any:  # noqa: ANN401
+    """Start workers with one thread each; they cannot be reached from other machines."""
+    with _block_interrupts():
+        return distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        )
+
+
+@contextmanager
+def _block_interrupts() -> Iterator[None]:
+    """Start processes that ignore Ctrl-C: this process receives it too, and stops them."""
+    resource_tracker.ensure_running()  # starting it later would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _connection_error(address: str | None) -> EngineError:
+    return EngineError(
+        f"{address or 'this machine'}: no Dask scheduler answers. Expected an address such as "
+        f"tcp://10.0.0.1:8786, where `dask scheduler` runs. {RESUME}"
+    )
+
+
+def _get_result(future: Any, result: Any) -> Any:  # noqa: ANN401
+    """Return the result of a call, or raise the reason why there is none."""
+    from distributed.scheduler import KilledWorker
+
+    if future.status == "finished":
+        return result
+    if future.status != "error":
+        raise EngineError(f"The Dask scheduler has stopped, or has dropped the work. {RESUME}")
+    error = result[1]
+    if isinstance(error, KilledWorker):
+        raise EngineError(
+            "A partition was tried several times, and its worker was lost each time, probably for "
+            f"lack of memory. Give the workers more memory, or write smaller row groups. {RESUME}"
+        ) from error
+    if isinstance(error, ImportError) and not isinstance(error, AltbiError):
+        raise EngineError(
+            f"A worker cannot import a module ({error}). Install the same version of "
+            "'altbi[cluster]' on every machine."
+        ) from error
+    raise error

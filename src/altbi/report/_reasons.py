@@ -1,0 +1,110 @@
+"""Explained rows of a table, and their reasons as a table."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from altbi.explain import Explanation
+from altbi.io import ColumnParser, SelectedColumns
+from altbi.model import FittedModel
+from altbi.report._formatting import format_expected, format_nearest, format_value
+
+__all__ = [
+    "MAX_REASONS",
+    "ExplainedRows",
+    "build_reasons_table",
+    "explain_rows",
+    "format_id",
+    "format_nearest_values",
+]
+
+# The largest number of reasons of a row.
+MAX_REASONS = 5
+# The number of similar reference rows that are shown with a row.
+N_NEAREST = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedRows:
+    """Rows of a table with the explanation of their scores.
+
+    Attributes
+    ----------
+    rows : ndarray of int
+        Their numbers in the table, counted from 0.
+    cells : pyarrow.Table
+        Their values as the source has them.
+    flagged : ndarray of bool
+        Whether their scores are above the threshold.
+    explanation : Explanation
+        Their scores, split by column.
+    """
+
+    rows: NDArray[np.int64]
+    cells: pa.Table
+    flagged: NDArray[np.bool_]
+    explanation: Explanation
+
+
+def explain_rows(
+    cells: pa.Table, rows: NDArray[np.int64], parser: ColumnParser, model: FittedModel
+) -> ExplainedRows:
+    """Explain rows of a source."""
+    explanation = model.explain(parser.parse(cells, 0, model.encoder.names))
+    flagged = explanation.score > model.threshold
+    return ExplainedRows(rows=rows, cells=cells, flagged=flagged, explanation=explanation)
+
+
+def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> pa.Table:
+    """Return a table with one record for each row and reason.
+
+    For scores by distance, ``nearest_1`` and so on are the values of the most similar reference
+    rows.
+    """
+    explanation = explained.explanation
+    records: list[dict[str, Any]] = []
+    for index, row in enumerate(explained.rows.tolist()):
+        ids = {name: explained.cells[name][index].as_py() for name in selected.ids}
+        common = {
+            "row": row,
+            **{f"id_{name}": format_id(value) for name, value in ids.items()},
+            "score": float(explanation.score[index]),
+            "outlier": bool(explained.flagged[index]),
+        }
+        for rank, reason in enumerate(explanation.reasons(index, MAX_REASONS), start=1):
+            column = explanation.columns.index(reason.column)
+            nearest = enumerate(format_nearest_values(explanation, index, column), start=1)
+            records.append(
+                {
+                    **common,
+                    "reason": rank,
+                    "column": reason.column,
+                    "value": format_value(reason.value, digits=None),
+                    "expected": format_expected(reason.expected, reason.value),
+                    "z_score": reason.z_score,
+                    "contribution": reason.contribution,
+                    **{f"nearest_{number}": value for number, value in nearest},
+                }
+            )
+    return pa.Table.from_pylist(records)
+
+
+def format_id(value: object) -> str:
+    """Format a value of an id column."""
+    return "" if value == "" else format_value(value)
+
+
+def format_nearest_values(explanation: Explanation, index: int, column: int) -> tuple[str, ...]:
+    """Return a column's values in the reference rows most similar to a row.
+
+    The result is empty for scores by loss. `Explanation.nearest` would convert all columns.
+    """
+    if explanation.neighbours is None:
+        return ()
+    value = explanation.values[column][index].as_py()
+    indices = pa.array(explanation.neighbours[index, :N_NEAREST])
+    nearest = explanation.reference[column].take(indices).to_pylist()
+    return tuple(format_nearest(each, value) for each in nearest)

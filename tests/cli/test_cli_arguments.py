@@ -1,0 +1,161 @@
+import pytest
+
+from altbi.cli import main
+from altbi.cli._arguments import read_settings
+from altbi.cli._parser import build_parser
+from altbi.errors import ParameterError
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sizes.csv").write_text("size\n1\n2\n3\n", encoding="utf-8")
+    return "sizes.csv"
+
+
+def parse(*arguments):
+    return build_parser().parse_args(["fit", "sizes.csv", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("method", "detector", "by_distance"),
+    [
+        ("recommended", "OutlierDetector", True),
+        ("altbi", "ALTBI", False),
+        ("altbi-paper", "ALTBI", False),
+        ("altbi-glow", "ALTBI", False),
+        ("odim", "ODIM", False),
+    ],
+)
+def test_method_selects_the_detector(method, detector, by_distance):
+    options = ["--contamination", "0.1", "--max-rows", "100", "--seed", "5"]
+
+    settings = read_settings(parse("--method", method, *options))
+
+    assert settings.detector == detector
+    assert (settings.reference is not None) == by_distance
+    assert (settings.contamination, settings.max_rows, settings.random_state) == (0.1, 100, 5)
+
+
+def test_paper_method_equals_the_constructor():
+    from altbi import ALTBI
+
+    settings = read_settings(parse("--method", "altbi-paper"))
+
+    assert settings.parameters == ALTBI.paper().settings().parameters
+
+
+def test_threshold_replaces_contamination():
+    assert read_settings(parse("--threshold", "1.5")).threshold == 1.5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--epsilon", "0", "--bounds", "0", "1"], "--epsilon: '0', but expected a number above 0"),
+        (["--epsilon", "inf", "--bounds", "0", "1"], "but expected a number above 0"),
+        (["--epsilon", "1", "--delta", "1", "--bounds", "0", "1"], "between 0 and 1"),
+        (["--epsilon", "1"], "--epsilon needs --bounds"),
+        (["--epsilon", "1", "--bounds", "1", "0"], "--bounds 1 0: expected two numbers"),
+        (["--epsilon", "1", "--bounds", "0", "nan"], "expected two numbers"),
+        (["--epsilon", "1", "--bounds", "nowhere.json"], "expected two numbers"),
+        (["--delta", "1e-5"], "pass --epsilon too"),
+        (["--truncation", "trimmed"], "pass --epsilon too"),
+        (["--epsilon", "1", "--bounds", "0", "1", "--method", "altbi-glow"], "not for altbi-glow"),
+        (["--threshold", "nan"], "but expected a finite number"),
+        (["--threshold", "1", "--method", "odim"], "--threshold is not for odim"),
+        (["--output", "-"], "cannot be written to stdout"),
+    ],
+)
+def test_inconsistent_fit_options_are_wrong_usage(table, tmp_path, capsys, options, message):
+    with pytest.raises(SystemExit) as stopped:
+        main(["fit", table, *options])
+
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "sizes.altbi").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("detect -", "pass a path with --output"),
+        ("score sizes.csv -m m.altbi -o - --json", "both go to stdout"),
+        ("detect sizes.csv --scheduler tcp://a:1", "--scheduler is for --engine dask"),
+        ("detect sizes.csv --engine local --workers 2", "--workers is for --engine dask"),
+        ("detect sizes.csv --engine dask --workers 2 --scheduler tcp://a:1", "its own workers"),
+        ("detect sizes.csv --engine local --format csv", "writes Parquet"),
+        ("detect sizes.csv --engine local --output -", "cannot go to stdout"),
+        ("detect sizes.csv --epsilon 1 --bounds 0 1", "--release-scores"),
+    ],
+)
+def test_inconsistent_options_are_wrong_usage(table, capsys, arguments, message):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments.split())
+
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bounds_are_read_from_a_file(table, tmp_path):
+    (tmp_path / "bounds.json").write_text('{"size": [0, 5]}')
+
+    settings = read_settings(parse("--epsilon", "1", "--bounds", "bounds.json"))
+
+    assert settings.parameters["privacy"].bounds == {"size": [0, 5]}
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "1"])
+def test_invalid_bounds_files_are_errors(table, tmp_path, text):
+    (tmp_path / "bounds.json").write_text(text)
+
+    with pytest.raises(ParameterError, match=r"bounds\.json.*Expected bounds"):
+        read_settings(parse("--epsilon", "1", "--bounds", "bounds.json"))
+
+
+@pytest.mark.parametrize("texts", [["0", "1"], ["estimate"]])
+def test_bounds_are_numbers_or_estimate(table, texts):
+    bounds = read_settings(parse("--epsilon", "1", "--bounds", *texts)).parameters["privacy"].bounds
+
+    assert bounds == ("estimate" if texts == ["estimate"] else (0.0, 1.0))
+
+
+@pytest.fixture
+def folder(table, tmp_path):
+    (tmp_path / "sizes.altbi").write_text("a model")
+    (tmp_path / "scores.csv").write_text("size\n1\n")
+    (tmp_path / "data").mkdir()
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / "data" / name).write_text("size\n1\n")
+    return tmp_path
+
+
+def contents(folder):
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("score sizes.csv -m sizes.altbi -o ./sizes.csv", "cannot be the output"),
+        ("explain sizes.csv -m sizes.altbi --rows 1 -o sizes.csv", "cannot be the output"),
+        ("report sizes.csv -m sizes.altbi -o sizes.altbi", "cannot be the output"),
+        ("fit sizes.csv -o sizes.csv", "cannot be the output"),
+        ("detect scores.csv -o .", "cannot be the output"),
+        ("score data -m sizes.altbi -o data/a.csv", "would become part of the table"),
+        ("score data -m sizes.altbi -o data/deep/new.csv", "would become part of the table"),
+        ("explain data -m sizes.altbi --rows 1 -o data/b.csv", "would become part of the table"),
+        ("detect data -o data", "would become part of the table"),
+        ("detect data -o data/out --engine local", "would become part of the table"),
+        ("score data -m sizes.altbi -o data/out --engine local", "would become part of the table"),
+    ],
+)
+def test_inputs_are_never_overwritten(folder, capsys, arguments, message):
+    before = contents(folder)
+
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments.split())
+
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+    assert contents(folder) == before

@@ -1,0 +1,388 @@
+import csv
+import gzip
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+import torch
+
+import altbi
+from altbi import OutlierDetector
+from altbi.cli import _commands, main
+from altbi.model._container import read_model
+from small_tables import fast_altbi, fast_settings
+
+PROGRAM = [sys.executable, "-c", "import sys; from altbi.cli import main; sys.exit(main())"]
+SCORE = ["score", "sizes.csv", "-m", "sizes.altbi"]
+EXPLAIN = ["explain", "sizes.csv", "-m", "sizes.altbi"]
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    size = rng.normal(size=300)
+    size[17] = 40.0
+    return pa.table(
+        {
+            "key": [f"{i:03}" for i in range(300)],
+            "size": size,
+            "weight": rng.normal(size=300),
+            "bad": (np.arange(300) == 17).astype(int),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, table):
+    """Return a folder with the table as CSV and models of it."""
+    folder = tmp_path_factory.mktemp("home")
+    pyarrow.csv.write_csv(table, folder / "sizes.csv")
+    features = table.select(["size", "weight"])
+    OutlierDetector().fit(features).save(folder / "sizes.altbi")
+    fast_altbi().fit(features).save(folder / "loss.altbi")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def scores(table, home):
+    return altbi.load(home / "sizes.altbi").score(table.select(["size", "weight"])).tolist()
+
+
+@pytest.fixture
+def folder(tmp_path, home, monkeypatch):
+    """Work in a new folder with the table and its models."""
+    for path in home.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def fast(monkeypatch):
+    """Train a small network in a few steps, whatever the options."""
+    monkeypatch.setattr(_commands, "read_settings", lambda _: fast_settings())
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def read_scores(text):
+    return [float(record["score"]) for record in csv.DictReader(io.StringIO(text))]
+
+
+def test_detect_writes_a_folder_and_prints_it(folder, capsys, scores):
+    code = main(["detect", "sizes.csv", "--id", "key", "--label", "bad"])
+
+    out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert names_in(folder / "sizes-altbi") == [
+        "model.altbi", "reasons.csv", "report.html", "scores.csv",
+    ]  # fmt: skip
+    text = (folder / "sizes-altbi" / "scores.csv").read_text()
+    records = list(csv.DictReader(io.StringIO(text)))
+    assert list(records[0]) == ["row", "key", "score", "outlier"]
+    assert [record["key"] for record in records] == [f"{i:03}" for i in range(300)]
+    assert read_scores(text) == scores
+    words = " ".join(out.split())
+    assert "sizes.csv: 300 rows, 2 columns; trained on 300 rows" in words
+    assert "AUC 1.0000, average precision 1.0000" in words
+    assert re.search(r"17 +[0-9.]+ \*  size +40 ", out)
+    assert "(key 017)" in out
+    assert "sizes-altbi/report.html" in out
+    assert max(map(len, out.splitlines())) <= 100
+    page = (folder / "sizes-altbi" / "report.html").read_text()
+    assert "altbi detect sizes.csv --id key --label bad" in page
+
+
+def test_detect_prints_json(folder, capsys, fast):
+    options = ["--exclude", "key,bad", "--json", "-o", "a/b", "--no-report"]
+    assert main(["detect", "sizes.csv", *options]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["rows"], facts["sample"]) == (300, 300)
+    assert {column["name"] for column in facts["columns"]} == {"size", "weight"}
+    assert facts["top"][0]["number"] == 17
+    assert facts["score_by"] == "distance"
+    assert facts["top"][0]["reasons"][0]["column"] == "size"
+    assert len(facts["top"][0]["reasons"][0]["nearest"]) == 3
+    assert facts["command"] == "altbi detect sizes.csv --exclude key,bad --json -o a/b --no-report"
+    assert [Path(file).is_file() for file in facts["files"]] == [True] * 3
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl"])
+def test_scores_are_written_in_other_formats(folder, capsys, scores, format_):
+    output = f"out.{format_}"
+
+    assert main([*SCORE, "-o", output, "--keep-columns"]) == 0
+
+    read = {
+        "parquet": pyarrow.parquet.read_table,
+        "arrow": lambda path: pa.ipc.open_file(path).read_all(),
+        "jsonl": lambda path: pa.Table.from_pylist(
+            [json.loads(line) for line in Path(path).read_text().splitlines()]
+        ),
+    }[format_](output)
+    assert read.column_names == ["row", "score", "outlier", "key", "size", "weight", "bad"]
+    assert read["score"].to_pylist() == scores
+    assert read["key"].to_pylist()[:2] == ["000", "001"]
+    assert output in capsys.readouterr().out
+
+
+def test_score_reads_and_writes_standard_streams(folder, scores):
+    before = names_in(folder)
+    with (folder / "sizes.csv").open("rb") as table:
+        done = subprocess.run(
+            [*PROGRAM, "score", "-", "--model", "sizes.altbi", "--threads", "1"],
+            stdin=table,
+            capture_output=True,
+            check=False,
+        )
+
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert read_scores(done.stdout.decode()) == scores
+    assert names_in(folder) == before
+
+
+def test_detect_writes_scores_to_stdout(folder, capfdbinary, table, fast):
+    before = names_in(folder)
+
+    assert main(["detect", "sizes.csv", "--exclude", "key,bad", "--output", "-"]) == 0
+
+    features = table.select(["size", "weight"])
+    expected = altbi.detect(features, detector=fast_settings(), report=False).scores()["score"]
+    assert read_scores(capfdbinary.readouterr().out.decode()) == expected.to_pylist()
+    assert names_in(folder) == before
+
+
+def test_fit_writes_the_model_of_the_library(folder, capsys):
+    assert main(["fit", "sizes.csv", "--columns", "size,weight", "-o", "again.altbi"]) == 0
+
+    tensors, header = read_model(folder / "again.altbi")
+    library_tensors, library_header = read_model(folder / "sizes.altbi")
+    assert tensors.keys() == library_tensors.keys()
+    assert all(np.array_equal(tensors[name], library_tensors[name]) for name in tensors)
+    # Only the text formats differ, which a data frame does not have.
+    assert header["table"].pop("conventions") != library_header["table"].pop("conventions")
+    assert header == library_header
+    out = capsys.readouterr().out
+    assert "again.altbi" in out
+    assert "trained on 300 rows" in out
+
+
+def test_fit_prints_json(folder, capsys, fast):
+    assert main(["fit", "sizes.csv", "--exclude", "key", "--json"]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["rows"], facts["sample"], facts["columns"]) == (300, 300, 3)
+    assert facts["files"] == ["sizes.altbi"]
+
+
+def test_other_methods_fit_and_score(folder, capsys):
+    options = ["--columns", "size", "--max-rows", "60", "--method", "altbi-paper", "--quiet"]
+    assert main(["fit", "sizes.csv", "-o", "m", *options]) == 0
+
+    assert main(["score", "sizes.csv", "-m", "m", "--columns", "size", "-o", "-"]) == 0
+
+    assert len(read_scores(capsys.readouterr().out)) == 300
+    assert altbi.load("m").settings.detector == "ALTBI"
+
+
+def test_explain_writes_similar_normal_rows(folder, capsys, table):
+    assert main([*EXPLAIN, "--rows", "3,17", "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert main([*EXPLAIN, "--rows", "3,17", "-o", "reasons.csv"]) == 0
+    with (folder / "reasons.csv").open() as file:
+        written = list(csv.DictReader(file))
+
+    names = ["nearest_1", "nearest_2", "nearest_3"]
+    assert list(records[0]) == [
+        "row", "score", "outlier", "reason", "column", "value", "expected", "z_score",
+        "contribution", *names,
+    ]  # fmt: skip
+    explanation = altbi.load("sizes.altbi").explain(table.select(["size", "weight"]))
+    for record in records:
+        nearest = explanation.nearest(record["row"])[record["column"]].to_pylist()
+        assert [float(record[name]) for name in names] == pytest.approx(nearest, rel=1e-5)
+    assert [[record[name] for name in names] for record in written] == [
+        [record[name] for name in names] for record in records
+    ]
+
+
+def test_explain_selects_rows_by_number_or_score(folder, capsys, scores):
+    assert main([*EXPLAIN, "--rows", "3,17", "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert {record["row"] for record in records} == {3, 17}
+    assert next(record["column"] for record in records if record["row"] == 17) == "size"
+    assert {record["score"] for record in records} == {scores[3], scores[17]}
+
+    assert main([*EXPLAIN, "--top", "2", "--json"]) == 0
+    rows = [record["row"] for record in json.loads(capsys.readouterr().out)]
+    assert list(dict.fromkeys(rows)) == np.argsort(-np.array(scores))[:2].tolist()
+
+    assert main([*EXPLAIN, "--rows", "17", "--id", "key"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"17 +[0-9.]+ \*  size +40 ", out)
+    assert "(key 017)" in out
+    assert "similar normal rows:" in out
+
+
+def test_models_of_losses_have_no_similar_rows(folder, capsys):
+    explain = ["explain", "sizes.csv", "-m", "loss.altbi", "--rows", "17"]
+    assert main([*explain, "--json"]) == 0
+    assert not [name for name in json.loads(capsys.readouterr().out)[0] if "nearest" in name]
+
+    assert main(explain) == 0
+    assert "similar normal rows" not in capsys.readouterr().out
+    assert main(["report", "sizes.csv", "-m", "loss.altbi", "-o", "page.html", "-q"]) == 0
+    assert '"similar":[[],[]' in (folder / "page.html").read_text()
+
+
+def test_report_writes_a_page(folder, capsys):
+    options = ["report", "sizes.csv", "--model", "sizes.altbi", "--label", "bad"]
+    assert main([*options, "--json"]) == 0
+
+    assert "<!doctype html>" in (folder / "sizes-report.html").read_text()
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["metrics"]["auc"] == 1.0
+    assert facts["files"] == ["sizes-report.html"]
+    assert any("'key'" in note and "does not use" in note for note in facts["notes"])
+
+
+def test_quiet_prints_nothing(folder, capfd, fast):
+    assert main(["detect", "sizes.csv", "--quiet", "--no-report"]) == 0
+
+    assert capfd.readouterr() == ("", "")
+    assert names_in(folder / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+
+
+@pytest.mark.parametrize(
+    ("name", "output"),
+    [
+        ("more.csv.gz", "more-scores.csv"),
+        ("more.2024.csv", "more.2024-scores.csv"),
+        ("more", "more-scores.csv"),
+        (".csv", ".csv-scores.csv"),
+        ("sub/more.TXT", "sub/more-scores.csv"),
+    ],
+)
+def test_output_is_named_after_the_table(folder, name, output):
+    data = (folder / "sizes.csv").read_bytes()
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+
+    assert main(["score", name, "-m", "sizes.altbi", "--quiet"]) == 0
+    assert (folder / output).is_file()
+
+
+@pytest.mark.parametrize("output", ["data/model", "data/_model.csv", "elsewhere.altbi"])
+def test_other_files_may_be_written_into_the_table(folder, output, fast):
+    (folder / "data").mkdir()
+    (folder / "data" / "a.csv").write_bytes((folder / "sizes.csv").read_bytes())
+
+    assert main(["fit", "data", "--columns", "size", "-o", output, "--quiet"]) == 0
+    assert (folder / output).is_file()
+
+
+@pytest.mark.parametrize(
+    ("content", "options", "columns"),
+    [
+        (b"a;b\n1;x\n2;y\n3;x\n", ["--delimiter", ","], {"a;b": "category"}),
+        (b"1,2\n3,4\n5,6\n", ["--header"], {"1": "number", "2": "number"}),
+        (b"a,b\n1,2\n3,4\n5,6\n", ["--no-header"], {"x0": "category", "x1": "category"}),
+        (b"a\n1\n?\n3\n", ["--missing", "?"], {"a": "number"}),
+        (
+            "ž,b\n1,2\n3,4\n".encode("cp1250"),
+            ["--encoding", "cp1250"],
+            {"ž": "number", "b": "number"},
+        ),
+    ],
+)
+def test_format_options_reach_the_reader(tmp_path, monkeypatch, fast, content, options, columns):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_bytes(content)
+
+    assert main(["fit", "t.csv", "--quiet", "-o", "t.altbi", *options]) == 0
+
+    encoder = altbi.load("t.altbi").encoder
+    assert dict(zip(encoder.names, encoder.kinds, strict=True)) == columns
+
+
+def test_text_of_a_table_is_escaped(tmp_path, monkeypatch, capsys, fast):
+    monkeypatch.chdir(tmp_path)
+    hostile = "\x1b[2J\x9b"
+    rows = [f"{hostile}{i},{hostile},{i % 5}" for i in range(50)]
+    head, last = f"key{hostile},word{hostile},n{hostile}", f"{hostile},other{hostile},90"
+    Path("t.csv").write_text("\n".join([head, *rows, last]))
+
+    assert main(["detect", "t.csv", "--id", f"key{hostile}", "--no-report"]) == 0
+    assert main(["explain", "t.csv", "-m", "t-altbi/model.altbi", "--id", f"key{hostile}"]) == 0
+
+    out = capsys.readouterr().out
+    assert all(line.isprintable() for line in out.split("\n"))
+    assert out.count("\\x1b[2J") >= 4
+
+
+def test_threads_are_set(folder, fast):
+    before = torch.get_num_threads(), pa.cpu_count()
+    try:
+        assert main(["fit", "sizes.csv", "--exclude", "key", "--quiet", "--threads", "1"]) == 0
+        assert (torch.get_num_threads(), pa.cpu_count()) == (1, 1)
+    finally:
+        torch.set_num_threads(before[0])
+        pa.set_cpu_count(before[1])
+
+
+def test_values_that_cannot_be_written_are_an_error(tmp_path, capsys, fast):
+    table = pa.table({"x": np.arange(40.0), "bytes": pa.array([b"\xff"] * 40)})
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
+    out = tmp_path / "out"
+
+    options = ["--columns", "x", "--keep-columns", "--quiet", "-o", str(out)]
+    assert main(["detect", str(tmp_path / "t.parquet"), *options]) == 1
+
+    err = capsys.readouterr().err
+    assert err.startswith("altbi: ")
+    assert err.count("\n") == 1
+    assert not out.exists() or not any(out.iterdir())
+
+
+def test_counts_are_approximate_under_a_budget(tmp_path, capsys):
+    table = tmp_path / "sizes.csv"
+    table.write_text("size\n" + "\n".join(map(str, range(40))), encoding="utf-8")
+    model, scores = str(tmp_path / "sizes.altbi"), str(tmp_path / "scores.csv")
+
+    options = ["--epsilon", "5", "--delta", "0.3", "--bounds", "0", "40"]
+    assert main(["fit", str(table), *options]) == 0
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert "trained on about" in text
+    assert "warnings:" in text  # a delta of 0.3 promises nothing
+    assert main(["score", str(table), "--model", model, "-o", scores]) == 0
+    assert "trained on about" in " ".join(capsys.readouterr().out.split())
+
+
+def test_unreadable_tables_fail_before_torch_is_loaded(tmp_path):
+    program = (
+        "import sys; from altbi.cli import main; code = main(sys.argv[1:]); "
+        "sys.exit(code if 'torch' not in sys.modules else 9)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, "detect", "absent.csv", "--no-report"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("altbi: absent.csv: ")

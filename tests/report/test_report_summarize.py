@@ -1,0 +1,226 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import altbi
+from altbi.report._formatting import format_value
+from altbi.report._reasons import build_reasons_table
+from altbi.report._summarize import describe_threshold
+from small_tables import (
+    create_pipeline,
+    fast_altbi,
+    fast_detector,
+    fast_settings,
+    mixed_table,
+    write_csv,
+)
+
+FEATURES = ["size", "count", "colour", "sold", "day"]
+
+
+def summarize(path, settings=None, model=None, **options):
+    """Return the summary and the table of reasons."""
+    pipeline = create_pipeline(path, **options)
+    prepared = pipeline.fit(settings or fast_settings()) if model is None else None
+    prepared = prepared or pipeline.prepare(model)
+    scored = pipeline.score(prepared)
+    explained = pipeline.explain_top(prepared, scored)
+    reasons = build_reasons_table(explained, prepared.selected)
+    return pipeline.summarize(prepared, scored, explained), reasons
+
+
+@pytest.fixture(scope="module")
+def table():
+    return mixed_table(3000)
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return fast_detector().fit(table.select(FEATURES)).model_
+
+
+@pytest.fixture(scope="module")
+def scores(table, model):
+    return model.score(table.select(FEATURES))
+
+
+@pytest.fixture(scope="module")
+def summary(table, model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("summary") / "t.csv"
+    write_csv(table, path)
+    return summarize(path, model=model, ids=("invoice",), top=50)[0]
+
+
+def test_thresholds_have_exact_counts(summary, scores):
+    thresholds = [threshold for threshold, _ in summary.thresholds]
+    counts = [count for _, count in summary.thresholds]
+
+    assert counts == [int((scores > threshold).sum()) for threshold in thresholds]
+    assert thresholds == sorted(thresholds, reverse=True)
+    assert (summary.threshold, summary.flagged) in summary.thresholds
+    assert set(range(50)) <= set(counts)
+    assert max(counts) == 3000
+    assert 50 < len(counts) < 300
+
+
+def test_bins_contain_all_rows(summary, scores):
+    assert sum(count for _, _, count in summary.bins) == 3000
+    for (_, end, _), (start, _, _) in zip(summary.bins, summary.bins[1:], strict=False):
+        assert end == start
+    assert summary.bins[0][0] <= scores.min()
+    assert summary.bins[-1][1] >= scores.max()
+    for start, end, count in summary.bins:
+        margin = 2**-15 * np.abs([start, end])
+        least = ((scores >= start + margin[0]) & (scores < end - margin[1])).sum()
+        most = ((scores >= start - margin[0]) & (scores < end + margin[1])).sum()
+        assert least <= count <= most
+
+
+def test_columns_and_training_are_summarized(summary):
+    assert {column.name for column in summary.columns} == set(FEATURES)
+    shares = [column.share for column in summary.columns]
+    assert sum(shares) == pytest.approx(1)
+    assert shares == sorted(shares, reverse=True)
+    n_reasons = sum(len(row.reasons) for row in summary.top)
+    assert sum(column.n_reasons for column in summary.columns) == n_reasons
+    assert [step.step for step in summary.history] == list(range(5))
+    assert summary.versions["torch"]
+
+
+def test_top_rows_have_the_nearest_reference_rows(summary, table, model):
+    explanation = model.explain(table.select(FEATURES))
+    decoded = dict(zip(FEATURES, model.encoder.decode(model.scorer.rows), strict=True))
+    texts = [map(format_value, decoded[name].to_pylist()) for name in summary.shown_columns]
+    reference = set(zip(*texts, strict=True))
+
+    assert summary.score_by == "distance"
+    for row in summary.top[:10]:
+        nearest = explanation.nearest(row.number).select(summary.shown_columns)
+        assert row.nearest == tuple(
+            tuple(map(format_value, record.values())) for record in nearest.to_pylist()
+        )
+        assert set(row.nearest) <= reference
+        for reason in row.reasons:
+            column = summary.shown_columns.index(reason.column)
+            assert reason.nearest == tuple(values[column] for values in row.nearest)
+
+
+def test_models_of_losses_have_no_nearest_rows(tmp_path):
+    write_csv(mixed_table(200), tmp_path / "t.csv")
+
+    summary, reasons = summarize(tmp_path / "t.csv", fast_altbi().settings(), ids=("invoice",))
+
+    assert summary.score_by == "loss"
+    assert not any(row.nearest for row in summary.top)
+    assert not any(reason.nearest for row in summary.top for reason in row.reasons)
+    assert reasons.column_names[-3:] == ["expected", "z_score", "contribution"]
+
+
+def test_few_neighbours_are_all_shown(tmp_path):
+    write_csv(mixed_table(200), tmp_path / "t.csv")
+
+    summary, reasons = summarize(
+        tmp_path / "t.csv", fast_settings(n_groups=1, n_reference=3), ids=("invoice",)
+    )
+
+    assert {len(row.nearest) for row in summary.top} == {2}
+    assert reasons.column_names[-2:] == ["nearest_1", "nearest_2"]
+
+
+def test_dates_are_compared_with_dates(tmp_path):
+    rng = np.random.default_rng(0)
+    days = np.datetime64("1900-01-01", "D") + rng.integers(0, 45_000, 300)
+    days[7] = np.datetime64("2400-05-06")
+    write_csv(pa.table({"day": days, "size": rng.normal(size=300)}), tmp_path / "t.csv")
+
+    summary, reasons = summarize(tmp_path / "t.csv")
+
+    (reason,) = [reason for reason in summary.top[0].reasons if reason.column == "day"]
+    assert reason.value == "2400-05-06"
+    assert {reason.expected, *reason.nearest} <= set(map(str, days))
+    record = reasons.to_pylist()[0]
+    texts = [record["expected"], *(record[f"nearest_{rank}"] for rank in (1, 2, 3))]
+    assert texts == [reason.expected, *reason.nearest]
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_empty_texts_differ_from_missing_values(tmp_path, format_):
+    texts = np.where(np.arange(200) % 20 == 0, "x", "")
+    table = pa.table({"a": np.random.default_rng(0).normal(size=200), "b": texts, "key": texts})
+    path = tmp_path / f"t.{format_}"
+    {"csv": write_csv, "parquet": pyarrow.parquet.write_table}[format_](table, path)
+
+    summary, reasons = summarize(path, ids=("key",), top=200)
+
+    empty = "''" if format_ == "parquet" else ""
+    column = summary.shown_columns.index("b")
+    shown = {row.number: (row.values[column], row.ids) for row in summary.top}
+    assert shown[0] == ("x", ("x",))
+    assert shown[1] == (empty, ("",))
+    (fact,) = (column for column in summary.columns if column.name == "b")
+    assert fact.content == ("'', x" if format_ == "parquet" else "x")
+    records = [record for record in reasons.to_pylist() if record["column"] == "b"]
+    assert {record["value"] for record in records if record["row"] % 20} <= {empty}
+    assert {record["id_key"] for record in records} <= {"", "x"}
+    assert any(record["expected"] == empty for record in records if record["row"] % 20 == 0)
+
+
+def test_unknown_labels_stay_unknown(tmp_path):
+    bad = [None if i % 2 else i % 4 == 0 for i in range(40)]
+    size = [None if i % 4 == 1 else float(i) for i in range(40)]
+    write_csv(pa.table({"size": size, "bad": bad}), tmp_path / "t.csv")
+
+    summary, reasons = summarize(tmp_path / "t.csv", label="bad", top=40)
+
+    assert {row.number: row.label for row in summary.top} == dict(enumerate(bad))
+    (column,) = summary.columns
+    assert (column.missing, column.content) == (0.25, "0 to 39")
+    flagged = {row.number for row in summary.top if row.score > summary.threshold}
+    assert {record["row"] for record in reasons.to_pylist() if record["outlier"]} == flagged
+
+
+def test_extreme_score_has_a_wide_bin(tmp_path):
+    rng = np.random.default_rng(0)
+    names = [f"c{i}" for i in range(35)]
+    table = pa.table({name: rng.normal(size=1000) for name in (*names, "x")})
+    model = fast_detector().fit(table).model_
+    x = rng.normal(size=1000)
+    x[3] = 123456.789012
+    write_csv(table.set_column(35, "x", [x]), tmp_path / "t.csv")
+
+    summary, reasons = summarize(tmp_path / "t.csv", model=model)
+
+    *others, last = summary.bins
+    widths = [end - start for start, end, _ in others]
+    assert max(widths) == pytest.approx(min(widths))
+    assert last[1] - last[0] > 10 * widths[0]
+    assert len(summary.shown_columns) == 30
+    assert summary.top[0].number == 3
+    assert "123456.789012" in reasons["value"].to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({}, "threshold is estimated"),
+        ({"contamination": 0.1}, "A contamination of 10.00% was given"),
+        ({"threshold": 3.0}, "The threshold was given."),
+    ],
+)
+def test_threshold_is_described(parameters, text):
+    X = np.random.default_rng(0).normal(size=(100, 2))
+
+    assert text in describe_threshold(fast_detector(**parameters).fit(X).model_)
+
+
+def test_private_threshold_is_described():
+    from altbi.torch import PrivacyBudget
+
+    X = np.random.default_rng(0).uniform(size=(200, 2))
+    budget = PrivacyBudget(3, delta=1e-4, bounds=(0, 1))
+
+    text = describe_threshold(altbi.ALTBI(privacy=budget).fit(X).model_)
+
+    assert text.startswith("About 10% of the training rows")
