@@ -59,7 +59,7 @@ def test_samples_of_partitions_equal_one_sample(n_rows, limit, seed, size):
     for first in range(0, n_rows, size):
         sampler = RowSampler(limit, seed, first_row=first, max_key=largest)
         sampler.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))
-        table, rows = sampler.drawn()
+        table, rows = sampler.result()
         assert table["n"].to_pylist() == rows.tolist()
         found += rows.tolist()
 

@@ -1,8 +1,8 @@
 import json
 import re
-from dataclasses import replace
 
 from example_summary import THRESHOLD, create_summary
+from msgspec import structs
 
 from altbi.report import _charts as charts
 from altbi.report import render
@@ -19,7 +19,7 @@ def test_fields_of_charts_have_fixed_names():
 
 def test_loss_that_is_not_finite_is_left_out():
     history = create_summary().history
-    broken = (*history[:5], replace(history[5], loss=float("nan")), *history[6:])
+    broken = (*history[:5], structs.replace(history[5], loss=float("nan")), *history[6:])
 
     points = charts.training(broken)["loss"]["data"]["values"]
 

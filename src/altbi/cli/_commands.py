@@ -12,7 +12,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -165,11 +164,13 @@ def report(args: argparse.Namespace) -> None:
 
 def inspect(args: argparse.Namespace) -> None:
     """Print the content of a model file."""
+    import msgspec
+
     from altbi.model._inspection import read_description, render
 
     description = read_description(args.file)
     if args.json:
-        _write_json(asdict(description))
+        _write_json(msgspec.to_builtins(description))
     else:
         sys.stdout.write(render(description))
 
