@@ -220,8 +220,9 @@ def _compute_robust_scale(values: NDArray[np.float64], column: Column) -> float:
     first, third = np.quantile(values, [0.25, 0.75])
     scale = float(third - first) / IQR_OF_GAUSSIAN
     if not scale:
-        width = column.high * column.prescale - column.low * column.prescale
-        scale = float(((values - column.low * column.prescale) / width).std() * width)
+        value_range = column.high * column.prescale - column.low * column.prescale
+        relative = (values - column.low * column.prescale) / value_range
+        scale = float(relative.std() * value_range)
     scale = max(scale, sys.float_info.min)
     return max(scale, MIN_BINARY_STD) if column.kind == "boolean" else scale
 

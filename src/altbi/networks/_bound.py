@@ -41,7 +41,7 @@ class Network:
 
 
 def bounds(rows: Tensor, noise: Tensor, network: Network) -> Tensor:
-    """Give each row its bound in training; `noise` is ``(n_rows, K, latent)``.
+    """Return each row its bound in training; `noise` is ``(n_rows, K, latent)``.
 
     The BatchNorms normalize by the batch, and remember what they saw.
     """
@@ -51,7 +51,7 @@ def bounds(rows: Tensor, noise: Tensor, network: Network) -> Tensor:
 
 
 class _Bounds(torch.autograd.Function):
-    """Losses of rows; `backward` is given their slopes, and gives those of the weights."""
+    """Losses of rows; `backward` is given their gradients, and gives those of the weights."""
 
     @staticmethod
     def forward(
@@ -84,22 +84,22 @@ class _Bounds(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: BackwardCFunction, slopes: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: BackwardCFunction, gradients: Tensor) -> tuple[Tensor | None, ...]:
         network: Network = ctx.network  # type: ignore[attr-defined]
         saved: tuple[Tensor, ...] = ctx.saved_tensors
         noise, deviation, z, error, scaled, weights, z_log_variance, mean, log_variance = saved[:9]
         layers = [_Layer(*values) for values in zip(*[iter(saved[9:])] * 6, strict=True)]
         encoded, decoded = layers[: len(layers) // 2], layers[len(layers) // 2 :]
-        weights = weights * slopes
+        weights = weights * gradients
 
         of_mean = _sigmoid_backward((scaled * weights).view_as(mean), mean)
         of_log_variance = (error * scaled).div_(-2).add_(network.log_weight).mul_(weights)
         of_cells, of_hidden = _heads_back(
             of_mean, of_log_variance, log_variance, decoded[-1].outputs, network.cells, network
         )
-        of_decoder, of_units = _layers_back(of_hidden, decoded, network.negative_slope)
+        of_decoder, grad_features = _layers_back(of_hidden, decoded, network.negative_slope)
 
-        of_z = torch.mm(network.decoder[0].T, of_units).view_as(z).addcmul_(z, weights)
+        of_z = torch.mm(network.decoder[0].T, grad_features).view_as(z).addcmul_(z, weights)
         of_deviation = vecdot(of_z, noise, dim=1).mul_(deviation)
         of_z_log_variance = of_deviation.sub_(weights.sum(0)).div_(2)
         of_latent, of_hidden = _heads_back(
@@ -115,11 +115,11 @@ class _Bounds(torch.autograd.Function):
 
 
 class _Layer(NamedTuple):
-    """What went through a hidden layer: units as they came, normalized and through LeakyReLU."""
+    """What went through a hidden layer: features as they came, normalized and through LeakyReLU."""
 
     inputs: Tensor
     weight: Tensor
-    units: Tensor
+    features: Tensor
     mean: Tensor
     rate: Tensor  # one over the deviation of each unit
     outputs: Tensor
@@ -130,24 +130,26 @@ def _layers(
 ) -> list[_Layer]:
     layers = []
     for weight, norm in zip(weights, norms, strict=True):
-        units = torch.mm(weight, inputs)
+        features = torch.mm(weight, inputs)
         # With the rows last, BatchNorm is LayerNorm.
-        normed, mean, rate = torch.native_layer_norm(units, units.shape[1:], None, None, norm.eps)
+        normed, mean, rate = torch.native_layer_norm(
+            features, features.shape[1:], None, None, norm.eps
+        )
         outputs = nn.functional.leaky_relu_(normed, negative_slope)
-        layers.append(_Layer(inputs, weight, units, mean, rate, outputs))
+        layers.append(_Layer(inputs, weight, features, mean, rate, outputs))
         inputs = outputs
     return layers
 
 
 def _remember(encoded: list[_Layer], decoded: list[_Layer], norms: list[nn.BatchNorm1d]) -> None:
-    """Let the norms remember means and variances, as they do in training."""
+    """Update the norms remember means and variances, as they do in training."""
     layers = encoded + decoded
     sizes = [len(layer.mean) for layer in layers]
     seen = torch.cat([layer.mean for layer in layers] + [layer.rate for layer in layers])[:, 0]
     seen[sum(sizes) :].pow_(-2).sub_(norms[0].eps)
     means_and_variances = torch.split(seen, sizes * 2)
-    for place, layer in enumerate(layers, len(layers)):
-        means_and_variances[place].mul_(layer.outputs.shape[1] / (layer.outputs.shape[1] - 1))
+    for index, layer in enumerate(layers, len(layers)):
+        means_and_variances[index].mul_(layer.outputs.shape[1] / (layer.outputs.shape[1] - 1))
     known: Any = [norm.running_mean for norm in norms] + [norm.running_var for norm in norms]
     counts: Any = [norm.num_batches_tracked for norm in norms]
     torch._foreach_lerp_(known, means_and_variances, cast("float", norms[0].momentum))
@@ -155,30 +157,30 @@ def _remember(encoded: list[_Layer], decoded: list[_Layer], norms: list[nn.Batch
 
 
 def _layers_back(
-    slopes: Tensor, layers: list[_Layer], negative_slope: float
+    gradients: Tensor, layers: list[_Layer], negative_slope: float
 ) -> tuple[list[Tensor], Tensor]:
-    """Give the gradients of the weights, and the slopes of the units of the first layer."""
+    """Return the gradients of the weights, and the gradients of the features of the first layer."""
     found: list[Tensor] = []
-    for place, layer in reversed(list(enumerate(layers))):
-        slopes = _leaky_relu_backward(slopes, layer.outputs, negative_slope, True)
-        slopes, *_ = _layer_norm_backward(
-            slopes,
-            layer.units,
-            layer.units.shape[1:],
+    for index, layer in reversed(list(enumerate(layers))):
+        gradients = _leaky_relu_backward(gradients, layer.outputs, negative_slope, True)
+        gradients, *_ = _layer_norm_backward(
+            gradients,
+            layer.features,
+            layer.features.shape[1:],
             layer.mean,
             layer.rate,
             None,
             None,
             [True, False, False],
         )
-        found.append(torch.mm(slopes, layer.inputs.T))
-        if place:
-            slopes = torch.mm(layer.weight.T, slopes)
-    return found[::-1], slopes
+        found.append(torch.mm(gradients, layer.inputs.T))
+        if index:
+            gradients = torch.mm(layer.weight.T, gradients)
+    return found[::-1], gradients
 
 
 def _heads(hidden: Tensor, heads: list[Tensor], network: Network) -> tuple[Tensor, Tensor]:
-    """Give the mean, and the log-variance within its range."""
+    """Return the mean, and the log-variance within its range."""
     of_mean, of_log_variance, bias = heads
     log_variance = torch.addmm(bias[:, None], of_log_variance, hidden)
     return torch.mm(of_mean, hidden), log_variance.clamp_(*network.log_variance_range)
@@ -192,7 +194,7 @@ def _heads_back(
     heads: list[Tensor],
     network: Network,
 ) -> tuple[list[Tensor], Tensor]:
-    """Give the gradients of the heads, and the slopes of what they read."""
+    """Return the gradients of the heads, and the gradients of what they read."""
     # At an end of the range nothing moves.
     of_log_variance = _clamp_backward(
         of_log_variance.view_as(log_variance), log_variance, *network.log_variance_range

@@ -41,10 +41,14 @@ class TrainingProcedure(Protocol):
     """
 
     @property
-    def backbone(self) -> Backbone: ...
+    def backbone(self) -> Backbone:
+        """The network to train."""
+        ...
 
     @property
-    def planned_steps(self) -> int | None: ...
+    def planned_steps(self) -> int | None:
+        """Number of steps, if it is known before the training."""
+        ...
 
     def run(
         self,

@@ -144,11 +144,33 @@ class Schedule(ParameterObject):
         return min(int(self.n0 * self.gamma**exponent), limit)
 
     def kept_share_at(self, step: int) -> float:
-        """Return the share of a batch whose losses count in a step."""
+        """Return the share of a batch whose losses count in a step.
+
+        Parameters
+        ----------
+        step : int
+            Step, counted from 0 with the warm-up.
+
+        Returns
+        -------
+        float
+            1 before the truncation starts, then `rho`.
+        """
         return self.rho if self._t(step) >= self.first_truncated else 1.0
 
     def is_snapshot(self, step: int) -> bool:
-        """Return whether the network after this step is a snapshot."""
+        """Return whether the network after this step is a snapshot.
+
+        Parameters
+        ----------
+        step : int
+            Step, counted from 0 with the warm-up.
+
+        Returns
+        -------
+        bool
+            Whether the step comes after `T1`.
+        """
         return self._t(step) > self.T1
 
     def _t(self, step: int) -> int:

@@ -25,8 +25,8 @@ _EXTRA = "report"
 _INK, _SOFT, _LINE = "var(--ink)", "var(--soft)", "var(--line)"
 _QUIET, _ACCENT, _PAPER = "var(--quiet)", "var(--accent)", "var(--paper)"
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
-# A last interval wider than so many of its neighbours is drawn as if it had this many.
-_DRAWN_WIDTHS = 4
+# A last interval wider than so many of its neighbours is bars as if it had this many.
+_CHART_WIDTHS = 4
 _MOST_STEPS = 400
 _FEW_STEPS = 30
 # Below this count, powers of ten alone would leave the axis nearly empty.
@@ -35,7 +35,7 @@ _COUNT_LABEL = "format(datum.value, datum.value < 10000 ? ',' : '~s')"
 
 
 def bundle() -> str:
-    """Give the program that draws the charts: Vega, Vega-Lite and Vega-Embed in one script."""
+    """Return the program that draws the charts: Vega, Vega-Lite and Vega-Embed in one script."""
     # Its names would become the page's: some of them are one letter long.
     version = ".".join(_altair().SCHEMA_VERSION.split(".")[:2])
     program = import_extra("vl_convert", extra=_EXTRA).javascript_bundle(vl_version=version)
@@ -54,30 +54,30 @@ def histogram(bins: Bins, own: float) -> Spec:
     """
     alt = _altair()
     start, shrink = squeeze(bins)
-    scale = alt.Scale(domain=_drawn_range(bins, own, start, shrink), nice=False, zero=False)
+    scale = alt.Scale(domain=_axis_range(bins, own, start, shrink), nice=False, zero=False)
     axis = alt.Axis(grid=False, tickCount=6, labelExpr=_labels(start, shrink))
     x = alt.X("left:Q", title="score (high means outlier)", scale=scale, axis=axis)
     y = _count_axis(max((count for _, _, count in bins), default=1))
     tips = [alt.Tooltip("span:N", title="scores"), alt.Tooltip("rows:Q", format=",")]
-    base = alt.Chart(alt.Data(values=_drawn(bins, start, shrink)))
+    base = alt.Chart(alt.Data(values=_scale_bins(bins, start, shrink)))
     bars = base.mark_rect(color=_QUIET, stroke=_PAPER, strokeWidth=0.5)
     # An interval that the line cuts has two colours: they change where the line stands.
     flagged = (
-        base.transform_filter("datum.right > place")
-        .transform_calculate(begin="max(datum.left, place)")
+        base.transform_filter("datum.right > position")
+        .transform_calculate(begin="max(datum.left, position)")
         .mark_rect(color=_ACCENT, stroke=_PAPER, strokeWidth=0.5)
     )
     sides = {"x2": "right:Q", "y": y, "y2": alt.value("height"), "tooltip": tips}
     layers = [
         bars.encode(x=x, **sides),
         flagged.encode(x="begin:Q", **sides),
-        _rule(str(_place(own, start, shrink)), color=_SOFT, strokeDash=[2, 3]),
-        _rule("place", color=_INK, strokeWidth=1.5),
+        _rule(str(_position(own, start, shrink)), color=_SOFT, strokeDash=[2, 3]),
+        _rule("position", color=_INK, strokeWidth=1.5),
     ]
-    place = f"threshold <= {start} ? threshold : {start} + (threshold - {start}) * {shrink}"
+    position = f"threshold <= {start} ? threshold : {start} + (threshold - {start}) * {shrink}"
     chart = alt.layer(*layers, height=220, width="container").add_params(
         alt.param(name="threshold", value=own),
-        alt.param(name="place", expr=place),
+        alt.param(name="position", expr=position),
     )
     return _finished(chart)
 
@@ -85,9 +85,9 @@ def histogram(bins: Bins, own: float) -> Spec:
 def training(history: Sequence[TrainingStep]) -> dict[str, Spec]:
     """Draw what changed over the steps of the training, each on its own small chart."""
     steps = history[:: math.ceil(len(history) / _MOST_STEPS) or 1]
-    told = [step for step in steps if step.loss is not None]
-    loss = {"loss": _line(told, lambda step: step.loss or 0.0, zero=False, format=".3~r")}
-    return (loss if told else {}) | {
+    known = [step for step in steps if step.loss is not None]
+    loss = {"loss": _line(known, lambda step: step.loss or 0.0, zero=False, format=".3~r")}
+    return (loss if known else {}) | {
         "batch": _line(steps, lambda step: step.batch_size, zero=True, format="~s"),
         "kept": _line(steps, lambda step: step.kept, domain=[0, 1], format=".0%"),
     }
@@ -124,10 +124,10 @@ def _dots(count: int) -> Any:  # noqa: ANN401 - Altair is an optional dependency
     return _altair().OverlayMarkDef(color=_INK, size=16) if count < _FEW_STEPS else False
 
 
-def _rule(place: str, **look: Any) -> Any:  # noqa: ANN401
+def _rule(position: str, **style: Any) -> Any:  # noqa: ANN401
     alt = _altair()
-    line = alt.Chart(alt.Data(values=[{}])).transform_calculate(begin=place)
-    return line.mark_rule(**look).encode(x="begin:Q")
+    line = alt.Chart(alt.Data(values=[{}])).transform_calculate(begin=position)
+    return line.mark_rule(**style).encode(x="begin:Q")
 
 
 def _count_axis(most: int) -> Any:  # noqa: ANN401
@@ -143,20 +143,20 @@ def _count_axis(most: int) -> Any:  # noqa: ANN401
 
 
 def squeeze(bins: Bins) -> tuple[float, float]:
-    """Say from where on the score axis is compressed, and how much: for a wide last interval."""
+    """Return from where on the score axis is compressed, and how much: for a wide last interval."""
     if len(bins) < 2:
         return (bins[-1][1] if bins else 0.0), 1.0
     usual = bins[0][1] - bins[0][0]
     start, end, _ = bins[-1]
-    drawn = usual * _DRAWN_WIDTHS
-    return (start, drawn / (end - start)) if end - start > drawn > 0 else (end, 1.0)
+    bars = usual * _CHART_WIDTHS
+    return (start, bars / (end - start)) if end - start > bars > 0 else (end, 1.0)
 
 
-def _drawn(bins: Bins, start: float, shrink: float) -> list[dict[str, object]]:
+def _scale_bins(bins: Bins, start: float, shrink: float) -> list[dict[str, object]]:
     return [
         {
-            "left": _place(low, start, shrink),
-            "right": _place(high, start, shrink),
+            "left": _position(low, start, shrink),
+            "right": _position(high, start, shrink),
             "rows": count,
             "span": f"{low:.4g} to {high:.4g}",
         }
@@ -164,14 +164,14 @@ def _drawn(bins: Bins, start: float, shrink: float) -> list[dict[str, object]]:
     ]
 
 
-def _place(score: float, start: float, shrink: float) -> float:
+def _position(score: float, start: float, shrink: float) -> float:
     return score if score <= start else start + (score - start) * shrink
 
 
-def _drawn_range(bins: Bins, own: float, start: float, shrink: float) -> list[float]:
+def _axis_range(bins: Bins, own: float, start: float, shrink: float) -> list[float]:
     edges = [edge for low, high, _ in bins for edge in (low, high)] + [own]
-    places = [_place(edge, start, shrink) for edge in edges]
-    low, high = min(places), max(places)
+    positions = [_position(edge, start, shrink) for edge in edges]
+    low, high = min(positions), max(positions)
     # All scores alike: an axis still needs a length.
     return [low, high] if high > low else [low - 0.5, high + 0.5]
 
@@ -186,13 +186,13 @@ def _finite(value: float) -> float | None:
 
 
 def _finished(chart: Any) -> Spec:  # noqa: ANN401
-    spec: Spec = chart.configure(**_LOOK).to_dict()
+    spec: Spec = chart.configure(**_STYLE).to_dict()
     # An address that nobody is to ask; the page says what kind of specification it is.
     spec.pop("$schema")
     return spec
 
 
-_LOOK: Spec = {
+_STYLE: Spec = {
     "background": "transparent",
     "font": _FONT,
     # Each chart is one picture with one description, which the page gives.

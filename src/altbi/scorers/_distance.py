@@ -32,7 +32,7 @@ _BLOCK_CELLS = 1 << 18
 _TILE_ROWS = 384
 # Multiply-adds of a block for which a thread is started; minima cost as much as so many columns.
 _LEAST_WORK = 1 << 26
-_WIDTH_OF_MINIMA = 20
+_COLUMNS_OF_MINIMA = 20
 # Distances of so little, as a share of the row's own size, are what rounding leaves of none.
 _NOTHING = 1e-12
 # Above this share of the row's own size four digits of a squared distance, mostly five or six, are
@@ -107,7 +107,7 @@ class DistanceScorer:
         whitening they count as 0.
         """
         groups, scores = self._groups, np.empty(len(rows))
-        size = _block_rows(len(rows), rows.shape[1], len(groups.places))
+        size = _block_rows(len(rows), rows.shape[1], len(groups.positions))
 
         def score_block(start: int) -> None:
             block = rows[start : start + size]
@@ -167,7 +167,7 @@ class DistanceScorer:
 
 @final
 class _Buffers(threading.local):
-    """A thread's own places to compute in, by precision."""
+    """The scratch buffers of a thread, by precision."""
 
     def __init__(self) -> None:
         self.of: dict[torch.dtype, Tensor] = {}
@@ -181,9 +181,9 @@ class _Groups:
         self.reference = reference
         self.count = count
         self.whitening = None if whitening is None else _precisions(torch.from_numpy(whitening.T))
-        # Empty places make the lots equally large.
-        self.places = np.zeros((-(-len(reference) // count) * count, reference.shape[1]))
-        self.places[: len(reference)] = self._whitened(reference)
+        # Empty positions make the groups equally large.
+        self.positions = np.zeros((-(-len(reference) // count) * count, reference.shape[1]))
+        self.positions[: len(reference)] = self._whitened(reference)
         self.buffers = _Buffers()
 
     def _whitened(self, rows: Rows) -> NDArray[np.float64]:
@@ -198,16 +198,16 @@ class _Groups:
                 tile.copy_(self.whitening[columns.dtype] @ tile)
 
     @cached_property
-    def for_whole(self) -> dict[torch.dtype, Tensor]:
+    def for_complete(self) -> dict[torch.dtype, Tensor]:
         """What a row, and a 1 after it, is multiplied by to give its distances, by precision."""
-        sizes = (self.places**2).sum(axis=1, keepdims=True)
+        sizes = (self.positions**2).sum(axis=1, keepdims=True)
         sizes[len(self.reference) :] = np.inf
-        return _precisions(torch.from_numpy(np.hstack([-2 * self.places, sizes])))
+        return _precisions(torch.from_numpy(np.hstack([-2 * self.positions, sizes])))
 
     @cached_property
     def for_weighed(self) -> Tensor:
         """What a row times its weights, and these after it, is multiplied by."""
-        return torch.from_numpy(np.hstack([-2 * self.places, self.places**2]))
+        return torch.from_numpy(np.hstack([-2 * self.positions, self.positions**2]))
 
     @cached_property
     def repeat(self) -> bool:
@@ -216,14 +216,14 @@ class _Groups:
         return len(distinct) < _OFTEN * len(self.reference)
 
     @cached_property
-    def far_apart(self) -> bool:
+    def is_single_precision_safe(self) -> bool:
         """Whether rows like the reference ones are mostly sure in single precision."""
         few = self.reference[:_TILE_ROWS]
         ((_, distances, sizes),) = self.tiles(few, np.ones_like(few), np.ones_like(few, bool))
         return bool((distances.min(axis=0) + sizes > _SURE * (1 + sizes)).mean() > 0.5)
 
     def group_minima(self, rows: Rows, precision: torch.dtype) -> tuple[NDArray[Any], Scores]:
-        """Give the least distances ``(groups, n_rows)``, less the rows' own sizes, and these sizes.
+        """Return the smallest distances ``(groups, n_rows)`` without the rows' norms, and these.
 
         An equal reference row is not excluded here. Rows with missing values give NaN. Only called
         by tasks of `map_in_threads`, because buffers need its modes.
@@ -234,26 +234,26 @@ class _Groups:
         sizes = np.square(cells[:, :-1], dtype=np.float64).sum(axis=1).ravel()
         # The least of a tile lie side by side: minima over short lines are slow.
         group_minima = np.empty((len(columns), self.count, _TILE_ROWS), dtype=cells.dtype)
-        factors, distances = self.for_whole[precision], self._buffer(precision)
+        factors, distances = self.for_complete[precision], self._buffer(precision)
         by_group = self.by_group(distances.numpy())
-        for tile, place in zip(columns, group_minima, strict=True):
+        for tile, position in zip(columns, group_minima, strict=True):
             torch.mm(factors, tile, out=distances)
-            np.minimum.reduce(by_group, axis=0, out=place)
+            np.minimum.reduce(by_group, axis=0, out=position)
         return np.hstack(list(group_minima))[:, : len(rows)], sizes[: len(rows)]
 
     def _buffer(self, precision: torch.dtype) -> Tensor:
         """Return this thread's scratch buffer, which is reused so that it stays in cache."""
         buffers = self.buffers.of
         if precision not in buffers:
-            buffers[precision] = torch.empty(len(self.places), _TILE_ROWS, dtype=precision)
+            buffers[precision] = torch.empty(len(self.positions), _TILE_ROWS, dtype=precision)
         return buffers[precision]
 
     def tiles(
         self, rows: Rows, weights: Rows, present: Mask
     ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
-        """Give all distances of a few rows at a time, less the rows' own sizes, and these sizes.
+        """Return all distances of a few rows at a time, less the rows' own sizes, and these sizes.
 
-        Which rows, then ``(places, n_rows)`` distances and ``(n_rows,)`` sizes. One reference row
+        Which rows, then ``(n_reference, n_rows)`` distances and ``(n_rows,)`` norms. One row
         that is equal to the row, in all cells that it has, is out of its reach.
         """
         for first in range(0, len(rows), _TILE_ROWS):
@@ -266,7 +266,7 @@ class _Groups:
     def _weighed(
         self, rows: Rows, weights: Rows
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Give the distances of one tile, less the rows' own sizes, and these sizes."""
+        """Return the distances of one tile, less the rows' own sizes, and these sizes."""
         columns, (cells,) = _columns(rows, 2 * rows.shape[1], torch.float64)
         self._whiten(columns[:, : rows.shape[1]])
         cells, beside = np.split(cells, 2)
@@ -288,19 +288,19 @@ class _Groups:
         if self.whitening is not None:
             # A row that has lost a cell is away from where it was.
             limits[~present.all(axis=1)] = np.finfo(np.float64).max
-        places = np.flatnonzero(distances.min(axis=0) <= limits)
-        if not len(places):
+        positions = np.flatnonzero(distances.min(axis=0) <= limits)
+        if not len(positions):
             return
-        near = distances[:, places] <= limits[places]
+        near = distances[:, positions] <= limits[positions]
         firsts = near.argmax(axis=0)
-        same = (self.reference[firsts] == rows[places]) | ~present[places]
+        same = (self.reference[firsts] == rows[positions]) | ~present[positions]
         is_same = same.all(axis=1)
-        distances[firsts[is_same], places[is_same]] = np.inf
+        distances[firsts[is_same], positions[is_same]] = np.inf
         # The nearest few of the others may have an equal among them, too.
-        for place, candidates in zip(places[~is_same], near[:, ~is_same].T, strict=True):
+        for position, candidates in zip(positions[~is_same], near[:, ~is_same].T, strict=True):
             others = np.flatnonzero(candidates)[1:]
-            equal = ((self.reference[others] == rows[place]) | ~present[place]).all(axis=1)
-            distances[others[equal][:1], place] = np.inf
+            equal = ((self.reference[others] == rows[position]) | ~present[position]).all(axis=1)
+            distances[others[equal][:1], position] = np.inf
 
     def by_group(self, distances: NDArray[Any]) -> NDArray[Any]:
         """Return distances of shape ``(rows of a group, groups, n_rows)``."""
@@ -312,26 +312,26 @@ def _precisions(matrix: Tensor) -> dict[torch.dtype, Tensor]:
 
 
 def _columns(rows: Rows, height: int, precision: torch.dtype) -> tuple[Tensor, NDArray[Any]]:
-    """Put rows side by side at the top of strips, matrices of one width; the last one is padded."""
-    whole, rest = divmod(len(rows), _TILE_ROWS)
-    columns = torch.zeros(whole + (rest > 0), height, _TILE_ROWS, dtype=precision)
+    """Return rows as columns of tiles, matrices of one width; the last one is padded."""
+    n_full, rest = divmod(len(rows), _TILE_ROWS)
+    columns = torch.zeros(n_full + (rest > 0), height, _TILE_ROWS, dtype=precision)
     cells = columns.numpy()
-    width = rows.shape[1]
-    tiles = rows[: whole * _TILE_ROWS].reshape(whole, _TILE_ROWS, width)
-    cells[:whole, :width] = tiles.transpose(0, 2, 1)
+    n_features = rows.shape[1]
+    tiles = rows[: n_full * _TILE_ROWS].reshape(n_full, _TILE_ROWS, n_features)
+    cells[:n_full, :n_features] = tiles.transpose(0, 2, 1)
     if rest:
-        cells[whole, :width, :rest] = rows[-rest:].T
+        cells[n_full, :n_features, :rest] = rows[-rest:].T
     return columns, cells
 
 
-def _block_rows(n_rows: int, width: int, n_places: int) -> int:
-    """Count the rows of a block in whole strips: what stays near, at most a thread's share.
+def _block_rows(n_rows: int, n_features: int, n_positions: int) -> int:
+    """Return the rows of a block, a multiple of the tile: at most a thread's share.
 
     A thread is started for a block that is worth it.
     """
-    most = _BLOCK_CELLS // width // _TILE_ROWS
+    most = _BLOCK_CELLS // n_features // _TILE_ROWS
     even = -(-n_rows // (torch.get_num_threads() * _TILE_ROWS))
-    worth = _LEAST_WORK // ((width + _WIDTH_OF_MINIMA) * n_places * _TILE_ROWS)
+    worth = _LEAST_WORK // ((n_features + _COLUMNS_OF_MINIMA) * n_positions * _TILE_ROWS)
     return max(min(most, max(even, worth)), 1) * _TILE_ROWS
 
 
@@ -340,7 +340,7 @@ def _block_scores(groups: _Groups, rows: Rows) -> Scores:
 
     Which way a row takes is up to that row and the scorer alone.
     """
-    if not groups.far_apart:
+    if not groups.is_single_precision_safe:
         return _exact_scores(groups, rows)
     group_minima, sizes = groups.group_minima(rows, torch.float32)
     scores = _mean(group_minima) + sizes
@@ -364,21 +364,21 @@ def _long_way(groups: _Groups, rows: Rows, weights: Rows) -> Scores:
     scores = np.empty(len(rows))
     for tile, distances, sizes in groups.tiles(rows, weights, weights > 0):
         mean = _mean(groups.by_group(distances).min(axis=0) + sizes)
-        # Of a row with an equal in each lot nothing but rounding is left.
+        # Of a row with an equal in each group nothing but rounding is left.
         scores[tile] = np.where(mean <= _NOTHING * (1 + sizes), 0, mean)
     return scores
 
 
 def _mean(squares: NDArray[Any]) -> Scores:
-    """Average over lots, in this order, whatever the shape."""
+    """Average over groups, in this order, whatever the shape."""
     total = np.zeros(squares.shape[1])
-    for lot in squares:
-        total += lot
+    for group in squares:
+        total += group
     return total / len(squares)
 
 
 def _weighed(rows: Rows) -> tuple[Rows, Rows]:
-    """Give rows and weights: none for gaps, so much more for the others that the sum stays."""
+    """Return rows and weights: none for gaps, so much more for the others that the sum stays."""
     present = ~np.isnan(rows)
     shares = rows.shape[1] / np.maximum(present.sum(axis=1, keepdims=True), 1)
     filled = np.where(present, rows, np.float32(0))
@@ -386,17 +386,17 @@ def _weighed(rows: Rows) -> tuple[Rows, Rows]:
 
 
 def _distinct(rows: Rows) -> tuple[Rows, Indices]:
-    """Give each row that occurs, once, and the place of every row among them.
+    """Return each row that occurs, once, and the position of every row among them.
 
-    Tables of categories and whole numbers hold few different rows, and equal rows score alike.
+    Tables of categories and n_full numbers hold few different rows, and equal rows score alike.
     """
-    # A sum of cells, as whole numbers, times odd factors tells rows apart, but for rare accidents.
+    # Equal rows have equal sums of their bits times fixed factors; collisions are checked below.
     factors = np.random.default_rng(0).integers(2**63, size=rows.shape[1], dtype=np.uint64) * 2 + 1
     bits = np.ascontiguousarray(rows).view(np.uint32)
-    _, firsts, places = np.unique(bits @ factors, return_index=True, return_inverse=True)
-    if not np.array_equal(bits[firsts][places], bits):
+    _, firsts, positions = np.unique(bits @ factors, return_index=True, return_inverse=True)
+    if not np.array_equal(bits[firsts][positions], bits):
         return rows, np.arange(len(rows))
-    return rows[firsts], places
+    return rows[firsts], positions
 
 
 def fit_distance_scorer(
