@@ -120,7 +120,18 @@ class IWAE(ParameterObject):
         check_parameters("IWAE", self.get_params(), rules)
 
     def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate; "auto" depends on whether there is a privacy budget."""
+        """Return the learning rate; "auto" depends on whether there is a privacy budget.
+
+        Parameters
+        ----------
+        private : bool, default=False
+            Whether the fit has a privacy budget.
+
+        Returns
+        -------
+        float
+            The learning rate of Adam.
+        """
         if self.learning_rate != "auto":
             return self.learning_rate
         return PRIVATE_LEARNING_RATE if private else LEARNING_RATE

@@ -103,7 +103,18 @@ class Schedule(ParameterObject):
         check_parameters("Schedule", self.get_params(), rules)
 
     def resolve_updates(self, auto: int) -> Self:
-        """Return a copy in which "auto" updates have the given number."""
+        """Return a copy in which "auto" updates have the given number.
+
+        Parameters
+        ----------
+        auto : int
+            Updates in each step that "auto" stands for.
+
+        Returns
+        -------
+        Schedule
+            The copy.
+        """
         return self._copy_with(updates=auto) if self.updates == "auto" else self._copy_with()
 
     @property

@@ -78,13 +78,39 @@ class Glow(ParameterObject):
         check_parameters("Glow", self.get_params(), rules)
 
     def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate."""
+        """Return the learning rate.
+
+        Parameters
+        ----------
+        private : bool, default=False
+            Not used: the learning rate is given.
+
+        Returns
+        -------
+        float
+            The learning rate of Adam.
+        """
         return self.learning_rate
 
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return an untrained flow on torch's meta device, which allocates no memory."""
+        """Return an untrained flow on torch's meta device, which allocates no memory.
+
+        Parameters
+        ----------
+        n_features : int
+            Encoded features of a row.
+        sized_for : int, optional
+            Not used: the sizes are given.
+        batch_norm : bool, default=True
+            Not used: there is no BatchNorm.
+
+        Returns
+        -------
+        GenerativeModel
+            The network.
+        """
         first, second = self.hidden
         with torch.device("meta"):
             return GlowNetwork(n_features, self.flow_steps, (first, second)).float()
@@ -150,13 +176,39 @@ class CustomBackbone(ParameterObject):
         check_parameters("CustomBackbone", self.get_params(), rules)
 
     def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate."""
+        """Return the learning rate.
+
+        Parameters
+        ----------
+        private : bool, default=False
+            Not used: the learning rate is given.
+
+        Returns
+        -------
+        float
+            The learning rate of Adam.
+        """
         return self.learning_rate
 
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return the custom network for rows of `n_features` encoded features."""
+        """Return the custom network for rows of `n_features` encoded features.
+
+        Parameters
+        ----------
+        n_features : int
+            Encoded features of a row.
+        sized_for : int, optional
+            Not used: the network chooses its own sizes.
+        batch_norm : bool, default=True
+            Not used: the network decides.
+
+        Returns
+        -------
+        GenerativeModel
+            The network.
+        """
         return CustomModel(self.module, n_features)
 
 
