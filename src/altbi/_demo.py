@@ -13,8 +13,6 @@ from altbi.model import build_settings
 from altbi.pipeline import detect
 from altbi.report import Summary, can_report
 
-__all__ = ["TABLE", "Demo", "create_table", "run"]
-
 MALIGNANT_ROWS = 10
 TABLE = "biopsies.csv"
 

@@ -4,8 +4,6 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-__all__ = ["import_lazily"]
-
 
 def import_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a module's ``__getattr__`` that imports each name from its own module.

@@ -8,8 +8,6 @@ from typing import Any, Self
 
 from altbi.errors import ParameterError
 
-__all__ = ["ParameterObject", "check_parameters", "is_count", "is_number", "is_share"]
-
 # For each parameter whether its value is valid, and a description of the valid values.
 Rules = Mapping[str, tuple[bool, str]]
 

@@ -1,7 +1,5 @@
 """Text that is safe to print on a terminal."""
 
-__all__ = ["escape_text", "shorten"]
-
 
 def escape_text(text: str) -> str:
     r"""Return the text with control characters, escape sequences and lone surrogates escaped.

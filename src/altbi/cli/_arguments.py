@@ -21,15 +21,6 @@ if TYPE_CHECKING:  # these load torch
     from altbi.model import FitSettings
     from altbi.torch import PrivacyBudget
 
-__all__ = [
-    "check_engine",
-    "create_engine",
-    "open_input",
-    "read_selection",
-    "read_settings",
-    "resolve_output",
-]
-
 BUDGET_OPTIONS = ("delta", "truncation", "noise", "clip")
 BOUNDS = "two numbers, the smaller one first, a JSON file, or estimate"
 BOUNDS_FILE = (

@@ -38,8 +38,6 @@ if TYPE_CHECKING:  # these load torch
     from altbi.pipeline import Pipeline, PreparedTable, WriterFactory
     from altbi.report import Summary
 
-__all__ = ["completion", "demo", "detect", "explain", "fit", "inspect", "report", "score"]
-
 
 def detect(args: argparse.Namespace) -> None:
     """Fit, score, explain and report."""

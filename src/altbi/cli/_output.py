@@ -20,15 +20,6 @@ if TYPE_CHECKING:  # these load torch
     from altbi._demo import Demo
     from altbi.pipeline import PreparedTable
 
-__all__ = [
-    "PAGE_HINT",
-    "print_demo",
-    "print_fit",
-    "print_reasons",
-    "print_summary",
-    "summary_to_json",
-]
-
 WIDTH = 100
 PAGE_HINT = "For the page report.html: pip install 'altbi[report]'."
 SHOWN_ROWS = 10

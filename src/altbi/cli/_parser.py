@@ -7,8 +7,6 @@ from typing import Any
 
 from altbi._version import __version__
 
-__all__ = ["SHELLS", "add_engine", "build_parser", "complete_files"]
-
 MAX_SEED = 2**32 - 1
 MAX_WORKERS = 10_000
 INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy")

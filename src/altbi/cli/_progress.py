@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 
     from altbi.io import ProgressCallback
 
-__all__ = ["show_progress", "terminal_progress"]
-
 UNITS = {"training": "steps", "running": "jobs"}
 
 

@@ -7,8 +7,6 @@ from altbi.model._settings import Privacy, RandomState
 from altbi.model._threshold import Contamination
 from altbi.networks import IWAE, Backbone, Schedule
 
-__all__ = ["ALTBI"]
-
 
 @final
 class ALTBI(Detector):

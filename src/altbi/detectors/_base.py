@@ -20,8 +20,6 @@ from altbi.model._labels import parse_labels
 from altbi.networks import TrainingStep
 from altbi.table import Table, as_table, is_frame
 
-__all__ = ["Detector"]
-
 Scores = NDArray[np.float64]
 
 

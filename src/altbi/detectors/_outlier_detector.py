@@ -7,8 +7,6 @@ from altbi.model._settings import RandomState
 from altbi.model._threshold import Contamination
 from altbi.networks import Backbone, Schedule
 
-__all__ = ["OutlierDetector"]
-
 
 @final
 class OutlierDetector(Detector):

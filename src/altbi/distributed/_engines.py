@@ -13,8 +13,6 @@ from uuid import uuid4
 
 from altbi.errors import AltbiError, EngineError, import_extra
 
-__all__ = ["Dask", "Engine", "Local"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

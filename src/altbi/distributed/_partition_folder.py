@@ -32,8 +32,6 @@ from altbi.io import (
 from altbi.model import FittedModel
 from altbi.model._score_source import ScoreSummary
 
-__all__ = ["PartitionFolder", "ScoringPlan", "open_folder"]
-
 STATE_FOLDER = "_altbi"
 PLAN_FILE, MODEL_FILE = "plan.json", "model.altbi"
 UNFINISHED = "Some partitions are missing. Run the command that wrote this folder to continue.\n"

@@ -39,8 +39,6 @@ from altbi.model._score_source import (
 from altbi.networks._torch_modes import single_thread
 from altbi.table import row_keys
 
-__all__ = ["MAX_PARTITION_ROWS", "Partition", "scan_partitions", "score_partitions"]
-
 # A partition has at most this many rows, unless a single row group has more.
 MAX_PARTITION_ROWS = 1 << 20
 

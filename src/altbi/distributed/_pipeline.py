@@ -20,8 +20,6 @@ from altbi.model import FitSettings
 from altbi.model._score_source import ScoreSummary
 from altbi.pipeline import Pipeline, PreparedTable, read_seed
 
-__all__ = ["DistributedPipeline"]
-
 
 @final
 class DistributedPipeline(Pipeline):

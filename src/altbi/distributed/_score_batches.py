@@ -19,8 +19,6 @@ from altbi.model import FittedModel
 from altbi.model._score_source import score_batch
 from altbi.networks._torch_modes import single_thread
 
-__all__ = ["SCHEMA", "ScoreBatches", "load_cached", "score_batches"]
-
 # The added columns as a Spark schema.
 SCHEMA = "score double, outlier boolean"
 ADDED_COLUMNS = ("score", "outlier")

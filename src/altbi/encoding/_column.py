@@ -15,18 +15,6 @@ from numpy.typing import NDArray
 from altbi.errors import ModelFileError, infinity_error
 from altbi.table import Kind
 
-__all__ = [
-    "CATEGORY_WEIGHT",
-    "MISSING_WEIGHT",
-    "OTHER",
-    "Column",
-    "EncoderState",
-    "describe_column",
-    "fit_category",
-    "fit_numeric",
-    "validate_state",
-]
-
 # A Gaussian decoder with a variance of exp(-6) adds exp(6) / 2 = 200 nats for a feature that is off
 # by 1, so that one rare category would hide all numbers. A feature that is off by 0.25 adds at most
 # 12.6 nats, like a number with a robust z-score of 5. A missing value adds at most 0.5 nats: the

@@ -10,8 +10,6 @@ from altbi.encoding._column import CATEGORY_WEIGHT, Column
 from altbi.errors import ParameterError
 from altbi.table import Kind
 
-__all__ = ["Bounds", "declare_column", "declare_columns"]
-
 # Two ends of a range for all columns, or the range or the categories of each column.
 Bounds = Sequence[object] | Mapping[str, Sequence[object]]
 

@@ -13,8 +13,6 @@ from altbi.encoding._scaling import Layout
 from altbi.encoding._values import read_category_codes
 from altbi.table import Table
 
-__all__ = ["Drift", "measure_drift"]
-
 MAX_SHOWN_COLUMNS = 5
 # Share of values outside the fitted range, and share of rare or unknown categories, from which on a
 # warning is given.

@@ -30,8 +30,6 @@ from altbi.encoding._values import (
 from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError, infinity_error
 from altbi.table import Kind, Table
 
-__all__ = ["TableEncoder"]
-
 BLOCK_VALUES = 2**15  # 256 KiB of float64, which stay in the cache
 FIT_COLUMNS = 32
 

@@ -7,16 +7,6 @@ from numpy.typing import NDArray
 
 from altbi.encoding._column import CATEGORY_WEIGHT, MISSING_WEIGHT, Column
 
-__all__ = [
-    "LIMIT",
-    "Layout",
-    "Scaling",
-    "build_layout",
-    "expand_tails",
-    "limit_values",
-    "scale_values",
-]
-
 # Encoded values are clipped here. The networks square them, and the sum of larger squares over
 # columns could exceed float32 (3e38).
 LIMIT = 1e9

@@ -12,15 +12,6 @@ from altbi.encoding._scaling import expand_tails
 from altbi.errors import TableError
 from altbi.table import Kind, Table
 
-__all__ = [
-    "check_columns",
-    "decode_features",
-    "decode_standardized",
-    "read_category_codes",
-    "read_numbers",
-    "read_values",
-]
-
 # Relative rounding error of float32, with some reserve.
 ROUNDING_ERROR = 2e-6
 TIME_UNITS = np.array([1e-6, 1e-3, 1, 60, 3600, 86400])  # in seconds

@@ -12,8 +12,6 @@ from altbi.errors import ParameterError
 from altbi.scorers import DistanceScorer, LossScorer
 from altbi.table import Table
 
-__all__ = ["Explanation", "Reason", "explain"]
-
 REMAINDER = "(remainder)"
 SCORE = "(score)"
 # Robust z-score from which a value is unusual beside the nearest reference rows.

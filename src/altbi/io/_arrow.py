@@ -11,8 +11,6 @@ from altbi.errors import TableError
 from altbi.io._files import CompressedFile, report_damage
 from altbi.io._source import Source, check_names, split_batch
 
-__all__ = ["ArrowSource", "open_arrow"]
-
 _FILE_MAGIC = b"ARROW1"
 _PADDED_MAGIC_BYTES = 8
 

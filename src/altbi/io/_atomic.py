@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["atomic_file", "atomic_files", "report_errors_as"]
-
 _UMASK_LOCK = threading.Lock()
 
 

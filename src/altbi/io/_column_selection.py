@@ -13,14 +13,6 @@ from altbi.errors import ParameterError, TableError
 from altbi.io._source import Source, format_names
 from altbi.io._type_inference import mask_missing, missing_value_texts
 
-__all__ = [
-    "ColumnSelection",
-    "Label",
-    "SelectedColumns",
-    "parse_labels_column",
-    "select_columns",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSelection:

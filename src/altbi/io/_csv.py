@@ -22,8 +22,6 @@ from altbi.io._files import (
 )
 from altbi.io._source import Source, format_names, split_batch
 
-__all__ = ["CsvFolder", "CsvSource", "open_csv", "open_csv_folder"]
-
 _HEAD_BYTES = 1 << 20
 _START_BYTES = 16
 

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from altbi.errors import ParameterError
 from altbi.io._source import check_names
 
-__all__ = ["Columns", "Dialect", "detect_dialect", "name_columns"]
-
 _DELIMITERS = (",", "\t", ";", "|")
 _NAMED = {"tab": "\t", "\\t": "\t", "space": " "}
 _HEAD_RECORDS = 500

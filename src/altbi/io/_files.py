@@ -17,21 +17,6 @@ import pyarrow as pa
 from altbi._terminal import escape_text
 from altbi.errors import ParameterError, TableError
 
-__all__ = [
-    "COMPRESSION_MAGIC",
-    "LINE_BYTES",
-    "Block",
-    "CompressedFile",
-    "check_zip_member",
-    "describe_cause",
-    "detect_compression",
-    "detect_encoding",
-    "guess_encoding",
-    "read_utf8",
-    "report_damage",
-    "split_lines",
-]
-
 LINE_BYTES = 1 << 24
 _PIECE_BYTES = 1 << 22
 _HEAD_BYTES = 4096

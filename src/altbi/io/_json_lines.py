@@ -14,8 +14,6 @@ from altbi.errors import TableError
 from altbi.io._files import Block, CompressedFile, describe_cause, read_utf8, split_lines
 from altbi.io._source import Source, check_names, split_batch
 
-__all__ = ["JsonLinesSource", "open_json_lines"]
-
 Kind = Literal["null", "bool", "int", "double", "string", "mixed", "object", "clash"]
 Path = tuple[str, ...]
 

@@ -19,8 +19,6 @@ from altbi.errors import TableError
 from altbi.io._files import CompressedFile, check_zip_member, describe_cause, report_damage
 from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, format_names
 
-__all__ = ["NumpySource", "open_npy", "open_npz"]
-
 _MAX_COLUMNS = 1 << 18
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,

@@ -17,8 +17,6 @@ from altbi.io._files import (
 )
 from altbi.io._source import Source
 
-__all__ = ["UNFINISHED_MARKER", "is_table_file", "open_table"]
-
 # A file of this name marks a folder whose files are not complete yet.
 UNFINISHED_MARKER = "_unfinished"
 

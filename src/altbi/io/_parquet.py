@@ -15,8 +15,6 @@ from altbi.errors import TableError
 from altbi.io._files import CompressedFile, describe_cause, report_damage
 from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, split_batch
 
-__all__ = ["ParquetSource", "open_parquet", "open_parquet_folder"]
-
 # Pages are read one after the other, so that memory does not hold complete row groups.
 _READER_OPTIONS = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
 

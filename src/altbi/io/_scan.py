@@ -25,15 +25,6 @@ from altbi.io._type_inference import (
 )
 from altbi.table import Table, TextConventions, as_table, row_keys
 
-__all__ = [
-    "ColumnParser",
-    "RowSampler",
-    "ScanResult",
-    "TableScan",
-    "largest_sample_key",
-    "scan_table",
-]
-
 _MAX_KEY = 2**64 - 1
 _KEYS_PER_CHUNK = 1 << 20
 

@@ -14,20 +14,6 @@ import pyarrow as pa
 from altbi.errors import TableError
 from altbi.table import as_arrow_table, is_frame
 
-__all__ = [
-    "BATCH_BYTES",
-    "BATCH_ROWS",
-    "MemorySource",
-    "ProgressCallback",
-    "Source",
-    "check_names",
-    "format_names",
-    "no_progress",
-    "open_in_memory",
-    "prefetch",
-    "split_batch",
-]
-
 Item = TypeVar("Item")
 
 # A batch is never larger, so that memory does not grow with the table.

@@ -10,24 +10,6 @@ import pyarrow.compute as pc
 from altbi.errors import TableError, infinity_error
 from altbi.table import Kind
 
-__all__ = [
-    "MISSING_TEXTS",
-    "NUMBER",
-    "PLAIN_FORMATS",
-    "TEXT",
-    "TEXT_FORMATS",
-    "ExpectedType",
-    "InferenceState",
-    "TextFormat",
-    "TypeInference",
-    "find_unparsable",
-    "first_infinite",
-    "mask_missing",
-    "missing_value_texts",
-    "parse_texts",
-    "present_texts",
-]
-
 # The texts that pandas reads as missing, so that a file is read the same in both.
 MISSING_TEXTS = (
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN",

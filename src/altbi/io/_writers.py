@@ -17,15 +17,6 @@ import pyarrow.parquet
 
 from altbi.errors import ParameterError, TableError
 
-__all__ = [
-    "TableWriter",
-    "check_writable",
-    "infer_format",
-    "open_stream_writer",
-    "open_writer",
-    "write_in_background",
-]
-
 
 class TableWriter(abc.ABC):
     """Writes tables of one schema to a file."""

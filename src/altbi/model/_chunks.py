@@ -10,8 +10,6 @@ from altbi.encoding import Drift, TableEncoder
 from altbi.networks import map_in_threads
 from altbi.table import Table
 
-__all__ = ["score_chunks"]
-
 Scores = NDArray[np.float64]
 
 # Largest chunk. It is a multiple of the block size of the scorers, which pad incomplete blocks.

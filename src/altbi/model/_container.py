@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 
 from altbi.errors import ModelFileError
 
-__all__ = ["FORMAT_VERSION", "encode_model", "read_header", "read_model"]
-
 FORMAT_VERSION = 5
 FORMAT = "altbi model"
 ENTRY = "altbi"

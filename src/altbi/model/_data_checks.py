@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 from altbi.io import ScanResult
 from altbi.model._fitted_model import FittedModel
 
-__all__ = ["check_data"]
-
 # In fewer rows, equal steps could be a coincidence.
 MIN_COUNTER_ROWS = 10
 

@@ -36,8 +36,6 @@ from altbi.networks import (
 from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
 from altbi.scorers._loss import LEAST_WIDTH
 
-__all__ = ["load_model", "model_to_bytes", "save_model"]
-
 Path = str | PathLike[str]
 Tensors = dict[str, NDArray[Any]]
 

@@ -30,18 +30,6 @@ from altbi.scorers import DistanceScorer, LossScorer, fit_distance_scorer, fit_t
 from altbi.scorers._loss import compute_loss_ranges
 from altbi.table import Table, sample_rows
 
-__all__ = [
-    "choose_threshold",
-    "fit_loss_scorer",
-    "fit_model",
-    "is_whitened",
-    "iter_fit",
-    "needs_landmarks",
-    "record_history",
-    "resolve_seed",
-    "sized_for",
-]
-
 # Rows of the sample among which reference rows are sought, and rows that set the threshold.
 MAX_CANDIDATES = 10_000
 MAX_THRESHOLD_ROWS = 20_000

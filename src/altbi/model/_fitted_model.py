@@ -19,8 +19,6 @@ from altbi.networks import TrainingStep
 from altbi.scorers import DistanceScorer, LossScorer
 from altbi.table import Table, as_table, is_frame
 
-__all__ = ["FittedModel", "load"]
-
 Scores = NDArray[np.float64]
 
 

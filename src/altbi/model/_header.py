@@ -9,8 +9,6 @@ from altbi.errors import ModelFileError
 from altbi.networks import TrainingStep
 from altbi.table import TextConventions
 
-__all__ = ["Header", "TrainingTable", "describe_error", "invalid_file", "parse_header", "require"]
-
 Path = str | PathLike[str]
 Count = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -17,8 +17,6 @@ from altbi.model._header import parse_header
 from altbi.model._privacy_ledger import Ledger
 from altbi.table import TextConventions
 
-__all__ = ["ModelDescription", "read_description", "render"]
-
 LINE_WIDTH = 100
 NAME_WIDTH = 36
 CATEGORY_WIDTH = 24

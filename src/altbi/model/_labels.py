@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 from altbi.errors import ParameterError
 from altbi.table import Table, sample_rows
 
-__all__ = ["INLIER", "OUTLIER", "UNKNOWN", "Labels", "parse_labels", "sample_training_rows"]
-
 INLIER, UNKNOWN, OUTLIER = 1, 0, -1
 Labels = NDArray[np.int8]
 

@@ -17,14 +17,6 @@ from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, import_extra
 
-__all__ = [
-    "Release",
-    "calibrate_noise",
-    "compute_epsilons",
-    "compute_gaussian_noise",
-    "compute_rdp_epsilon",
-]
-
 # Integer orders of the Rényi divergences, and all orders of the bound, which interpolates between
 # integers. Opacus confirms every bound at one of these orders.
 INTEGER_ORDERS = np.array([*range(2, 65), *range(68, 129, 4), 160, 192, 256, 512])

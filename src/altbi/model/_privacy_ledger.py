@@ -11,8 +11,6 @@ import msgspec
 from altbi.errors import ModelFileError
 from altbi.model._privacy_accounting import Release, compute_epsilons, compute_rdp_epsilon
 
-__all__ = ["Ledger"]
-
 ADJACENCY = "two tables are neighbours if they differ in one added or removed row"
 COVERED = (
     "the model file: weights, bounds, categories, threshold, number of rows",

@@ -15,17 +15,6 @@ from altbi.io import ColumnParser, SelectedColumns, Source, parse_labels_column,
 from altbi.model._fitted_model import FittedModel
 from altbi.model._score_statistics import ScoreCounts, TopRows
 
-__all__ = [
-    "ScoreSummary",
-    "ScoredBatch",
-    "name_errors",
-    "output_schema",
-    "read_rows",
-    "score_batch",
-    "score_source",
-    "select_features",
-]
-
 Scores = NDArray[np.float64]
 
 

@@ -6,8 +6,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-__all__ = ["ScoreCounts", "TopRows"]
-
 Scores = NDArray[np.float64]
 Keys = NDArray[np.int64]
 Rows = NDArray[np.int64]

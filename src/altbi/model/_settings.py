@@ -19,17 +19,6 @@ from altbi.networks import (
     TrainingProcedure,
 )
 
-__all__ = [
-    "FitSettings",
-    "Privacy",
-    "RandomState",
-    "ReferenceSettings",
-    "altbi_settings",
-    "build_settings",
-    "odim_settings",
-    "outlier_detector_settings",
-]
-
 # Updates in a step where the loss is the score, where it only selects reference rows, and under a
 # privacy budget, where each update costs: fewer, larger steps go about as far together.
 SCORING_UPDATES, SELECTING_UPDATES, PRIVATE_UPDATES = 5, 2, 1

@@ -7,15 +7,6 @@ from numpy.typing import NDArray
 
 from altbi._parameters import is_number
 
-__all__ = [
-    "Contamination",
-    "compute_threshold",
-    "estimate_contamination",
-    "find_elbow",
-    "find_upper_group",
-    "is_contamination",
-]
-
 Contamination = float | Literal["auto"]
 Scores = NDArray[np.float64]
 

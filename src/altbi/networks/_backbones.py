@@ -8,8 +8,6 @@ from altbi._parameters import ParameterObject, check_parameters, is_count, is_nu
 from altbi.networks._interfaces import GenerativeModel
 from altbi.networks._iwae import IWAENetwork, default_sizes
 
-__all__ = ["IWAE", "Backbone", "are_layer_sizes", "is_learning_rate"]
-
 # Far more layers than useful; limits the memory that a hostile model file can request.
 MAX_LAYERS = 100
 LEARNING_RATE, PRIVATE_LEARNING_RATE = 1e-3, 1e-2

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction, once_differentiable
 from torch.linalg import vecdot
 
-__all__ = ["Network", "bounds"]
-
 _sigmoid_backward = torch.ops.aten.sigmoid_backward.default
 _leaky_relu_backward = torch.ops.aten.leaky_relu_backward.default
 _clamp_backward = torch.ops.aten.hardtanh_backward.default

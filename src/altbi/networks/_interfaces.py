@@ -7,8 +7,6 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-__all__ = ["GenerativeModel", "LossContributions", "StackedSnapshots", "allocate"]
-
 
 class GenerativeModel(nn.Module, abc.ABC):
     """A network that maps rows ``(n_rows, n_features)`` to losses ``(n_rows,)``.

@@ -10,14 +10,6 @@ from torch import Tensor, nn
 from altbi.networks._bound import Network, bounds
 from altbi.networks._interfaces import GenerativeModel
 
-__all__ = [
-    "NEGATIVE_SLOPE",
-    "IWAENetwork",
-    "combine_samples",
-    "compute_gaussian_terms",
-    "default_sizes",
-]
-
 NEGATIVE_SLOPE = 0.01
 # From this size on, the gradient is computed only for samples with an importance weight above
 # _MIN_WEIGHT. Smaller weights are lost in the rounding of a sum.

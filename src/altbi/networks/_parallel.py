@@ -16,8 +16,6 @@ from altbi.networks._torch_modes import (
     single_thread,
 )
 
-__all__ = ["map_blocks", "map_in_threads"]
-
 Result = TypeVar("Result")
 
 

@@ -12,8 +12,6 @@ from torch import Tensor
 from altbi.networks._interfaces import GenerativeModel
 from altbi.networks._training import Adam, check_loss, iter_batches
 
-__all__ = ["PeakCheck", "Spread", "compute_bimodality", "search_peak"]
-
 Spread = Literal["deviation", "variance"]
 
 

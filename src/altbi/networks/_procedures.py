@@ -21,8 +21,6 @@ from altbi.networks._torch_modes import (
 )
 from altbi.networks._training import TrainingLabels, train
 
-__all__ = ["AltbiTraining", "OdimTraining", "TrainingProcedure", "run_isolated"]
-
 INLIER, OUTLIER = 1, -1
 
 Result = TypeVar("Result")

@@ -7,8 +7,6 @@ import msgspec
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number, is_share
 
-__all__ = ["Schedule", "TrainingStep"]
-
 
 class Schedule(ParameterObject):
     """Batch sizes, truncation and snapshots of one training run of Algorithm 1.

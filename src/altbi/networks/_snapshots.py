@@ -17,19 +17,6 @@ from altbi.networks._iwae import IWAENetwork
 from altbi.networks._stacked_iwae import StackedIWAE
 from altbi.networks._torch_modes import PrivateRandomState, default_modes
 
-__all__ = [
-    "N_LANDMARKS",
-    "WORST_LOSS",
-    "Landmarks",
-    "SequentialSnapshots",
-    "SnapshotArrays",
-    "build_untrained",
-    "copy_state",
-    "select_landmarks",
-    "stack_snapshots",
-    "stack_states",
-]
-
 # Gauss-Legendre quadrature of integrated gradients: 0 is the baseline row, 1 the explained row.
 _NODES, _NODE_WEIGHTS = np.polynomial.legendre.leggauss(8)
 _POSITIONS = torch.tensor((_NODES + 1) / 2, dtype=torch.float32)

@@ -15,8 +15,6 @@ from altbi.networks._iwae import (
     compute_gaussian_terms,
 )
 
-__all__ = ["StackedIWAE"]
-
 # Activations of one layer that stay in the processor's cache.
 _BLOCK_ACTIVATIONS = 1 << 20
 _ALL = slice(None)

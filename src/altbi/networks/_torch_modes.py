@@ -10,17 +10,6 @@ import torch
 
 from altbi.errors import ParameterError
 
-__all__ = [
-    "PrivateRandomState",
-    "default_modes",
-    "flush_denormals",
-    "resolve_device",
-    "run_single_threaded",
-    "run_with_thread_pool",
-    "single_precision",
-    "single_thread",
-]
-
 _SMALLEST_NORMAL = sys.float_info.min
 
 

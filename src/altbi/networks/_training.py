@@ -14,17 +14,6 @@ from altbi.errors import TrainingError
 from altbi.networks._schedule import Schedule, TrainingStep
 from altbi.networks._torch_modes import flush_denormals
 
-__all__ = [
-    "Adam",
-    "TrainingLabels",
-    "check_loss",
-    "compute_outlier_penalty",
-    "compute_truncated_mean",
-    "iter_batches",
-    "select_smallest",
-    "train",
-]
-
 # Labelled outliers in one update.
 _MAX_OUTLIERS = 32
 # The losses of labelled outliers should exceed the others by this many standard deviations.

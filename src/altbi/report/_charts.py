@@ -16,8 +16,6 @@ from altbi.errors import import_extra
 if TYPE_CHECKING:  # it loads torch
     from altbi.networks import TrainingStep
 
-__all__ = ["Bins", "Spec", "bundle", "histogram", "squeeze", "training"]
-
 Spec: TypeAlias = dict[str, Any]
 Bins: TypeAlias = Sequence[tuple[float, float, int]]
 

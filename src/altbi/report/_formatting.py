@@ -5,16 +5,6 @@ from datetime import UTC, datetime, time, timedelta
 
 from altbi.encoding import Column
 
-__all__ = [
-    "describe_column",
-    "format_expected",
-    "format_nearest",
-    "format_number",
-    "format_score",
-    "format_share",
-    "format_value",
-]
-
 # An empty text is a value, not a missing one.
 EMPTY_TEXT = "''"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -18,8 +18,6 @@ from altbi.report import _charts as charts
 from altbi.report._formatting import format_score, format_share
 from altbi.report._summary import Summary, TopRow
 
-__all__ = ["MAX_PAGE_BYTES", "can_report", "render", "require_report"]
-
 MAX_PAGE_BYTES = 3_000_000
 # Positions of the threshold slider, and columns to filter by.
 MAX_THRESHOLDS = 1_000

@@ -12,15 +12,6 @@ from altbi.io import ColumnParser, SelectedColumns
 from altbi.model import FittedModel
 from altbi.report._formatting import format_expected, format_nearest, format_value
 
-__all__ = [
-    "MAX_REASONS",
-    "ExplainedRows",
-    "build_reasons_table",
-    "explain_rows",
-    "format_id",
-    "format_nearest_values",
-]
-
 # The largest number of reasons of a row.
 MAX_REASONS = 5
 # The number of similar reference rows that are shown with a row.

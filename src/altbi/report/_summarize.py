@@ -28,8 +28,6 @@ from altbi.report._reasons import (
 )
 from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
-__all__ = ["describe_threshold", "summarize"]
-
 SHOWN_COLUMNS = 30
 N_BINS = 60
 # Thresholds between the lowest of the top rows and the lowest score.

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:  # it loads torch
     from altbi.networks import TrainingStep
 
-__all__ = ["ColumnFact", "Metrics", "Privacy", "ReasonFact", "Summary", "TopRow"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasonFact:

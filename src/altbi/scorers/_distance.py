@@ -16,8 +16,6 @@ from altbi.networks import map_in_threads
 from altbi.networks._torch_modes import default_modes, single_thread
 from altbi.table import Table
 
-__all__ = ["DistanceScorer", "compute_whitening", "fit_distance_scorer"]
-
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -12,15 +12,6 @@ from altbi.encoding import TableEncoder
 from altbi.networks import SnapshotArrays, StackedSnapshots, map_blocks
 from altbi.table import Table
 
-__all__ = [
-    "LEAST_WIDTH",
-    "LossScorer",
-    "ScoreContributions",
-    "TypicalRows",
-    "compute_loss_ranges",
-    "fit_typical_rows",
-]
-
 # A range of losses smaller than this counts as 1, so that dividing by it stays finite.
 LEAST_WIDTH = 1e-30
 # Contributions up to this quantile of the training rows are usual.

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from altbi.errors import ParameterError, TableError
 from altbi.table._table import ArrowTable, Matrix, Table, require_kind
 
-__all__ = ["as_arrow_table", "as_table", "is_frame"]
-
 _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 

@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from altbi.errors import ParameterError
 
-__all__ = ["row_keys", "sample_rows"]
-
 # The constants of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 
 from altbi.errors import TableError
 
-__all__ = ["ArrowTable", "Kind", "Matrix", "Table", "TextConventions", "require_kind"]
-
 Kind = Literal["number", "boolean", "date", "category"]
 
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}

@@ -10,8 +10,6 @@ from altbi.networks._backbones import MAX_LAYERS, are_layer_sizes, is_learning_r
 from altbi.torch._custom import CustomModel, ModuleFactory
 from altbi.torch._glow import GlowNetwork
 
-__all__ = ["CustomBackbone", "Glow"]
-
 
 class Glow(ParameterObject):
     """The normalizing flow GLOW, the paper's second backbone.

@@ -5,8 +5,6 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction, once_differentiable
 from torch.nn import functional
 
-__all__ = ["apply_network", "extract_patches"]
-
 # Pixels whose hidden activations stay in the processor's cache.
 _BLOCK_PIXELS = 9216
 

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from altbi.errors import ParameterError
 from altbi.networks import GenerativeModel
 
-__all__ = ["CustomModel", "ModuleFactory", "backbone_label"]
-
 _N_CHECKED_ROWS = 64
 # Another thread may use the global random state during a check, but hardly during all of them.
 _N_RANDOM_CHECKS = 3

@@ -11,8 +11,6 @@ from torch.nn import functional
 
 from altbi.torch._convolutions import apply_network, extract_patches
 
-__all__ = ["ActNorm", "Coupling", "FlowStep", "InvertibleMix", "TopPrior", "ZeroConvolution"]
-
 _INITIAL_STD = 0.05
 _LOG_SCALE_FACTOR = 3
 _MIN_STD = 1e-6

@@ -17,8 +17,6 @@ from altbi.torch._flow_steps import (
     ZeroConvolution,
 )
 
-__all__ = ["GlowNetwork", "count_levels", "square_side"]
-
 # Dequantization noise is uniform in [0, 1 / 256).
 _N_BINS = 256
 

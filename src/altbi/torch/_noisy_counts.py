@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from altbi.model._privacy_accounting import Release, compute_gaussian_noise
 
-__all__ = ["NoisyCounts", "split_delta", "threshold_release"]
-
 # Shares of the budget. For Gaussian noise on all rows they are nearly additive.
 ROWS_SHARE = 0.005
 BOUNDS_SHARE = 0.1

@@ -12,8 +12,6 @@ from altbi.table import Table
 from altbi.torch._private_fit import fit_privately
 from altbi.torch._truncation import Truncation
 
-__all__ = ["PrivacyBudget"]
-
 
 class PrivacyBudget(ParameterObject):
     """A budget of differential privacy for a fit of `altbi.ALTBI`.

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from altbi.model._settings import FitSettings
     from altbi.torch._privacy_budget import PrivacyBudget
 
-__all__ = ["fit_privately"]
-
 # Smallest and largest loss of an encoded feature in [0, 1] with log-variances in [-6, 2].
 MIN_LOSS, MAX_LOSS = -7.0, 200.0
 # Rows sampled from the network, from which typical values are computed.

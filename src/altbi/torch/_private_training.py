@@ -15,14 +15,6 @@ from altbi.model._privacy_accounting import Release
 from altbi.networks import Adam, IWAENetwork, Schedule, TrainingStep
 from altbi.torch._truncation import Truncation
 
-__all__ = [
-    "NoisyPlan",
-    "PerRowGradients",
-    "attach_per_row_gradients",
-    "release_noisy_sum",
-    "train_privately",
-]
-
 # Values of per-row gradients that are held in memory at a time.
 _MAX_GRADIENT_VALUES = 1 << 24
 

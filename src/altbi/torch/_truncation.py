@@ -11,8 +11,6 @@ from typing import final
 import torch
 from torch import Tensor
 
-__all__ = ["COUNT_SHARE", "Tracked", "Trimmed", "Truncation", "create_truncation"]
-
 # Share of the joint release of gradient and count that is spent on the count.
 COUNT_SHARE = 0.02
 # Learning rate of the tracked threshold, and its initial value: the loss per encoded feature of an
