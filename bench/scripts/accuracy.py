@@ -31,7 +31,7 @@ from altbi.encoding import TableEncoder
 from altbi.scorers._distance import DistanceScorer, fit_distance_scorer, compute_whitening
 from altbi.networks import default_sizes
 from altbi.table import as_table
-from altbi_bench.catalogue.datasets import Dataset, is_at_hand, is_chosen_on, load, select
+from altbi_bench.catalogue.datasets import Dataset, is_available, is_chosen_on, load, select
 from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.statistics import paired_effect
 from altbi_bench.tables.grids import markdown_grid
@@ -304,7 +304,7 @@ def main() -> None:
     parser.add_argument("--lines", type=Path, default=LINES)
     args = parser.parse_args()
     lines = read(args.lines)
-    at_hand = [each for each in select(suite="tables") if is_at_hand(each.parts[0])]
+    at_hand = [each for each in select(suite="tables") if is_available(each.parts[0])]
     for seed, dataset in product(range(SEEDS), [] if args.no_runs else at_hand):
         run(dataset, seed, lines, args.lines)
         sys.stderr.write(f"{dataset.name}, seed {seed}\n")

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from altbi_bench.cli import main as run_command
-from altbi_bench.runs.records import Run, latest, read
-from altbi_bench.runs.runner import current
+from altbi_bench.runs.records import Run, keep_latest, read_runs
+from altbi_bench.runs.runner import keep_current
 from altbi_bench.tables.grids import markdown_grid
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -27,7 +27,7 @@ Pair = tuple[Run, Run]
 
 def pairs() -> dict[str, list[Pair]]:
     """Give the runs of each system that were done twice, before and again."""
-    before, again = (latest(current(read(path))) for path in (BEFORE, AGAIN))
+    before, again = (keep_latest(keep_current(read_runs(path))) for path in (BEFORE, AGAIN))
     found: dict[str, list[Pair]] = {system: [] for system in SYSTEMS}
     for job, run in again.items():
         if job.system in found and job in before and not (run.error or before[job].error):

@@ -34,7 +34,7 @@ from sklearn.mixture import GaussianMixture
 
 from altbi import ALTBI
 from altbi.model._threshold import estimated_share, share_above_elbow, upper_group
-from altbi_bench.catalogue.datasets import Dataset, is_at_hand, is_chosen_on, load, select
+from altbi_bench.catalogue.datasets import Dataset, is_available, is_chosen_on, load, select
 from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.results_page.descriptions import SAMPLE
 from altbi_bench.tables.grids import markdown_grid
@@ -326,7 +326,7 @@ def datasets_of(scoring: str) -> list[Dataset]:
     """Give the tables of a scoring that are at hand, in the order of running."""
     suite = select(suite="tables" if scoring == "plain" else "small")
     return sorted(
-        filter(is_at_hand, suite),
+        filter(is_available, suite),
         key=lambda each: (not is_chosen_on(each.parts[0].name), each.n_cells),
     )
 

@@ -12,9 +12,9 @@ published epochs.
 import argparse
 import sys
 
-from altbi_bench.catalogue.datasets import is_at_hand, select
+from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.results_page.deep_baselines import COMPARED
-from altbi_bench.runs.measurement import measured
+from altbi_bench.runs.measurement import measure
 from altbi_bench.runs.records import Job
 from altbi_bench.tables.grids import markdown_grid
 
@@ -23,7 +23,7 @@ UNITS = ("ALTBI-I (reference)", "ALTBI")
 
 def seconds_of(system: str, file: str) -> float | None:
     """Fit, score, and give the seconds; None where that failed."""
-    run = measured(Job(file=file, system=system, seed=0, protocol="transductive"), threads=1)
+    run = measure(Job(file=file, system=system, seed=0, protocol="transductive"), threads=1)
     if run.fit_seconds is None or run.score_seconds is None:
         sys.stderr.write(f"{file}, {system}: {run.error}\n")
         return None
@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
     for dataset in select(args.datasets.split(",")):
         (part,) = dataset.parts
-        if not is_at_hand(part):
+        if not is_available(part):
             parser.error(f"{part.file} is not at hand: `altbi-bench datasets` says where to put it")
         costs: dict[str, float | None] = {}
         for name in args.systems.split(","):

@@ -36,7 +36,7 @@ from altbi.torch._private_training import NoisyPlan, private_train
 from altbi.torch._truncation import Tracked
 from altbi.networks._schedule import Schedule
 from altbi.networks._training import train
-from altbi_bench.catalogue.datasets import adbench_folder, is_at_hand, load, select
+from altbi_bench.catalogue.datasets import adbench_folder, is_available, load, select
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.runs.json_lines import append_json_line, read_json_lines
 from altbi_bench.statistics import paired_effect
@@ -88,7 +88,7 @@ def tables() -> Iterator[tuple[str, Rows, Labels]]:
     """Give the tables that are at hand, small ones first."""
     names = [name for name in published() if name not in (CENSUS, "speech", "Average")]
     for dataset in sorted(select(names), key=lambda each: each.n_cells):
-        if is_at_hand(dataset):
+        if is_available(dataset):
             yield dataset.name, *load(dataset.parts[0])
     folder = adbench_folder()
     rebuilt = folder.parent / "adbench_rebuilt" / "9_census.npz" if folder else None

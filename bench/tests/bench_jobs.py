@@ -8,7 +8,7 @@ from pathlib import Path
 
 from altbi_bench.catalogue.protocols import PROTOCOLS
 from altbi_bench.catalogue.systems import Recipe
-from altbi_bench.catalogue.variants import KNOWN
+from altbi_bench.catalogue.variants import ALL_SYSTEMS
 from altbi_bench.runs import measurement
 from altbi_bench.runs.records import Job, Run
 
@@ -25,8 +25,8 @@ def result(job, auc=0.5, error=None, **more):
     """A line as a run would write it."""
     measures = {} if error else {"auc": auc, "average_precision": auc / 2, **SECONDS}
     source, parameters = "", {}
-    if job.system in KNOWN:
-        source, parameters = KNOWN[job.system].told(
+    if job.system in ALL_SYSTEMS:
+        source, parameters = ALL_SYSTEMS[job.system].told(
             PROTOCOLS[job.protocol].setting, smoke=job.smoke
         )
     built = {"source": source, "parameters": parameters}
@@ -51,9 +51,9 @@ def work(job, threads):
 
 def broken(job, threads):
     """Measure a system that fails whatever the rows are."""
-    recipe = Recipe(KNOWN[job.system].recipe.source, {"no_such": "argument"})
-    KNOWN[job.system] = dataclasses.replace(KNOWN[job.system], recipe=recipe)
-    return measurement.measured(job, threads)
+    recipe = Recipe(ALL_SYSTEMS[job.system].recipe.source, {"no_such": "argument"})
+    ALL_SYSTEMS[job.system] = dataclasses.replace(ALL_SYSTEMS[job.system], recipe=recipe)
+    return measurement.measure(job, threads)
 
 
 def leave_at_once():

@@ -60,7 +60,7 @@ class TestDeepSVDD:
         seen = []
         for held_out in (0.0, 0.5):
             detector = DeepSVDD(held_out=held_out)
-            network = detector._network(4)
+            network = detector._build_network(4)
             table = torch.from_numpy(X.astype(np.float32))
             with_numbers = torch.hstack([table[:, :3], torch.arange(400.0)[:, None]])
             taught = set()
@@ -69,7 +69,7 @@ class TestDeepSVDD:
                 kept.update(batch[:, 3].tolist()) if len(batch) < 400 else None,
                 call(batch),
             )[1]
-            next(detector._training(network, with_numbers))
+            next(detector._train_network(network, with_numbers))
             seen.append(taught)
 
         assert len(seen[0]) == 400

@@ -129,7 +129,9 @@ class TestDTEIG:
             return float(network.mismatch(torch.tensor([[root]]), torch.tensor([time])))
 
         root = minimize_scalar(loss, bounds=(1e-4, 10), method="bounded").x
-        assert root**2 == pytest.approx((n_features_encoded / 2 - 1) * VARIANCES[time], rel=0.01, abs=2e-5)
+        assert root**2 == pytest.approx(
+            (n_features_encoded / 2 - 1) * VARIANCES[time], rel=0.01, abs=2e-5
+        )
 
     def test_the_raw_output_is_a_root_of_the_scale(self):
         scale = DTEIG(epochs=2).fit(X[:200]).outlier_score(X)

@@ -136,9 +136,9 @@ def test_centres_are_chosen_by_true_or_false():
 def test_the_loss_is_recognition_and_a_tenth_of_the_triplets():
     detector = GOAD(batch_size=64, learning_rate=1e-12)
     rows = torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
-    network = detector._network(4)
+    network = detector._build_network(4)
     with torch.random.fork_rng():
-        (loss,) = detector._training(network, rows)
+        (loss,) = detector._train_network(network, rows)
 
     embedded = network.embed(rows).detach()
     guesses = network.head(embedded).detach().double().log_softmax(-1)

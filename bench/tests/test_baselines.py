@@ -150,7 +150,7 @@ class TestContract:
     def test_training_changes_what_scores(self, fitted):
         with torch.random.fork_rng():
             torch.manual_seed(0)
-            fresh = fitted._network(X.shape[1])
+            fresh = fitted._build_network(X.shape[1])
         before = nn.utils.parameters_to_vector(fresh.parameters())
         after = nn.utils.parameters_to_vector(fitted.network_.parameters())
 
@@ -224,8 +224,8 @@ class TestPublished:
 
         monkeypatch.setattr(inspect.getmodule(getattr(baselines, name)), "Trainer", spied)
         detector = getattr(baselines, name)()
-        network = detector._network(7)
-        next(iter(detector._training(network, torch.randn(40, 7))))
+        network = detector._build_network(7)
+        next(iter(detector._train_network(network, torch.randn(40, 7))))
 
         layers = list(network.modules())
         assert [m.out_features for m in layers if isinstance(m, nn.Linear)] == widths

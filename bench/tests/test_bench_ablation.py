@@ -39,14 +39,14 @@ from altbi_bench.ablation.training_analysis import (
     window_aucs,
     wobbles,
 )
-from altbi_bench.catalogue.datasets import is_at_hand, select
+from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
-from altbi_bench.catalogue.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
+from altbi_bench.catalogue.variants import BASE, ALL_SYSTEMS, PANELS, VARIANTS, find_panels
 from altbi_bench.cli import main
 from altbi_bench.figures import charts, run_figures
 from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
 from altbi_bench.figures.page import write_figures
-from altbi_bench.runs.records import Job, append, read
+from altbi_bench.runs.records import Job, append, read_runs
 from altbi_bench.statistics import paired_effect
 from altbi_bench.traces.records import SERIES
 from altbi_bench.traces.settings import SETTINGS
@@ -74,11 +74,11 @@ class TestVariants:
         for panel in PANELS.values():
             assert panel.default == reference[panel.parameter]
             assert panel.default in panel.values
-            assert panel.system(panel.default) is BASE
+            assert panel.find_system(panel.default) is BASE
             assert list(panel.values) == sorted(panel.values)
 
     def test_all_can_be_looked_up_and_none_hides_another(self):
-        assert set(KNOWN) == {*SYSTEMS, *VARIANTS}
+        assert set(ALL_SYSTEMS) == {*SYSTEMS, *VARIANTS}
         assert not set(SYSTEMS) & set(VARIANTS)
         assert len(VARIANTS) == 1 + sum(len(panel.values) - 1 for panel in PANELS.values())
 
@@ -166,12 +166,14 @@ class TestEffects:
 
     def test_only_tables_and_seeds_that_all_have_count(self):
         panel = PANELS["rho"]
-        aucs = {panel.system(value).name: [0.6, 0.7, 0.8] for value in panel.values}
+        aucs = {panel.find_system(value).name: [0.6, 0.7, 0.8] for value in panel.values}
         runs = runs_of(aucs) + runs_of({BASE.name: [0.1, 0.1, 0.1]}, seeds=(1,))
         whole = panel_points(runs, panel)
         assert whole[1:] == (3, 1)
         lacking = [
-            run for run in runs if not (run.system == panel.system(1).name and run.file == FILES[2])
+            run
+            for run in runs
+            if not (run.system == panel.find_system(1).name and run.file == FILES[2])
         ]
         points, n_tables, n_seeds = panel_points(lacking, panel)
         assert (n_tables, n_seeds) == (2, 1)
@@ -179,8 +181,8 @@ class TestEffects:
 
     def test_points_say_what_changes_and_what_the_paper_has(self):
         panel = PANELS["gamma"]
-        aucs = {panel.system(value).name: [0.6 + value / 100] * 3 for value in panel.values}
-        aucs[panel.system(1.1).name] = [0.2, 0.4, 0.6, 0.8, 0.9]
+        aucs = {panel.find_system(value).name: [0.6 + value / 100] * 3 for value in panel.values}
+        aucs[panel.find_system(1.1).name] = [0.2, 0.4, 0.6, 0.8, 0.9]
         aucs = {
             name: values if len(values) > 3 else values[:1] * 5 for name, values in aucs.items()
         }
@@ -196,7 +198,7 @@ class TestEffects:
 
     def test_failed_runs_and_trials_do_not_count(self):
         panel = PANELS["rho"]
-        aucs = {panel.system(value).name: [0.6] * 3 for value in panel.values}
+        aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
         runs = runs_of(aucs)
         broken = dataclasses.replace(runs[0], auc=None, average_precision=None, error="no")
         assert panel_points([*runs, broken], panel)[1] == 2
@@ -205,7 +207,7 @@ class TestEffects:
 
     def test_runs_of_other_samples_protocols_and_makes_do_not_count(self):
         panel = PANELS["rho"]
-        runs = runs_of({panel.system(value).name: [0.6] * 3 for value in panel.values})
+        runs = runs_of({panel.find_system(value).name: [0.6] * 3 for value in panel.values})
         for change in (
             {"rows": 50},
             {"protocol": "split"},
@@ -217,7 +219,7 @@ class TestEffects:
 
     def test_any_seed_is_a_start(self):
         panel = PANELS["rho"]
-        aucs = {panel.system(value).name: [0.6] * 3 for value in panel.values}
+        aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
         assert panel_points(runs_of(aucs, seeds=(4, 7)), panel)[1:] == (3, 2)
 
     def test_no_lines_no_points(self):
@@ -264,7 +266,7 @@ class TestJobs:
         narrow = [each for each in tables if each.parts[0].n_features <= 200]
         jobs = trace_jobs(tables, (0, 1))
         assert len(set(jobs)) == len(jobs) == 2 * len(narrow) * len(SETTINGS)
-        there = [each for each in narrow if is_at_hand(each.parts[0])]
+        there = [each for each in narrow if is_available(each.parts[0])]
         assert len(at_hand(jobs)) == 2 * len(there) * len(SETTINGS)
         assert {job.rows for job in jobs} == {ROWS}
 
@@ -558,7 +560,7 @@ class TestPage:
         assert "no such file of runs. `altbi-bench ablation` without --no-runs writes them" in told
 
     def test_lines_of_smoke_runs_alone_are_told_as_such(self, folder, tmp_path, capsys):
-        (run, *_) = read(folder / "ablation.jsonl")
+        (run, *_) = read_runs(folder / "ablation.jsonl")
         append(tmp_path / "ablation.jsonl", dataclasses.replace(run, smoke=True))
 
         assert main(["ablation", "--no-runs", "--lines", str(tmp_path)]) == 1

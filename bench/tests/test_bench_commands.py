@@ -17,11 +17,11 @@ import altbi_bench
 from altbi.cli._progress import line_of
 from altbi.distributed import Dask
 from altbi_bench.catalogue.datasets import catalogue
-from altbi_bench.catalogue.systems import FOR_IMAGES, SYSTEMS
+from altbi_bench.catalogue.systems import IMAGE_ONLY, SYSTEMS
 from altbi_bench.cli import main
 from altbi_bench.runs import measurement, runner
 from altbi_bench.runs.code_digest import code_digest
-from altbi_bench.runs.records import append, latest, mended, read
+from altbi_bench.runs.records import append, keep_latest, lock_records, read_runs
 from bench_jobs import ON_WINE, SECONDS, result
 
 # Ctrl-C is heeded as in a terminal, also where the tests run in the background, which ignores it.
@@ -158,7 +158,7 @@ class TestSystems:
         assert main(["systems"]) == 0
 
         out, _ = said(capsys)
-        assert len(out) == 1 + len(SYSTEMS) + len(FOR_IMAGES)
+        assert len(out) == 1 + len(SYSTEMS) + len(IMAGE_ONLY)
         assert out[-1].split()[:3] == ["CSI", "not", "run"]
         (knn,) = [line for line in out if line.startswith("kNN ")]
         assert "  pyod.models.knn:KNN  " in knn
@@ -198,7 +198,7 @@ class TestRun:
             f"1 job done, 4 were there, 0 failed: {path}",
             f"0 jobs done, 4 were there, 0 failed: {path}",
         ]
-        jobs = [(each.system, each.seed) for each in read(place / path)]
+        jobs = [(each.system, each.seed) for each in read_runs(place / path)]
         assert jobs == [("HBOS", 0), *(("IForest", seed) for seed in range(4))]
 
     def test_options_reach_the_jobs_and_their_processes(self, place, monkeypatch):
@@ -215,7 +215,7 @@ class TestRun:
 
         assert given == {"processes": 2, "threads": 3, "seconds": 9}
         wanted = replace(ON_WINE, system="kNN", protocol="semi", rows=50)
-        assert [each.job for each in read(place / "bench/results/semi.jsonl")] == [
+        assert [each.job for each in read_runs(place / "bench/results/semi.jsonl")] == [
             replace(wanted, seed=6), replace(wanted, seed=2)
         ]  # fmt: skip
 
@@ -234,7 +234,7 @@ class TestRun:
 
         limits = {"threads": 1, "seconds": 9}
         assert given[0] == (Dask, "tcp://10.0.0.1:8786", limits)
-        assert len(read(place / "bench/results/transductive.jsonl")) == 1
+        assert len(read_runs(place / "bench/results/transductive.jsonl")) == 1
         with pytest.raises(SystemExit):
             run(*words, "--processes", "2")
         assert "takes the place of --processes" in capsys.readouterr().err
@@ -256,7 +256,9 @@ class TestRun:
 
         run("--datasets", "donors", "--systems", "HBOS", "--protocol", protocol, *words)
 
-        assert {each.rows for each in read(place / f"bench/results/{protocol}.jsonl")} == {rows}
+        assert {each.rows for each in read_runs(place / f"bench/results/{protocol}.jsonl")} == {
+            rows
+        }
 
     def test_failures_are_named_and_tried_again_only_when_asked(self, place, at_once, capsys):
         at_once["HBOS"] = "bad\nday \x1b[2J"
@@ -285,12 +287,14 @@ class TestRun:
     def test_a_suite_takes_what_is_at_hand(self, place, at_once):
         assert run("--suite", "small", "--systems", "HBOS") == 0
 
-        assert [each.job for each in read(place / "bench/results/transductive.jsonl")] == [ON_WINE]
+        assert [each.job for each in read_runs(place / "bench/results/transductive.jsonl")] == [
+            ON_WINE
+        ]
 
     def test_smoke_lines_are_marked_kept_apart_and_barred_from_tables(self, place, at_once, capsys):
         assert run("--suite", "smoke", "--systems", "HBOS") == 0
 
-        found = read(place / "bench/results/smoke.jsonl")
+        found = read_runs(place / "bench/results/smoke.jsonl")
         assert [each.job for each in found] == [replace(ON_WINE, smoke=True)]
         capsys.readouterr()
         for command in ("tables", "lines"):
@@ -303,13 +307,13 @@ class TestRun:
         run("--suite", "smoke", *words)
         run("--suite", "small", *words)
 
-        assert [each.smoke for each in read(place / "one.jsonl")] == [True, False]
+        assert [each.smoke for each in read_runs(place / "one.jsonl")] == [True, False]
 
     def test_progress_counts_jobs(self):
         assert line_of("running", 3, 12, seconds=0.1).startswith("running  3 of 12 jobs  25 %")
 
     def test_a_second_run_on_one_file_is_refused_in_a_sentence(self, place, at_once, capsys):
-        with mended(place / "one.jsonl"):
+        with lock_records(place / "one.jsonl"):
             assert run("--datasets", "wine", "--lines", "one.jsonl") == 1
 
         assert "one.jsonl: another benchmark writes its runs there." in refused(capsys)
@@ -379,7 +383,7 @@ class TestLines:
     def test_a_cell_leads_to_its_lines_and_they_to_the_command(self, place, at_once, capsys):
         words = ["--protocol", "semi", "--datasets", "wine", "--systems", "IForest,HBOS"]
         run(*words, "--rows", "50", "--seeds", "1,4")
-        before = read(place / "bench/results/semi.jsonl")
+        before = read_runs(place / "bench/results/semi.jsonl")
         capsys.readouterr()
 
         words = [*words[:-1], "IForest", "--rows", "50", "--seeds", "4,"]
@@ -397,7 +401,7 @@ class TestLines:
         assert json.loads(facts) == expected
         name, *again = shlex.split(command)
         assert (name, main(again)) == ("altbi-bench", 0)
-        assert read(place / "again.jsonl") == [before[3]]
+        assert read_runs(place / "again.jsonl") == [before[3]]
 
     def test_the_command_of_a_line_is_about_its_file_alone(self, place, at_once, capsys):
         files = [f"CV_by_ViT/MVTec-AD_{name}.npz" for name in ("bottle", "pill")]
@@ -413,7 +417,7 @@ class TestLines:
         commands = [shlex.split(line) for line in said(capsys)[0][2::3]]
         assert len(commands) == 2
         assert main(commands[1][1:]) == 0
-        assert [each.file for each in read(place / "again.jsonl")] == files[1:]
+        assert [each.file for each in read_runs(place / "again.jsonl")] == files[1:]
 
     def test_a_line_of_another_make_of_its_system_is_marked(self, place, capsys):
         append(place / "some.jsonl", replace(result(ON_WINE), parameters={"n_bins": 3}))
@@ -608,8 +612,8 @@ class TestProcesses:
         path = "bench/results/smoke.jsonl"
         assert (out, err) == (f"{n_jobs} jobs done, 0 were there, 0 failed: {path}\n", "")
         assert code == 0
-        found = read(tmp_path / path)
-        assert len(latest(found)) == len(found) == n_jobs
+        found = read_runs(tmp_path / path)
+        assert len(keep_latest(found)) == len(found) == n_jobs
         assert len({(each.file, each.system) for each in found}) == n_jobs
         assert {(each.smoke, each.error, each.seed) for each in found} == {(True, None, 0)}
         monkeypatch.setenv("ALTBI_ADBENCH", str(adbench.resolve()))
@@ -639,8 +643,8 @@ class TestProcesses:
         assert (code, err) == (0, "")
         assert out.startswith(f"{n_jobs - n_before} jobs done, {n_before} were there, 0 failed")
         assert path.read_bytes().startswith(before[: before.rindex(b"\n") + 1])
-        found = read(path)
-        assert len(latest(found)) == len(found) == n_jobs
+        found = read_runs(path)
+        assert len(keep_latest(found)) == len(found) == n_jobs
         assert all(each.error is None for each in found)
 
     @pytest.mark.parametrize(
@@ -660,7 +664,7 @@ class TestProcesses:
         told = f"altbi-bench: {word}. {GOES_ON}\n"
         assert self.ended(process) == (code, "", told)
         assert path.read_bytes().endswith(b"\n")
-        assert len(read(path)) >= 2
+        assert len(read_runs(path)) >= 2
 
     def test_interrupted_at_its_start_it_says_no_more(self, start, tmp_path):
         process = start("run", "--suite", "smoke", "--systems", "IForest", "--processes", "2")

@@ -17,9 +17,9 @@ from altbi.errors import ParameterError, TableError
 from altbi_bench.catalogue.datasets import Dataset, Part, select
 from altbi_bench.catalogue.systems import Recipe, System, find_systems
 from altbi_bench.runs import runner
-from altbi_bench.runs.records import Job, append, latest, mended, read, todo
-from altbi_bench.runs.runner import Limits, Question, plan, run_all
-from altbi_bench.runs.workers import results
+from altbi_bench.runs.records import Job, append, keep_latest, lock_records, read_runs, find_missing
+from altbi_bench.runs.runner import Limits, Question, plan_jobs, run_all
+from altbi_bench.runs.workers import run_jobs
 from bench_jobs import ON_WINE, LeavesAtOnce, broken, jobs, result, work
 
 PATIENCE = 120  # seconds until a process that should end or speak counts as stuck
@@ -47,17 +47,17 @@ class TestLines:
         for each in runs:
             append(tmp_path / "lines", each)
 
-        assert read(tmp_path / "lines") == runs
-        assert [each.job for each in runs] == [each.job for each in read(tmp_path / "lines")]
+        assert read_runs(tmp_path / "lines") == runs
+        assert [each.job for each in runs] == [each.job for each in read_runs(tmp_path / "lines")]
         assert (tmp_path / "lines").read_bytes().count(b"\n") == 2
 
     def test_a_file_that_is_not_there_has_no_lines(self, tmp_path):
-        assert read(tmp_path / "none") == []
+        assert read_runs(tmp_path / "none") == []
 
     def test_a_later_line_replaces_an_earlier_one(self):
         (job,) = jobs("A")
 
-        assert latest([result(job, error="no"), result(job, auc=0.7)])[job].auc == 0.7
+        assert keep_latest([result(job, error="no"), result(job, auc=0.7)])[job].auc == 0.7
 
     @pytest.mark.parametrize("cut", [2, 20, 300, 400])
     def test_a_half_written_last_line_is_left_out_and_then_cut_off(self, tmp_path, cut):
@@ -67,9 +67,9 @@ class TestLines:
         whole = path.read_bytes()
         path.write_bytes(whole[:-cut])
 
-        assert [each.file for each in read(path)] == ["A"]
+        assert [each.file for each in read_runs(path)] == ["A"]
         assert path.read_bytes() == whole[:-cut]
-        with mended(path):
+        with lock_records(path):
             assert path.read_bytes() == whole[: whole.index(b"\n") + 1]
 
     def test_a_last_line_that_lacks_its_end_alone_is_given_it(self, tmp_path):
@@ -79,8 +79,8 @@ class TestLines:
         whole = path.read_bytes()
         path.write_bytes(whole[:-1])
 
-        assert [each.file for each in read(path)] == ["A", "B"]
-        with mended(path):
+        assert [each.file for each in read_runs(path)] == ["A", "B"]
+        with lock_records(path):
             assert path.read_bytes() == whole
 
     @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ class TestLines:
         (tmp_path / "lines").write_bytes(content)
 
         with pytest.raises(TableError, match="not a run of the benchmark"):
-            mended(tmp_path / "lines").__enter__()
+            lock_records(tmp_path / "lines").__enter__()
 
         assert (tmp_path / "lines").read_bytes() == content
 
@@ -107,9 +107,9 @@ class TestLines:
 
         for path in (Path("/dev/zero"), tmp_path / "pipe"):
             with pytest.raises(TableError, match="a device or a pipe, but expected a file"):
-                mended(path).__enter__()
+                lock_records(path).__enter__()
         with pytest.raises(TableError, match="/dev/zero: a device"):
-            read(Path("/dev/zero"))
+            read_runs(Path("/dev/zero"))
 
     def test_every_line_is_on_the_disk_before_the_next_job(self, tmp_path, monkeypatch):
         sizes = []
@@ -126,11 +126,11 @@ class TestLines:
 
     def test_whole_lines_are_left_alone_and_folders_made(self, tmp_path):
         path = tmp_path / "new" / "folder" / "lines"
-        with mended(path):
+        with lock_records(path):
             append(path, result(*jobs("A")))
         before = path.read_bytes()
 
-        with mended(path):
+        with lock_records(path):
             pass
 
         assert path.read_bytes() == before
@@ -156,7 +156,7 @@ class TestLines:
             lines.write(line + b"\n")
 
         with pytest.raises(TableError, match="lines, line 2: not a run of the benchmark"):
-            read(tmp_path / "lines")
+            read_runs(tmp_path / "lines")
 
     @pytest.mark.parametrize(
         ("line", "why"), [(b"{", "no line of JSON"), (b"[1]", "must be a mapping")]
@@ -168,7 +168,7 @@ class TestLines:
             (tmp_path / "lines").write_bytes(before + line + b"\n")
 
             with pytest.raises(TableError, match=f"{why}.*\\. {do}"):
-                read(tmp_path / "lines")
+                read_runs(tmp_path / "lines")
 
     @pytest.mark.parametrize(
         "change",
@@ -217,7 +217,7 @@ class TestLines:
         (tmp_path / "lines").write_text(json.dumps(fields) + "\n")
 
         with pytest.raises(TableError, match="lines, line 1: not a run of the benchmark"):
-            read(tmp_path / "lines")
+            read_runs(tmp_path / "lines")
 
     def test_what_cannot_be_written_to_its_end_is_an_error_and_spoils_nothing(self, tmp_path):
         first, second = jobs("A", "B")
@@ -233,29 +233,29 @@ class TestLines:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (tmp_path / "lines").stat().st_size == before + 40
 
-        with mended(tmp_path / "lines"):
+        with lock_records(tmp_path / "lines"):
             append(tmp_path / "lines", result(second))
-        assert [each.file for each in read(tmp_path / "lines")] == ["A", "B"]
+        assert [each.file for each in read_runs(tmp_path / "lines")] == ["A", "B"]
 
     def test_a_number_that_is_none_is_not_written(self, tmp_path):
         with pytest.raises(ValueError, match="JSON"):
             append(tmp_path / "lines", result(*jobs("A"), auc=float("nan")))
 
-        assert read(tmp_path / "lines") == []
+        assert read_runs(tmp_path / "lines") == []
 
     def test_a_second_benchmark_on_one_file_is_refused_until_the_first_ends(self, tmp_path):
         path = tmp_path / "lines"
-        with mended(path):
+        with lock_records(path):
             append(path, result(*jobs("A")))
             path.write_bytes(path.read_bytes() + b'{"fi')
             before = path.read_bytes()
 
             with pytest.raises(TableError, match=r"lines: another benchmark .* --lines"):
-                mended(path).__enter__()
+                lock_records(path).__enter__()
             assert path.read_bytes() == before
 
-        with mended(path):
-            assert [each.file for each in read(path)] == ["A"]
+        with lock_records(path):
+            assert [each.file for each in read_runs(path)] == ["A"]
 
     def test_jobs_without_a_line_are_left_in_their_order(self):
         done, failed, mended_later, missing = jobs("A", "B", "C", "D")
@@ -267,8 +267,8 @@ class TestLines:
         ]
         asked = [missing, done, failed, mended_later]
 
-        assert todo(asked, runs) == [missing]
-        assert todo(asked, runs, retry=True) == [missing, failed]
+        assert find_missing(asked, runs) == [missing]
+        assert find_missing(asked, runs, retry=True) == [missing, failed]
 
     @pytest.mark.parametrize(
         "change",
@@ -286,18 +286,18 @@ class TestLines:
         (job,) = jobs("A")
         other = replace(job, **change)
 
-        assert todo([job, other], [result(job)]) == [other]
+        assert find_missing([job, other], [result(job)]) == [other]
         assert other.title != job.title or "smoke" in change
 
 
 class TestPool:
     def done(self, asked, *, processes=1, seconds=PATIENCE, work=work):
-        return list(results(asked, processes=processes, seconds=seconds, threads=1, work=work))
+        return list(run_jobs(asked, processes=processes, seconds=seconds, threads=1, work=work))
 
     def test_one_process_does_job_after_job(self):
         asked = jobs("A", "B", "C")
 
-        runs = list(results(asked, processes=1, seconds=PATIENCE, threads=3, work=work))
+        runs = list(run_jobs(asked, processes=1, seconds=PATIENCE, threads=3, work=work))
 
         assert [each.job for each in runs] == asked
         assert {each.threads for each in runs} == {3}
@@ -357,7 +357,7 @@ class TestPool:
         set_clock(lambda: len(runs) == len(others))
 
         asked = jobs(f"{tmp_path}/hang", *others)
-        for each in results(asked, processes=2, seconds=60, threads=1, work=work):
+        for each in run_jobs(asked, processes=2, seconds=60, threads=1, work=work):
             runs.append(each)  # one by one: the clock looks at them
 
         assert [each.file for each in runs[:-1]] == others
@@ -398,7 +398,7 @@ class TestPool:
 
     def test_a_file_that_is_not_there_is_a_line_with_its_reason(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
-        (found,) = results([ON_WINE], processes=1, seconds=PATIENCE, threads=1)
+        (found,) = run_jobs([ON_WINE], processes=1, seconds=PATIENCE, threads=1)
 
         assert found.error.startswith(f"TableError: {tmp_path}/Classical/45_wine.npz: no such file")
 
@@ -422,7 +422,7 @@ class TestPool:
         assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
 
     def test_left_early_all_processes_are_ended(self):
-        runs = results(jobs("A", "B"), processes=1, seconds=PATIENCE, threads=1, work=work)
+        runs = run_jobs(jobs("A", "B"), processes=1, seconds=PATIENCE, threads=1, work=work)
         process = next(runs).parameters["process"]
 
         runs.close()
@@ -470,7 +470,7 @@ class TestPlan:
         two = Dataset("two", "", "image", "", parts[1:])
         systems = [self.system("A"), self.system("B")]
 
-        planned = plan([one, two], systems, Question(seeds=(4, 2)))
+        planned = plan_jobs([one, two], systems, Question(seeds=(4, 2)))
 
         assert planned == [
             Job(file=file, system=system, seed=seed)
@@ -497,7 +497,7 @@ class TestPlan:
     def test_stated_seeds_count_once_each_and_first_alone_where_none_matters(self, parts):
         question = Question("dte", seeds=(5, 3, 5))
 
-        assert [job.seed for job in question.jobs(parts[0], self.system("A"))] == [5, 3]
+        assert [job.seed for job in question.list_jobs(parts[0], self.system("A"))] == [5, 3]
         unseeded = Question(seeds=(5, 3)).jobs(parts[0], self.system("A", seeded=False))
         assert [job.seed for job in unseeded] == [5]
 
@@ -506,7 +506,7 @@ class TestPlan:
         parts = [Part("f", n_rows, 2, None, rows_in_paper=101) for n_rows in (99, 100, 101, None)]
         parts += [Part("f", None, 2, None, rows_in_paper=most) for most in (100, None)]
 
-        rows = [question.jobs(part, system)[0].rows for part in parts]
+        rows = [question.list_jobs(part, system)[0].rows for part in parts]
 
         assert rows == [None, None, 100, 100, None, 100]
         assert Question().jobs(parts[2], system)[0].rows is None
@@ -514,7 +514,7 @@ class TestPlan:
     def test_a_job_says_all_that_was_asked(self, parts):
         question = Question("split", rows=50, seeds=(6,), smoke=True)
 
-        assert question.jobs(parts[0], self.system("A")) == [
+        assert question.list_jobs(parts[0], self.system("A")) == [
             Job(file="large", system="A", seed=6, protocol="split", rows=50, smoke=True)
         ]
 
@@ -536,10 +536,10 @@ class TestPlan:
     @pytest.mark.parametrize("seeded", [True, False])
     def test_a_question_that_makes_no_sense_is_refused(self, parts, question, said, seeded):
         with pytest.raises(ParameterError, match=said):
-            question.jobs(parts[0], self.system("A", seeded=seeded))
+            question.list_jobs(parts[0], self.system("A", seeded=seeded))
 
     def test_every_system_at_hand_has_jobs_on_every_table_at_hand(self, adbench):
-        planned = plan(select(suite="smoke"), find_systems(), Question(seeds=(0,), smoke=True))
+        planned = plan_jobs(select(suite="smoke"), find_systems(), Question(seeds=(0,), smoke=True))
 
         assert len(planned) == len(set(planned)) == 6 * len(find_systems())
         assert {job.rows for job in planned} == {None}
@@ -572,7 +572,7 @@ class TestRunAll:
         assert [left for left, _ in asked] == [planned[:2], planned[2:], planned[1:2]]
         assert watched == [2, 1, 1]
         assert asked[0][1] == {"processes": 2, "threads": 3, "seconds": 4.0}
-        assert read(tmp_path / "lines") == [*first, *second, *third]
+        assert read_runs(tmp_path / "lines") == [*first, *second, *third]
 
     def test_the_job_of_a_half_written_line_runs_again(self, tmp_path, asked):
         planned = jobs("A", "B")
@@ -591,7 +591,7 @@ class TestRunAll:
         def on_progress(runs, total):
             for run in runs:
                 yield run
-                seen.append(len(read(tmp_path / "lines")))
+                seen.append(len(read_runs(tmp_path / "lines")))
 
         run_all(tmp_path / "lines", jobs(*"ABC"), Limits(), on_progress)
 

@@ -18,12 +18,12 @@ from altbi.errors import MissingExtraError, ParameterError
 from altbi_bench.catalogue import datasets
 from altbi_bench.catalogue.datasets import Dataset, Part, select
 from altbi_bench.catalogue.protocols import PROTOCOLS
-from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System, find_systems, ready_to_fit
+from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System, find_systems, build_fit
 from altbi_bench.results_page.deep_baselines import COMPARED
 from altbi_bench.runs import code_digest, measurement
-from altbi_bench.runs.measurement import failed, measured, precision_at_n
-from altbi_bench.runs.records import Job, append, read
-from altbi_bench.runs.runner import Question, current
+from altbi_bench.runs.measurement import failed_run, measure, precision_at_n
+from altbi_bench.runs.records import Job, append, read_runs
+from altbi_bench.runs.runner import Question, keep_current
 from altbi_bench.tables.comparison import paper_table
 
 SETTINGS = ("unsupervised", "semisupervised")
@@ -35,7 +35,7 @@ DEEP = [name for name, system in SYSTEMS.items() if system.is_deep]
 
 def fitted(name, rows, seed=0, setting="unsupervised"):
     """Systems of our own are fitted with their smoke settings, all others as they are."""
-    return ready_to_fit(SYSTEMS[name], setting, seed, smoke=True)(rows)
+    return build_fit(SYSTEMS[name], setting, seed, smoke=True)(rows)
 
 
 def normal_rows(n_rows=200, n_features=3):
@@ -51,18 +51,18 @@ class TestCatalogue:
             assert (system.column is None) == (name in {"ALTBI", "RDA", "DSEBM", "DeepSAD"}), name
             assert system.column is None or system.column in columns["unsupervised"], name
             if name in PYOD or (name in DEEP and system.column):
-                assert system.column_in("semisupervised") in columns["semisupervised"], name
+                assert system.paper_column("semisupervised") in columns["semisupervised"], name
 
     def test_the_papers_one_altbi_of_the_semi_supervised_setting_is_the_reference(self):
         found = {
-            name: system.column_in("semisupervised")
+            name: system.paper_column("semisupervised")
             for name, system in SYSTEMS.items()
             if system.scales_itself
         }
 
         assert {name for name, column in found.items() if column} == {"ALTBI-I (reference)"}
         assert found["ALTBI-I (reference)"] == "ALTBI"
-        assert SYSTEMS["ODIM"].column_in("unsupervised") == "ODIM"
+        assert SYSTEMS["ODIM"].paper_column("unsupervised") == "ODIM"
 
     def test_the_paper_s_own_bring_columns_to_one_scale_and_baselines_do_not(self):
         own = {name for name, system in SYSTEMS.items() if system.scales_itself}
@@ -122,7 +122,7 @@ class TestCatalogue:
         rows = np.random.default_rng(0).normal(size=(2_000, 3))
         rows = np.column_stack([rows, rows @ [1.0, -2.0, 0.5]])
 
-        scores = ready_to_fit(SYSTEMS["PCA"], "unsupervised", 0)(rows)(rows)
+        scores = build_fit(SYSTEMS["PCA"], "unsupervised", 0)(rows)(rows)
 
         assert np.isfinite(scores).all()
 
@@ -144,7 +144,7 @@ class TestCatalogue:
 
         assert light.recipe.build().score_by == "loss"
         assert light.told("unsupervised")[1] == {"backbone": "glow", "score_by": "loss"}
-        assert bool(current([replace(failed(job, "no"), parameters=parameters)])) is counts
+        assert bool(keep_current([replace(failed_run(job, "no"), parameters=parameters)])) is counts
 
     def test_systems_aside_are_left_out_unless_named(self):
         aside = ["ALTBI-I (untruncated)", "ALTBI-G (half reference)", *DEEP]
@@ -251,7 +251,7 @@ class TestRecipe:
         monkeypatch.setitem(sys.modules, module, None)
 
         with pytest.raises(MissingExtraError) as caught:
-            ready_to_fit(SYSTEMS["kNN"], "unsupervised", 0)
+            build_fit(SYSTEMS["kNN"], "unsupervised", 0)
 
         text = str(caught.value)
         assert text.startswith("'pyod.models.knn' cannot be imported (")
@@ -429,7 +429,7 @@ class Bench:
 
     def run(self, system="standardised", protocol="transductive", seed=0, threads=1, **more):
         job = Job(file=FILE, system=system, seed=seed, protocol=protocol, **more)
-        return measured(job, threads)
+        return measure(job, threads)
 
 
 class TestPrecisionAtN:
@@ -468,7 +468,7 @@ class TestMeasured:
 
         assert run.job == Job(file=FILE, system="standardised", seed=4, rows=100, smoke=True)
         append(tmp_path / "lines", run)
-        assert read(tmp_path / "lines") == [run]
+        assert read_runs(tmp_path / "lines") == [run]
 
     def test_counts_are_those_of_the_rows_fitted_on_and_of_those_scored(self, bench):
         bench.table(np.arange(80.0).reshape(40, 2), np.arange(40) >= 30)
@@ -662,7 +662,7 @@ class TestMeasured:
         assert error in run.error
         assert (run.auc, run.average_precision, run.precision_at_n) == (None, None, None)
         append(tmp_path / "lines", run)
-        assert read(tmp_path / "lines") == [run]
+        assert read_runs(tmp_path / "lines") == [run]
 
     @pytest.mark.parametrize("step", ["__init__", "fit", "decision_function"])
     def test_a_system_that_breaks_is_an_error_with_all_that_is_known(self, bench, step):
@@ -719,7 +719,7 @@ class TestMeasured:
     def test_a_failure_told_from_outside_is_a_line_of_the_same_kind(self, bench):
         job = Job(file=FILE, system="raw", seed=2, smoke=True)
 
-        run = failed(job, "over the limit")
+        run = failed_run(job, "over the limit")
 
         assert (run.job, run.error, run.auc) == (job, "over the limit", None)
         assert run.parameters == {"size": 1, "speed": 3}
@@ -858,11 +858,11 @@ class TestPublishedNumbers:
         (part,) = dataset.parts
 
         jobs = Question(protocol).jobs(part, SYSTEMS[system])
-        runs = [measured(job, threads=1) for job in jobs]
+        runs = [measure(job, threads=1) for job in jobs]
 
         aucs = [run.auc for run in runs]
         assert f"{statistics.fmean(aucs):.4f}" == mean
         assert f"{statistics.stdev(aucs):.4f}" == deviation
         setting = PROTOCOLS[protocol].setting
-        cell = paper_table("auc", setting)[name][SYSTEMS[system].column_in(setting)]
+        cell = paper_table("auc", setting)[name][SYSTEMS[system].paper_column(setting)]
         assert f"{statistics.fmean(aucs):.3f}" == f"{cell:.3f}"

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from altbi.distributed import Dask
-from altbi_bench.runs.workers import results, results_by
+from altbi_bench.runs.workers import run_jobs, run_jobs_on_engine
 from bench_jobs import jobs, work
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
@@ -33,10 +33,10 @@ def test_jobs_run_on_the_cluster(dask_engine, tmp_path):
         plain = (dataclasses.replace(run, parameters={}) for run in runs)
         return sorted(plain, key=lambda run: run.seed)
 
-    runs = told(results_by(dask_engine, asked, **share))
+    runs = told(run_jobs_on_engine(dask_engine, asked, **share))
 
-    assert runs == told(results(asked, processes=1, **share))
+    assert runs == told(run_jobs(asked, processes=1, **share))
     assert [run.error for run in runs] == [None, "its process ended with exit code 3", None]
     late = jobs(f"{tmp_path}/hang")
-    (run,) = results_by(dask_engine, late, seconds=1, threads=1, work=work)
+    (run,) = run_jobs_on_engine(dask_engine, late, seconds=1, threads=1, work=work)
     assert run.error == "over the limit of 1 seconds"

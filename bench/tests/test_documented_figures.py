@@ -12,7 +12,7 @@ import pytest
 from altbi_bench.catalogue.datasets import select
 from altbi_bench.catalogue.systems import find_systems
 from altbi_bench.cli import main
-from altbi_bench.results_page.explained import OURS
+from altbi_bench.results_page.findings import OURS
 from altbi_bench.results_page.page import embeddings_comparison, main_comparison
 from altbi_bench.results_page.summaries import Evidence
 from altbi_bench.runs.runner import Question

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
 
-from altbi.cli._engine import engine_of
+from altbi.cli._engine import create_engine
 from altbi.cli._progress import terminal_progress
 from altbi.errors import TableError
 from altbi._terminal import printable
@@ -20,19 +20,26 @@ from altbi_bench.catalogue.datasets import (
     adbench_folder,
     catalogue,
     find_part,
-    is_at_hand,
+    is_available,
     load,
-    none_at_hand,
+    no_files_error,
     select,
 )
-from altbi_bench.catalogue.systems import FOR_IMAGES, SYSTEMS, find_systems
+from altbi_bench.catalogue.systems import IMAGE_ONLY, SYSTEMS, find_systems
 from altbi_bench.catalogue.variants import Panel, find_panels
 from altbi_bench.cli.parser import ASKED, AUTO, FOLDER, ROWS, build_parser
 from altbi_bench.results_page.page import write_page
 from altbi_bench.runs.code_digest import describe_code
-from altbi_bench.runs.measurement import version_of
-from altbi_bench.runs.records import Job, Run, latest, read
-from altbi_bench.runs.runner import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
+from altbi_bench.runs.measurement import find_version
+from altbi_bench.runs.records import Job, Run, keep_latest, read_runs
+from altbi_bench.runs.runner import (
+    DTE_PROTOCOLS,
+    Limits,
+    Question,
+    keep_current,
+    plan_jobs,
+    run_all,
+)
 from altbi_bench.tables.formatting import nothing_found, printed
 from altbi_bench.tables.grids import markdown_grid, plain_grid
 
@@ -68,7 +75,7 @@ def datasets(args: argparse.Namespace) -> int:
             "features": part.n_features,
             "outliers": part.n_outliers,
             "sha256": part.sha256,
-            "at_hand": is_at_hand(part),
+            "at_hand": is_available(part),
         }
         for dataset in catalogue()
         for part in dataset.parts
@@ -82,7 +89,7 @@ def datasets(args: argparse.Namespace) -> int:
         [
             dataset.label if not args.files else part.file,
             dataset.kind,
-            f"{sum(map(is_at_hand, parts))} of {len(parts)}",
+            f"{sum(map(is_available, parts))} of {len(parts)}",
             _total(part.n_rows for part in parts),
             str(part.n_features),
             _total(part.n_outliers for part in parts),
@@ -102,9 +109,9 @@ def datasets(args: argparse.Namespace) -> int:
 
 def _check_files() -> int:
     """Read every file at hand, and name those that a run would refuse."""
-    parts = [part for each in catalogue() for part in each.parts if is_at_hand(part)]
+    parts = [part for each in catalogue() for part in each.parts if is_available(part)]
     if not parts:
-        raise none_at_hand()
+        raise no_files_error()
     wrong = 0
     for part in parts:
         try:
@@ -128,8 +135,8 @@ def systems(args: argparse.Namespace) -> None:
             "system": system.name,
             "column": system.column,
             "source": system.recipe.source,
-            "version": version_of(system.recipe.package) or "not installed",
-            "parameters": {**system.recipe.parameters, **system.recipe.since},
+            "version": find_version(system.recipe.package) or "not installed",
+            "parameters": dict(system.recipe.parameters),
             "on inliers alone": asdict(system.novelty) if system.novelty else None,
             "seeded": system.seeded,
             "scaling": "its own" if system.scales_itself else "standardised on the rows of the fit",
@@ -145,7 +152,7 @@ def systems(args: argparse.Namespace) -> None:
         [*(str(fact[key]) for key in head[:3]), _words(fact["parameters"]), str(fact["note"])]
         for fact in facts
     ]
-    absent = [[name, "not run", "", "", why] for name, why in FOR_IMAGES.items()]
+    absent = [[name, "not run", "", "", why] for name, why in IMAGE_ONLY.items()]
     sys.stdout.write(plain_grid([head, *body, *absent], numbers=False) + "\n")
 
 
@@ -160,15 +167,16 @@ def run(args: argparse.Namespace) -> int:
     question = _question(args, smoke=smoke)
     # Made quick, all systems take part; else those aside only when they are named.
     names = list(SYSTEMS) if smoke and args.systems is None else args.systems
-    jobs = plan(select(args.datasets, args.suite), find_systems(names), question)
+    jobs = plan_jobs(select(args.datasets, args.suite), find_systems(names), question)
     path = args.lines or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
     on_progress = _watch(quiet=args.quiet)
     limits = Limits(args.processes, args.threads, args.limit)
     if args.engine is not None and args.processes != 1:
         args.wrong("an engine takes the place of --processes: leave one of them out")
-    with engine_of(args) or nullcontext() as engine:
-        done = run_all(path, jobs, limits, on_progress, retry=args.retry, engine=engine)
-    last = latest(current(read(path)))
+    engine = create_engine(args)  # also checks the options
+    with nullcontext() if args.engine is None else engine as chosen:
+        done = run_all(path, jobs, limits, on_progress, retry=args.retry, engine=chosen)
+    last = keep_latest(keep_current(read_runs(path)))
     failed = [last[job] for job in jobs if last[job].error is not None]
     for each in failed:
         sys.stderr.write(f"{each.job.title}: {printable(' '.join(str(each.error).split()))}\n")
@@ -219,14 +227,16 @@ def lines(args: argparse.Namespace) -> None:
         for dataset in select(args.datasets, args.suite)
         for part in dataset.parts
         for system in find_systems(args.systems)
-        for job in question.jobs(part, system)
+        for job in question.list_jobs(part, system)
     }
-    runs = read(path)
+    runs = read_runs(path)
     found = [(number, run) for number, run in enumerate(runs, 1) if run.job in wanted]
     if not found:
         raise nothing_found(path, runs)
     for number, each in found:
-        stale = "" if current([each]) else " (the system is built otherwise by now: not counted)"
+        stale = (
+            "" if keep_current([each]) else " (the system is built otherwise by now: not counted)"
+        )
         start = f"{path}, line {number}: {each.job.title}{stale}{_other_code(each)}"
         sys.stdout.write(f"{start}\n{_told(each)}\n")
 
@@ -272,15 +282,15 @@ def ablation(args: argparse.Namespace) -> int:
     files = {part.file for dataset in chosen for part in dataset.parts}
     if not args.no_runs:
         _ablate(args, panels, chosen, files)
-    runs = [run for run in read(runs_at) if run.file in files and not run.smoke]
+    runs = [run for run in read_runs(runs_at) if run.file in files and not run.smoke]
     traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
     if not runs and not traces:
         do = "`altbi-bench ablation` without --no-runs"
-        raise nothing_found(runs_at, read(runs_at), do)
+        raise nothing_found(runs_at, read_runs(runs_at), do)
     grid = markdown_grid if args.markdown else plain_grid
     tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
     sys.stdout.write("\n\n".join(tables) + "\n")
-    last = {run.job.title: run.error for run in latest(current(runs)).values()}
+    last = {run.job.title: run.error for run in keep_latest(keep_current(runs)).values()}
     last |= {trace.job.title: trace.error for trace in traces}
     failed = {title: reason for title, reason in last.items() if reason is not None}
     for title, reason in failed.items():

@@ -11,7 +11,7 @@ from altbi_bench.ablation.experiments import ROWS, Point, panel_points
 from altbi_bench.ablation.tables import seeds_text
 from altbi_bench.catalogue.datasets import select
 from altbi_bench.catalogue.systems import SYSTEMS
-from altbi_bench.catalogue.variants import MOST_FEATURES, PANELS
+from altbi_bench.catalogue.variants import MAX_FEATURES, PANELS
 from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Stroke, bars, panels
 from altbi_bench.figures.figure import ABLATION, PRIVACY, RUN_ABLATION, Figure, Lines
 from altbi_bench.results_page.deep_baselines import COMPARED, REDUCED, on_small_tables
@@ -128,8 +128,8 @@ def ablations(lines: Lines) -> Figure:
     text = (
         "One setting of ALTBI-I changed at a time; whiskers are the intervals of the difference "
         "from the default, which has none. The paper's numbers are about 57 data sets, ours about "
-        f"all tables of up to {MOST_FEATURES} columns, at most {ROWS:,} rows of each (K: up to "
-        f"{PANELS['draws'].most_features} columns, for the decoder works on K times as many rows), "
+        f"all tables of up to {MAX_FEATURES} columns, at most {ROWS:,} rows of each (K: up to "
+        f"{PANELS['n_samples'].max_features} columns, for the decoder works on K times as many rows), "
         "so that only the shapes can be compared. The best values here, and what they gain over "
         f"the default: {', '.join(told)}. The tables below have all of them."
     )

@@ -12,7 +12,7 @@ from altbi_bench.catalogue.systems import find_systems
 from altbi_bench.results_page.deep_baselines import deep_findings, deep_sections
 from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
 from altbi_bench.results_page.diagrams import critical_difference_svg, scatter_svg
-from altbi_bench.results_page.explained import OURS, explained, is_enough, significance, standing
+from altbi_bench.results_page.findings import OURS, explained, is_enough, significance, standing
 from altbi_bench.results_page.summaries import Evidence, cost, summary, tables_of
 from altbi_bench.runs.runner import Question
 from altbi_bench.statistics import cliques, critical_difference, mean_ranks
