@@ -20,8 +20,8 @@ import numpy as np
 from sklearn.ensemble import IsolationForest
 
 from altbi import ALTBI
-from altbi.networks._torch_modes import single_thread
 from altbi.errors import import_extra
+from altbi.networks._torch_modes import single_thread
 from altbi_bench.catalogue.datasets import Rows, load, select
 from measuring import machine
 

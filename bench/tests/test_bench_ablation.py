@@ -41,7 +41,7 @@ from altbi_bench.ablation.training_analysis import (
 )
 from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
-from altbi_bench.catalogue.variants import BASE, ALL_SYSTEMS, PANELS, VARIANTS, find_panels
+from altbi_bench.catalogue.variants import ALL_SYSTEMS, BASE, PANELS, VARIANTS, find_panels
 from altbi_bench.cli import main
 from altbi_bench.figures import charts, run_figures
 from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels

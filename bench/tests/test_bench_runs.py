@@ -17,7 +17,7 @@ from altbi.errors import ParameterError, TableError
 from altbi_bench.catalogue.datasets import Dataset, Part, select
 from altbi_bench.catalogue.systems import Recipe, System, find_systems
 from altbi_bench.runs import runner
-from altbi_bench.runs.records import Job, append, keep_latest, lock_records, read_runs, find_missing
+from altbi_bench.runs.records import Job, append, find_missing, keep_latest, lock_records, read_runs
 from altbi_bench.runs.runner import Limits, Question, plan_jobs, run_all
 from altbi_bench.runs.workers import run_jobs
 from bench_jobs import ON_WINE, LeavesAtOnce, broken, jobs, result, work

@@ -18,7 +18,7 @@ from altbi.errors import MissingExtraError, ParameterError
 from altbi_bench.catalogue import datasets
 from altbi_bench.catalogue.datasets import Dataset, Part, select
 from altbi_bench.catalogue.protocols import PROTOCOLS
-from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System, find_systems, build_fit
+from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System, build_fit, find_systems
 from altbi_bench.results_page.deep_baselines import COMPARED
 from altbi_bench.runs import code_digest, measurement
 from altbi_bench.runs.measurement import failed_run, measure, precision_at_n

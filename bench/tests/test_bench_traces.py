@@ -19,14 +19,14 @@ from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.runs.runner import Limits
 from altbi_bench.traces import records
 from altbi_bench.traces.records import current_traces, read_traces, run_traces
-from altbi_bench.traces.settings import SETTINGS, Setting, LabelledModel, observe_training
+from altbi_bench.traces.settings import SETTINGS, LabelledModel, Setting, observe_training
 from altbi_bench.traces.trace import (
     Trace,
     TraceJob,
     compute_auc,
+    drop_outliers,
     mean_losses,
     run_trace,
-    drop_outliers,
 )
 
 WINE = TraceJob(file="Classical/45_wine.npz", setting="VAE", seed=0, rows=5000)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from altbi_bench.ablation.experiments import RATIOS, ROWS, figure_jobs, published
 from altbi_bench.catalogue.datasets import find_part
 from altbi_bench.statistics import Effect, paired_effect
-from altbi_bench.traces.settings import SETTINGS, N_EVALUATION_SAMPLES, WINDOWS
+from altbi_bench.traces.settings import N_EVALUATION_SAMPLES, SETTINGS, WINDOWS
 from altbi_bench.traces.trace import Trace
 
 __all__ = [

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from altbi.model._labels import OUTLIER, UNKNOWN, Labels
 from altbi._parameters import is_count, is_number
+from altbi.model._labels import OUTLIER, UNKNOWN, Labels
 from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi_bench.baselines.deep_svdd import away_from_zero

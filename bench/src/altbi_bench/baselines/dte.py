@@ -278,7 +278,7 @@ class DTEIG(NoiseEstimation):
     def _build_network(self, n_features_encoded: int) -> ScaleGauge:
         if n_features_encoded < 3:
             raise TableError(
-                f"DTEIG: the table has {n_features_encoded} column(s) once encoded, but expected at least 3, "
-                "without which the variance of noise has no inverse gamma distribution. Use DTEC."
+                f"DTEIG: the table has {n_features_encoded} encoded features, but the inverse "
+                "gamma distribution of the noise variance needs at least 3. Use DTEC."
             )
         return ScaleGauge(n_features_encoded, raw_output=self.raw_output)

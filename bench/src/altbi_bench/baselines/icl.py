@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.errors import TableError
 from altbi._parameters import is_number
+from altbi.errors import TableError
 from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Network, Rules, Trainer
 

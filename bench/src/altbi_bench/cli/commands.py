@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
 
+from altbi._terminal import printable
 from altbi.cli._engine import create_engine
 from altbi.cli._progress import terminal_progress
 from altbi.errors import TableError
-from altbi._terminal import printable
 from altbi_bench.catalogue.datasets import (
     SOURCE,
     VARIABLE,

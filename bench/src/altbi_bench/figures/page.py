@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from altbi.errors import TableError
 from altbi._terminal import printable, shortened
+from altbi.errors import TableError
 from altbi_bench.ablation.experiments import TECHNIQUES, figure_jobs
 from altbi_bench.ablation.tables import ablation_tables
 from altbi_bench.ablation.training_analysis import on_tables

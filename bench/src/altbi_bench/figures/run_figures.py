@@ -129,8 +129,8 @@ def ablations(lines: Lines) -> Figure:
         "One setting of ALTBI-I changed at a time; whiskers are the intervals of the difference "
         "from the default, which has none. The paper's numbers are about 57 data sets, ours about "
         f"all tables of up to {MAX_FEATURES} columns, at most {ROWS:,} rows of each (K: up to "
-        f"{PANELS['n_samples'].max_features} columns, for the decoder works on K times as many rows), "
-        "so that only the shapes can be compared. The best values here, and what they gain over "
+        f"{PANELS['n_samples'].max_features} columns, for the decoder works on K times as many "
+        "rows), so that only the shapes can be compared. The best values here, and what they gain over "
         f"the default: {', '.join(told)}. The tables below have all of them."
     )
     svg = panels(

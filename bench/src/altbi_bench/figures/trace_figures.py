@@ -28,7 +28,7 @@ from altbi_bench.ablation.training_analysis import (
 from altbi_bench.figures.charts import Dot, Shade, Stroke, heat, panels
 from altbi_bench.figures.figure import RUN_ABLATION, TRACES, Figure, Lines
 from altbi_bench.statistics import Effect, paired_effect
-from altbi_bench.traces.settings import SETTINGS, N_EVALUATION_SAMPLES, WINDOWS
+from altbi_bench.traces.settings import N_EVALUATION_SAMPLES, SETTINGS, WINDOWS
 from altbi_bench.traces.trace import Trace
 
 __all__ = ["memorisation", "outlier_ratio", "snapshots", "techniques", "truncated"]

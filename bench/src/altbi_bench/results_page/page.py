@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi.io._atomic import report_errors_as, atomic_file
+from altbi.io._atomic import atomic_file, report_errors_as
 from altbi_bench.catalogue.datasets import Dataset, catalogue, select
 from altbi_bench.catalogue.systems import find_systems
 from altbi_bench.results_page.deep_baselines import deep_findings, deep_sections

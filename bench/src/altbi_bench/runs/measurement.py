@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from altbi.errors import TableError
 from altbi._terminal import shortened
+from altbi.errors import TableError
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
 from altbi_bench.catalogue.protocols import Split, find_protocol, sampled
 from altbi_bench.catalogue.systems import Scores, build_fit

@@ -69,7 +69,7 @@ class Question:
         ]
 
     def _sample_size(self, part: Part) -> int | None:
-        """Return the size of the sample; None if the file is not larger, so that jobs are the same."""
+        """Return the size of the sample; None if the file is not larger."""
         if self.rows is not None and (type(self.rows) is not int or self.rows < MIN_ROWS):
             raise ParameterError(
                 f"rows={self.rows!r}, but expected a whole number of at least {MIN_ROWS}."

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi.errors import TableError
 from altbi._terminal import printable, shortened
+from altbi.errors import TableError
 from altbi_bench.catalogue.datasets import Dataset
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, System, find_systems
