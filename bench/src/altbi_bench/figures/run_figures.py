@@ -130,8 +130,8 @@ def ablations(lines: Lines) -> Figure:
         "from the default, which has none. The paper's numbers are about 57 data sets, ours about "
         f"all tables of up to {MAX_FEATURES} columns, at most {ROWS:,} rows of each (K: up to "
         f"{PANELS['n_samples'].max_features} columns, for the decoder works on K times as many "
-        "rows), so that only the shapes can be compared. The best values here, and what they gain over "
-        f"the default: {', '.join(told)}. The tables below have all of them."
+        "rows), so that only the shapes can be compared. The best values here, and what they gain "
+        f"over the default: {', '.join(told)}. The tables below have all of them."
     )
     svg = panels(
         drawn, x_title="", y_title="mean AUC", logarithmic=frozenset(logs), size=(330, 190)
