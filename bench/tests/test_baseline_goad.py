@@ -15,7 +15,7 @@ X = np.random.default_rng(0).exponential(size=(320, 3)) ** 2
 
 
 def standardised(fitted, rows=X):
-    units = (fitted.encoder_.transform(fitted._checked(rows)) - fitted.mean_) / fitted.scale_
+    units = fitted._standardize(rows)
     return torch.from_numpy(units)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import bench_jobs
-from altbi import ALTBI
+from altbi import ALTBI, IWAE, Schedule
 from altbi.errors import ParameterError, TableError
 from altbi_bench.ablation.experiments import (
     RATIOS,
@@ -62,15 +62,21 @@ FILES = ("Classical/45_wine.npz", "Classical/14_glass.npz", "Classical/39_verteb
 
 class TestVariants:
     def test_each_is_the_reference_but_for_what_its_name_says(self):
-        reference = ALTBI.reference().get_params()
+        reference = {**Schedule().get_params(), **IWAE().get_params()}
         for name, system in VARIANTS.items():
-            built = system.recipe.build().get_params()
-            changed = {key for key in reference if built[key] != reference[key]}
-            assert changed == set(system.recipe.parameters), name
-            assert all(f"{key} {built[key]:g}" in name for key in changed)
+            detector = system.recipe.build()
+            built = {
+                **(detector.schedule or Schedule()).get_params(),
+                **(detector.backbone or IWAE()).get_params(),
+            }
+            changed = {key: built[key] for key in reference if built[key] != reference[key]}
+            names = {"n_samples": "draws"}
+            expected = [f"{names.get(key, key)} {value:g}" for key, value in changed.items()]
+            assert sorted(name.removeprefix("ALTBI-I, ").split(", ")) == sorted(expected)
+            assert detector.get_params(deep=False).keys() == ALTBI().get_params(deep=False).keys()
 
     def test_defaults_are_those_of_the_reference(self):
-        reference = ALTBI.reference(learning_rate=1e-3).get_params()
+        reference = {**Schedule().get_params(), **IWAE(learning_rate=1e-3).get_params()}
         for panel in PANELS.values():
             assert panel.default == reference[panel.parameter]
             assert panel.default in panel.values
@@ -85,21 +91,29 @@ class TestVariants:
     def test_panels_are_found_by_name(self):
         assert [panel.parameter for panel in find_panels(["n0", "rho"])] == ["rho", "n0"]
         assert find_panels(None) == list(PANELS.values())
-        with pytest.raises(ParameterError, match=r"'rhoo'.*rho, gamma, draws, learning_rate, n0"):
+        with pytest.raises(
+            ParameterError, match=r"'rhoo'.*rho, gamma, n_samples, learning_rate, n0"
+        ):
             find_panels(["rhoo"])
 
 
 class TestPublished:
     @pytest.mark.parametrize(
         ("file", "parameter"),
-        [("b6_rho", "rho"), ("b7_gamma", "gamma"), ("b8_k", "draws"), ("b9_lr", "learning_rate")],
+        [
+            ("b6_rho", "rho"),
+            ("b7_gamma", "gamma"),
+            ("b8_k", "n_samples"),
+            ("b9_lr", "learning_rate"),
+        ],
     )
     def test_the_papers_numbers_are_the_papers(self, file, parameter):
         if not PAPER.is_dir():
             pytest.skip("the paper is not at hand")
         lines = (PAPER / f"{file}.csv").read_text().splitlines()[1:]
         theirs = {float(a): float(b) for a, b in (line.split(",") for line in lines)}
-        ours = {float(v): auc for (name, v), auc in published().items() if name == parameter}
+        panel_name = PANELS[parameter].record_name or parameter
+        ours = {float(v): auc for (name, v), auc in published().items() if name == panel_name}
         assert ours == theirs
         assert set(PANELS[parameter].values) == set(theirs)
 
@@ -251,7 +265,7 @@ class TestJobs:
         narrow = {job.system for job in jobs if "glass" in job.file}
         assert narrow == {BASE.name, *VARIANTS}
         assert narrow - wide == {
-            PANELS["draws"].system(k).name for k in (1, 5, 10, 20, 50, 70, 100)
+            PANELS["n_samples"].find_system(k).name for k in (1, 5, 10, 20, 50, 70, 100)
         }
 
     def test_chosen_panels_and_both_techniques(self, adbench):
@@ -290,7 +304,7 @@ def a_trace(
 ):
     """A training whose series are constants unless said otherwise."""
     setting_of = SETTINGS[setting]
-    values = {name: [0.5] * setting_of.schedule.steps for name in SERIES}
+    values = {name: [0.5] * setting_of.schedule.n_steps for name in SERIES}
     job = TraceJob(file=file, setting=setting, seed=seed, rows=rows, share=share)
     means = {f"{a}-{b}": windows for a, b in setting_of.windows}
     means |= {str(b): alone for _, b in setting_of.windows}
@@ -448,7 +462,7 @@ def folder(tmp_path):
             line = bench_jobs.result(Job(file=file, system=name, seed=0), 0.8 - place / 200)
             append(results / "ablation.jsonl", line)
     for setting, file in product(SETTINGS, FILES):
-        steps = SETTINGS[setting].schedule.steps
+        steps = SETTINGS[setting].schedule.n_steps
         trace = a_trace(file, setting, inlier_loss=[0.3] * steps, outlier_loss=[0.5] * steps)
         append(results / "traces.jsonl", trace)
     return results
@@ -684,7 +698,7 @@ class TestPage:
     )
     def test_a_line_that_is_none_of_privacy_is_named(self, folder, line):
         (folder / "privacy.jsonl").write_text(line + "\n")
-        with pytest.raises(TableError, match=r"privacy\.jsonl, line 1: not a run"):
+        with pytest.raises(TableError, match=r"privacy\.jsonl, line 1: not a record"):
             write_figures(folder.parent / "figures.md", folder)
 
     def test_one_table_is_enough_for_a_page(self, tmp_path):

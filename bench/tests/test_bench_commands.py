@@ -316,7 +316,7 @@ class TestRun:
         with lock_records(place / "one.jsonl"):
             assert run("--datasets", "wine", "--lines", "one.jsonl") == 1
 
-        assert "one.jsonl: another benchmark writes its runs there." in refused(capsys)
+        assert "one.jsonl: another benchmark is writing to this file." in refused(capsys)
 
     @pytest.mark.parametrize(
         ("words", "sentence"),

@@ -29,7 +29,7 @@ TWO_SEEDS = Question(seeds=(0, 1))
 
 
 def recipe(job):
-    return SYSTEMS[job.system].told(find_protocol(job.protocol).setting, smoke=job.smoke)
+    return SYSTEMS[job.system].describe(find_protocol(job.protocol).setting, smoke=job.smoke)
 
 
 def a_run(job, auc=0.5, error=None):
@@ -519,7 +519,7 @@ class TestLook:
         question = Question(seeds=(0,))
         (part,) = select(["glass"])[0].parts
         begun = [
-            a_run(replace(question, **change).jobs(part, SYSTEMS[name])[0])
+            a_run(replace(question, **change).list_jobs(part, SYSTEMS[name])[0])
             for name, change in (("HBOS", {"smoke": True}), ("LOF", {"protocol": "dte"}))
         ]
         runs = [*runs_of(question, {FOREST: {"glass": (0.7,)}}), *begun]
@@ -973,7 +973,7 @@ class TestPage:
     def test_of_whole_files_only_large_ones_and_quick_systems_are_asked_for(self, folder):
         (wine,), (donors,) = (select([name])[0].parts for name in ("wine", "donors"))
         runs = [
-            a_run(page.WHOLE.jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
+            a_run(page.WHOLE.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
             for part, name in ((wine, "LODA"), (donors, "kNN"), (donors, "HBOS"))
         ]
         with (folder / "transductive.jsonl").open("a") as lines:
@@ -990,7 +990,7 @@ class TestPage:
         parts = select(["SVHN (ViT)"])[0].parts[:2]
         systems = [PLAIN, FOREST]
         runs = [
-            a_run(page.MAIN.jobs(part, SYSTEMS[name])[0])
+            a_run(page.MAIN.list_jobs(part, SYSTEMS[name])[0])
             for name, part in zip(systems, parts, strict=True)
         ]
         with (folder / "transductive.jsonl").open("a") as lines:

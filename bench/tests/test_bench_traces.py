@@ -9,10 +9,9 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from altbi import ALTBI
+from altbi import ALTBI, Schedule
 from altbi.encoding import TableEncoder
 from altbi.errors import ParameterError, TableError
-from altbi.networks._schedule import Schedule
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import load_table
 from altbi_bench.catalogue.protocols import sampled
@@ -55,8 +54,7 @@ class TestWatch:
         last = losses[-5:].astype(float)
         low, width = last.min(1, keepdims=True), np.ptp(last, axis=1, keepdims=True)
         watched = ((last - low) / width).mean(0)
-        plan = dataclasses.asdict(setting.schedule)
-        detector = ALTBI.reference(**plan, random_state=7).fit(X)
+        detector = ALTBI(schedule=setting.schedule, random_state=7).fit(X)
         assert watched == pytest.approx(detector.outlier_score(X), abs=1e-5)
 
     def test_there_is_a_look_after_each_step_and_the_model_learns(self, table):
@@ -230,7 +228,7 @@ class TestTraced:
     def test_windows_are_those_of_the_detector(self, adbench):
         trace = run_trace(dataclasses.replace(WINE, setting="reference"))
         X, y = load_table("wine")
-        detector = ALTBI.reference(random_state=0).fit(X)
+        detector = ALTBI(random_state=0).fit(X)
         assert trace.windows["61-80"] == pytest.approx(
             roc_auc_score(y, detector.outlier_score(X)), abs=1e-6
         )
@@ -245,7 +243,7 @@ class TestTraced:
 
 
 def a_trace(job, value=0.5, **changes):
-    steps = SETTINGS[job.setting].schedule.steps
+    steps = SETTINGS[job.setting].schedule.n_steps
     series = {name: [value] * steps for name in records.SERIES}
     more = {"n_rows": 100, "n_outliers": 5, "plan": SETTINGS[job.setting].plan()}
     return Trace(**dataclasses.asdict(job), **{**series, **more, **changes})
@@ -262,7 +260,7 @@ class TestLines:
                 seen.append(job)
                 yield a_trace(job)
 
-        monkeypatch.setattr(records, "_traces", pretend)
+        monkeypatch.setattr(records, "_run_traces", pretend)
         return seen
 
     def test_what_is_there_is_not_done_again(self, tmp_path, done):
@@ -317,7 +315,7 @@ class TestLines:
         path = tmp_path / "traces.jsonl"
         good = dataclasses.asdict(a_trace(WINE))
         path.write_text(json.dumps(good) + "\n" + json.dumps({**good, **change}) + "\n")
-        with pytest.raises(TableError, match=r"traces\.jsonl, line 2: not a run"):
+        with pytest.raises(TableError, match=r"traces\.jsonl, line 2: not a record"):
             read_traces(path)
 
     def test_a_training_with_other_settings_does_not_count_and_is_done_again(self, tmp_path, done):

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from typing import TypeVar
 
 from altbi._terminal import printable
-from altbi.cli._engine import create_engine
 from altbi.cli._progress import terminal_progress
 from altbi.errors import TableError
 from altbi_bench.catalogue.datasets import (
@@ -173,6 +172,8 @@ def run(args: argparse.Namespace) -> int:
     limits = Limits(args.processes, args.threads, args.limit)
     if args.engine is not None and args.processes != 1:
         args.wrong("an engine takes the place of --processes: leave one of them out")
+    from altbi.cli._engine import create_engine
+
     engine = create_engine(args)  # also checks the options
     with nullcontext() if args.engine is None else engine as chosen:
         done = run_all(path, jobs, limits, on_progress, retry=args.retry, engine=chosen)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from altbi.errors import TableError
-from altbi.io._atomic import report_errors_as
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -116,6 +115,8 @@ class Run:
 
 def append(path: Path, record: "DataclassInstance") -> None:
     """Add one record to a file."""
+    from altbi.io._atomic import report_errors_as  # slow to import
+
     line = json.dumps(asdict(record), allow_nan=False) + "\n"
     with report_errors_as(path), path.open("ab") as file:
         file.write(line.encode())

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-from altbi.distributed import Engine
 from altbi.errors import ParameterError
 from altbi_bench.catalogue.datasets import Dataset, Part, is_available, no_files_error
 from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
@@ -13,6 +12,9 @@ from altbi_bench.catalogue.systems import DTE_SEEDS, System
 from altbi_bench.catalogue.variants import ALL_SYSTEMS
 from altbi_bench.runs.records import Job, Run, append, find_missing, lock_records, read_runs
 from altbi_bench.runs.workers import run_jobs, run_jobs_on_engine
+
+if TYPE_CHECKING:
+    from altbi.distributed import Engine
 
 __all__ = ["DTE_PROTOCOLS", "Limits", "Question", "keep_current", "plan_jobs", "run_all"]
 
@@ -125,7 +127,7 @@ def run_all(
     on_progress: Callable[[Iterator[Run], int], Iterator[Run]],
     *,
     retry: bool = False,
-    engine: Engine | None = None,
+    engine: "Engine | None" = None,
 ) -> list[Run]:
     """Run the jobs without a record, write a record for each, and return the new runs.
 

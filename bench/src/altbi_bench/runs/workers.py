@@ -8,13 +8,15 @@ from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import wait
-from typing import TypeVar, final
+from typing import TYPE_CHECKING, TypeVar, final
 
 from pebble import ProcessExpired, ProcessPool
 
-from altbi.distributed import Engine
 from altbi_bench.runs.measurement import failed_run, measure
 from altbi_bench.runs.records import Job, Run
+
+if TYPE_CHECKING:
+    from altbi.distributed import Engine
 
 __all__ = ["Failure", "run_in_processes", "run_jobs", "run_jobs_on_engine"]
 
@@ -110,7 +112,7 @@ def run_jobs(
 
 
 def run_jobs_on_engine(
-    engine: Engine, jobs: Sequence[Job], *, seconds: float, threads: int, work: Work = measure
+    engine: "Engine", jobs: Sequence[Job], *, seconds: float, threads: int, work: Work = measure
 ) -> Iterator[Run]:
     """Run jobs on the workers of an engine, each in a process of its own."""
     tasks = [_Task(job, seconds, threads, work) for job in jobs]
