@@ -512,7 +512,7 @@ class TestPage:
         assert "n0 (in the paper a figure without numbers), 2 tables of up to 200 columns" in text
 
     def test_tables_say_what_is_more_than_chance(self, folder, capsys):
-        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 0
+        assert main(["ablation", "--no-runs", "--records", str(folder)]) == 0
         said = capsys.readouterr().out
         assert "rho (in the paper Table B.6), 3 tables of up to 200 columns, 1 seed:" in said
         assert "0.92  0.800              default  0.762" in said
@@ -522,12 +522,12 @@ class TestPage:
     def test_a_failed_run_is_an_exit_code(self, folder, capsys):
         failed = bench_jobs.result(Job(file=FILES[0], system=BASE.name, seed=0), error="it broke")
         append(folder / "ablation.jsonl", failed)
-        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 1
+        assert main(["ablation", "--no-runs", "--records", str(folder)]) == 1
         assert "it broke" in capsys.readouterr().err
 
     def test_trials_count_neither_as_failures_nor_in_their_place(self, folder, capsys):
         job = Job(file=FILES[0], system=BASE.name, seed=0)
-        words = ["ablation", "--no-runs", "--lines", str(folder)]
+        words = ["ablation", "--no-runs", "--records", str(folder)]
         append(
             folder / "ablation.jsonl",
             bench_jobs.result(dataclasses.replace(job, smoke=True), error="poor"),
@@ -543,24 +543,24 @@ class TestPage:
         job = Job(file=FILES[0], system=BASE.name, seed=0)
         stale = bench_jobs.result(job, error="it broke", parameters={"n0": 7})
         append(folder / "ablation.jsonl", stale)
-        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 0
+        assert main(["ablation", "--no-runs", "--records", str(folder)]) == 0
         assert "it broke" not in capsys.readouterr().err
         write_figures(folder.parent / "figures.md", folder)
         assert "it broke" not in (folder.parent / "figures.md").read_text()
 
     def test_an_unknown_setting_is_one_sentence(self, folder, capsys):
-        code = main(["ablation", "--settings", "rhoo", "--lines", str(folder)])
+        code = main(["ablation", "--settings", "rhoo", "--records", str(folder)])
         assert code == 1
         assert "No setting is called 'rhoo'" in capsys.readouterr().err
 
     def test_the_command_writes_the_page(self, folder, tmp_path):
         page = tmp_path / "here" / "mine.md"
-        assert main(["figures", "--lines", str(folder), "--page", str(page)]) == 0
+        assert main(["figures", "--records", str(folder), "--page", str(page)]) == 0
         assert (page.parent / "mine" / "systems.svg").is_file()
         assert "](mine/systems.svg)" in page.read_text()
 
     def test_what_is_asked_for_is_printed_and_no_more(self, folder, capsys):
-        words = ["ablation", "--no-runs", "--lines", str(folder)]
+        words = ["ablation", "--no-runs", "--records", str(folder)]
         assert main([*words, "--settings", "gamma", "--datasets", "wine,glass"]) == 0
         said = capsys.readouterr().out
         assert "gamma (in the paper Table B.7), 2 tables" in said
@@ -568,7 +568,7 @@ class TestPage:
         assert "Assumption 1" not in said
 
     def test_a_folder_without_lines_is_one_sentence(self, tmp_path, capsys):
-        code = main(["ablation", "--no-runs", "--lines", str(tmp_path / "none")])
+        code = main(["ablation", "--no-runs", "--records", str(tmp_path / "none")])
         assert code == 1
         told = capsys.readouterr().err
         assert "no such file of runs. `altbi-bench ablation` without --no-runs writes them" in told
@@ -577,35 +577,41 @@ class TestPage:
         (run, *_) = read_runs(folder / "ablation.jsonl")
         append(tmp_path / "ablation.jsonl", dataclasses.replace(run, smoke=True))
 
-        assert main(["ablation", "--no-runs", "--lines", str(tmp_path)]) == 1
+        assert main(["ablation", "--no-runs", "--records", str(tmp_path)]) == 1
 
         assert "all its lines are of a smoke run" in capsys.readouterr().err
 
     def test_a_page_that_is_a_folder_is_refused_before_anything_is_drawn(self, folder, capsys):
         page = folder.parent / "docs"
         page.mkdir()
-        assert main(["figures", "--lines", str(folder), "--page", str(page)]) == 1
+        assert main(["figures", "--records", str(folder), "--page", str(page)]) == 1
         assert "docs is a folder, but expected a file" in capsys.readouterr().err
         assert not list(page.iterdir())
 
-    def test_a_setting_by_name_is_run_and_no_training_watched(self, tmp_path, adbench, capsys):
+    def test_named_setting_runs_without_trainings(self, tmp_path, adbench, capsys, monkeypatch):
+        def pretend(path, jobs, *_, **__):
+            for job in jobs:
+                append(path, bench_jobs.result(job))
+
+        monkeypatch.setattr("altbi_bench.cli.commands.run_all", pretend)
         words = ["ablation", "--datasets", "wine", "--settings", "rho", "--quiet"]
-        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert main([*words, "--records", str(tmp_path)]) == 0
         assert "rho (in the paper Table B.6), 1 tables" in capsys.readouterr().out
         assert not (tmp_path / "traces.jsonl").exists()
 
     def test_the_command_runs_what_is_missing(self, tmp_path, adbench, capsys, monkeypatch):
         words = ["ablation", "--datasets", "wine", "--quiet"]
-        monkeypatch.setattr("altbi_bench.cli.commands.find_panels", lambda _: [PANELS["rho"]])
+        panel = dataclasses.replace(PANELS["rho"], values=(0.92, 1))
+        monkeypatch.setattr("altbi_bench.cli.commands.find_panels", lambda _: [panel])
         monkeypatch.setattr("altbi_bench.ablation.experiments.SETTINGS", {"VAE": SETTINGS["VAE"]})
-        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert main([*words, "--records", str(tmp_path)]) == 0
         said = capsys.readouterr().out
         assert "rho (in the paper Table B.6), 1 tables of up to 200 columns, 1 seed:" in said
         runs = (tmp_path / "ablation.jsonl").read_text()
         traces = (tmp_path / "traces.jsonl").read_text()
-        assert len(runs.splitlines()) == 8  # six values, growth, neither
+        assert len(runs.splitlines()) == 4  # two values, growth, neither
         assert len(traces.splitlines()) == 1
-        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert main([*words, "--records", str(tmp_path)]) == 0
         assert (tmp_path / "ablation.jsonl").read_text() == runs
         assert (tmp_path / "traces.jsonl").read_text() == traces
 

@@ -86,7 +86,7 @@ def test_catalogues_import_numpy_only(name):
 
 
 def test_errors_name_the_program(tmp_path, capsys):
-    assert main(["tables", "--lines", str(tmp_path / "none.jsonl")]) == 1
+    assert main(["tables", "--records", str(tmp_path / "none.jsonl")]) == 1
     assert capsys.readouterr().err.startswith("altbi-bench: ")
 
 
@@ -107,7 +107,7 @@ def test_bash_completes_commands_and_files(tmp_path, monkeypatch, capsys):
         "source ./complete.bash\n"
         'try() { COMP_WORDS=(altbi-bench "$@"); COMP_CWORD=$#; '
         '_shtab_altbi_bench altbi-bench "${!#}" "${COMP_WORDS[-2]}"; echo "${COMPREPLY[@]}"; }\n'
-        "try data; try run --lines som\n"
+        "try data; try run --records som\n"
     )
 
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)

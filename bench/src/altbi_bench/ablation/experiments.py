@@ -23,8 +23,8 @@ __all__ = [
     "ROWS",
     "TECHNIQUES",
     "Point",
-    "at_hand",
     "figure_jobs",
+    "filter_available",
     "panel_points",
     "published",
     "technique_effects",
@@ -123,8 +123,8 @@ def file_of(name: str) -> str:
     return dataset.parts[0].file
 
 
-def at_hand(jobs: Iterable[TraceJob]) -> list[TraceJob]:
-    """Leave out jobs whose files are not at hand."""
+def filter_available(jobs: Iterable[TraceJob]) -> list[TraceJob]:
+    """Return the jobs whose files are available."""
     return [job for job in jobs if is_available(find_part(job.file)[1])]
 
 

@@ -37,7 +37,7 @@ class Evidence:
         if not folder.is_dir():
             raise TableError(
                 f"{folder}: expected a folder with the lines of all protocols, of which the page "
-                "is made. Name one with --lines."
+                "is made. Pass one with --records."
             )
         runs: list[Run] = []
         places: dict[Job, str] = {}
