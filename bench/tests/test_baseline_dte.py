@@ -142,7 +142,7 @@ class TestDTEIG:
 
     @pytest.mark.parametrize("n_columns", [1, 2])
     def test_fewer_than_three_columns_are_refused(self, n_columns):
-        with pytest.raises(TableError, match=f"{n_columns} column.* expected at least 3.* DTEC"):
+        with pytest.raises(TableError, match=f"{n_columns} encoded.* needs at least 3.* DTEC"):
             DTEIG(epochs=1).fit(X[:50, :n_columns])
 
     def test_three_columns_are_enough(self):

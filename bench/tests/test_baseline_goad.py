@@ -8,7 +8,7 @@ import torch
 from scipy.special import log_softmax
 from torch.nn import functional
 
-from altbi.errors import ParameterError, TableWarning
+from altbi.errors import ParameterError
 from altbi_bench.baselines.goad import GOAD, Recogniser, closeness_to, triplet_loss
 
 X = np.random.default_rng(0).exponential(size=(320, 3)) ** 2
@@ -123,8 +123,8 @@ def test_rows_that_are_far_or_many_columns_wide_get_finite_scores():
 
     fitted = GOAD().fit(wide)
 
-    with pytest.warns(TableWarning):
-        scores = fitted.outlier_score(np.vstack([wide, 1e6 * wide]))
+    scores = fitted.outlier_score(np.vstack([wide, 1e6 * wide]))
+
     assert np.isfinite(scores).all()
 
 

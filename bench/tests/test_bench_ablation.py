@@ -16,8 +16,8 @@ from altbi_bench.ablation.experiments import (
     RATIOS,
     ROWS,
     TECHNIQUES,
-    at_hand,
     figure_jobs,
+    filter_available,
     panel_points,
     published,
     published_effect,
@@ -281,7 +281,7 @@ class TestJobs:
         jobs = trace_jobs(tables, (0, 1))
         assert len(set(jobs)) == len(jobs) == 2 * len(narrow) * len(SETTINGS)
         there = [each for each in narrow if is_available(each.parts[0])]
-        assert len(at_hand(jobs)) == 2 * len(there) * len(SETTINGS)
+        assert len(filter_available(jobs)) == 2 * len(there) * len(SETTINGS)
         assert {job.rows for job in jobs} == {ROWS}
 
     def test_the_papers_single_tables(self):

@@ -12,7 +12,7 @@ from altbi_bench import __version__
 from altbi_bench.cli import main
 from altbi_bench.cli.parser import build_parser
 
-COMMANDS = ["datasets", "systems", "run", "tables", "lines", "quick", "ablation", "figures"]
+COMMANDS = ["datasets", "systems", "run", "tables", "records", "quick", "ablation", "figures"]
 PROGRAM = "import sys; from altbi_bench.cli import main; sys.exit(main(sys.argv[1:]))"
 HEAVY = {"numpy", "torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod"} | {
     "safetensors", "altair", "vl_convert", "jinja2", "shtab", "dask", "distributed", "statsmodels",

@@ -26,7 +26,7 @@ TABLE_DEFAULTS = {
     "markdown": False,
 }
 Commands = Any  # argparse keeps the type of its sub-parsers to itself
-FILE_ARGUMENTS = ("lines", "page")
+FILE_ARGUMENTS = ("records", "page")
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -165,10 +165,12 @@ def compare(
     """
     last = keep_latest(keep_current(runs))
     chosen = find_systems() if systems is None else list(systems)
+    files = {job.file for job in last}
     lines = [
         line
         for dataset in (catalogue() if datasets is None else datasets)
-        if (line := _line(dataset, chosen, last, metric, question)) is not None
+        if any(part.file in files for part in dataset.parts)
+        and (line := _line(dataset, chosen, last, metric, question)) is not None
     ]
     named = [
         system.name
