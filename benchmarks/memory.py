@@ -1,10 +1,10 @@
-"""Peak memory of scoring, against the number of rows.
+"""Peak memory of scoring by the number of rows.
 
     python benchmarks/memory.py --millions 0.25,1,4
 
-Ten float32 columns lie in a temporary file and are read through a memory map. Each size is scored
-in a process of its own, with a model fitted there on the first 2,000 rows. What the input and
-output arrays take is subtracted; what then still grows from size to size is the cost of a row.
+Ten float32 columns are read from a temporary file through a memory map. Each size is scored in a
+process of its own, with a model fitted there on the first 2,000 rows. The size of the input and
+output arrays is subtracted; the growth that remains is the cost of a row.
 """
 
 import argparse
@@ -16,43 +16,43 @@ from pathlib import Path
 
 import numpy as np
 
-from measuring import peak
+from measuring import peak_memory
 
 COLUMNS = 10
-FITTED = 2_000
+FIT_ROWS = 2_000
 BLOCK = 100_000
 
 
 def write_rows(path: Path, n_rows: int) -> None:
     """Write normal numbers block by block.
 
-    The parent stays small on purpose: a child's peak starts from its parent's size at the fork.
+    The parent stays small, because a child's peak starts from its parent's size.
     """
-    draw = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     with path.open("wb") as file:
         for start in range(0, n_rows, BLOCK):
             size = (min(BLOCK, n_rows - start), COLUMNS)
-            file.write(draw.standard_normal(size, dtype=np.float32).tobytes())
+            file.write(rng.standard_normal(size, dtype=np.float32).tobytes())
 
 
 def score_file(path: Path) -> dict[str, int]:
-    """Fit on the first rows, score all of them, and tell the bytes used; runs in the child."""
+    """Fit on the first rows, score all, and return the memory used; runs in the child process."""
     from altbi import ALTBI
 
     rows = np.memmap(path, dtype=np.float32, mode="r").reshape(-1, COLUMNS)
-    detector = ALTBI.reference(random_state=0).fit(np.array(rows[:FITTED]))
-    before = peak()
+    detector = ALTBI(random_state=0).fit(np.array(rows[:FIT_ROWS]))
+    before = peak_memory()
     scores = detector.outlier_score(rows)
     return {
         "rows": len(rows),
         "before": before,
-        "peak": peak(),
+        "peak": peak_memory(),
         "arrays": rows.nbytes + scores.nbytes,
     }
 
 
 def measure(n_rows: int) -> dict[str, int]:
-    """Score so many rows in a fresh process."""
+    """Score a number of rows in a new process."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rows.f32"
         write_rows(path, n_rows)
@@ -65,7 +65,7 @@ def measure(n_rows: int) -> dict[str, int]:
 
 
 def main() -> None:
-    """Write one Markdown table."""
+    """Print one Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--millions", default="0.25,1,4", help="rows (default: %(default)s)")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)

@@ -1,16 +1,16 @@
-"""How near scoring comes to what the processor can do: rows per second as shares of two limits.
+"""Speed of scoring relative to two limits of the processor.
 
     python benchmarks/share.py --widths 10,100,500
 
-A detector is fitted on 20,000 normal rows, with a training cut short, for only scoring counts here.
-Fresh rows, all different, are then scored, as many as take about a second. In the same rounds run:
-the plain float32 products of the same shapes, their results thrown away, at the best of some block
-sizes; and the fastest product this machine can do, of two square matrices. Medians over the rounds.
+A detector is fitted on 20,000 normal rows with a short training, because only scoring is measured.
+Then it scores new rows, as many as take about a second. The same rounds also run the float32 matrix
+products of the same shapes, with the best of some block sizes, and the fastest product of this
+machine, that of two square matrices. The table has medians over the rounds.
 
-"of plain products" is the time of those over the time of scoring; "of the best product" is the
-multiply-adds of scoring in a second over those of the best product. Of the time of scoring, the
-last columns say how much it takes to encode the rows and to measure them (products, then choosing
-neighbours or summing up losses), each called by itself; what is missing goes into checks.
+"of plain products" is the time of the matrix products divided by the time of scoring. "of the best
+product" is the multiply-adds per second of scoring divided by those of the best product. The last
+columns are the shares of encoding and of computing scores in the time of scoring; the rest is spent
+on checks.
 """
 
 import argparse
@@ -22,26 +22,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import clone
 
-from altbi import ALTBI
+from altbi import ALTBI, OutlierDetector, Schedule
+from altbi.detectors import Detector
+from altbi.scorers import DistanceScorer
 from altbi.table import as_table
 from altbi_bench.tables.grids import markdown_grid
-from measuring import machine
+from measuring import describe_machine
 
-FITTED = 20_000
-CHUNK_ROWS, CHUNK_CELLS = 1 << 16, 1 << 22  # as the detectors cut a table
+FIT_ROWS = 20_000
+CHUNK_ROWS, CHUNK_VALUES = 1 << 16, 1 << 22  # as the detectors split a table
 BLOCKS = (64, 256, 1024, 4096)
 SIDE = 2048
-SHORT: dict[str, Any] = {"T0": 1, "T1": 1, "T2": 2, "updates": 1}
-# The loss is an average over as many snapshots as the plain training leaves.
-DETECTORS: dict[str, dict[str, Any]] = {
-    "distance": SHORT,
-    "loss": SHORT | {"T2": 20, "score_by": "loss"},
+DETECTORS: dict[str, Detector] = {
+    "distance": OutlierDetector(schedule=Schedule(T0=1, T1=1, T2=2, updates=1)),
+    # As many snapshots as after a complete training.
+    "loss": ALTBI(schedule=Schedule(T0=1, T1=1, T2=20, updates=1)),
 }
 
 Rows = NDArray[np.float64]
@@ -49,7 +50,7 @@ Rows = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """Matrices ``(outputs, inputs)``, so many of them, each applied to every row so many times."""
+    """A number of matrices ``(outputs, inputs)``, each applied to every row `times` times."""
 
     matrices: int
     outputs: int
@@ -58,11 +59,11 @@ class Product:
 
     @property
     def multiply_adds(self) -> int:
-        """Count them for one row."""
+        """Number of multiply-adds for one row."""
         return prod((self.matrices, self.outputs, self.inputs, self.times))
 
-    def work(self, block: int) -> Callable[[], object]:
-        """Multiply a block of rows; the result goes where the last one went."""
+    def build(self, block: int) -> Callable[[], object]:
+        """Return a function that multiplies a block of rows, into the same buffer each time."""
         shapes = (self.matrices, self.outputs, self.inputs), (self.matrices, self.inputs, -1)
         left = torch.ones(shapes[0])
         right = torch.ones(self.matrices * self.inputs * block * self.times).reshape(shapes[1])
@@ -70,102 +71,102 @@ class Product:
         return lambda: torch.bmm(left, right, out=result)
 
 
-def products(detector: ALTBI) -> list[Product]:
-    """List the products that scoring a row asks for."""
-    if detector.scorer_ is not None:
-        n_reference, width = detector.scorer_.rows.shape
-        whitening = [] if detector.scorer_.whitening is None else [Product(1, width, width)]
-        return [*whitening, Product(1, n_reference, width)]
+def list_products(detector: Detector) -> list[Product]:
+    """Return the matrix products that scoring a row needs."""
+    scorer = detector.model_.scorer
+    if isinstance(scorer, DistanceScorer):
+        n_reference, n_features = scorer.rows.shape
+        whitening = [] if scorer.whitening is None else [Product(1, n_features, n_features)]
+        return [*whitening, Product(1, n_reference, n_features)]
+    n_samples = detector.model_.settings.training.backbone.n_samples
     found = []
-    for name, weights in detector.snapshots_.items():
+    for name, weights in scorer.arrays.items():
         if name.endswith(".weight"):
-            decoding = name.startswith(("decoder.", "mean.", "log_variance."))
+            is_decoder = name.startswith(("decoder.", "mean.", "log_variance."))
             matrices, outputs, inputs = weights.shape
-            times = detector.draws if decoding else 1
+            times = n_samples if is_decoder else 1
             found.append(Product(matrices, outputs, inputs, times))
     return found
 
 
-def plain_products(asked: list[Product], n_rows: int, threads: int) -> float:
-    """Seconds of the products alone, at the best block size, each thread with blocks of its own."""
-    return min(_in_blocks(asked, n_rows, threads, block) for block in BLOCKS)
+def measure_products(needed: list[Product], n_rows: int, threads: int) -> float:
+    """Return the seconds of the products, for the best block size; threads have separate blocks."""
+    return min(_measure_blocks(needed, n_rows, threads, block) for block in BLOCKS)
 
 
-def _in_blocks(asked: list[Product], n_rows: int, threads: int, block: int) -> float:
-    share = -(-n_rows // (block * threads))  # blocks of one thread
-    works = [[product.work(block) for product in asked] for _ in range(threads)]
+def _measure_blocks(needed: list[Product], n_rows: int, threads: int, block: int) -> float:
+    n_blocks = -(-n_rows // (block * threads))  # of one thread
+    functions = [[product.build(block) for product in needed] for _ in range(threads)]
 
     @torch.inference_mode()
-    def alone(works: list[Callable[[], object]], times: int) -> None:
+    def run(calls: list[Callable[[], object]], times: int) -> None:
         for _ in range(times):
-            for work in works:
-                work()
+            for call in calls:
+                call()
 
-    for work in works:
-        alone(work, 1)
+    for calls in functions:
+        run(calls, 1)
     with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-        seconds = timed(lambda: list(pool.map(alone, works, [share] * threads)))
-    return seconds * n_rows / (share * block * threads)
+        seconds = measure_seconds(lambda: list(pool.map(run, functions, [n_blocks] * threads)))
+    return seconds * n_rows / (n_blocks * block * threads)
 
 
-def best_product() -> float:
-    """Multiply-adds in a second of the fastest product, on all threads."""
+def measure_best_product() -> float:
+    """Return the multiply-adds per second of the fastest product, on all threads."""
     square = torch.ones(SIDE, SIDE)
     result = square @ square
-    return SIDE**3 / timed(lambda: torch.mm(square, square, out=result))
+    return SIDE**3 / measure_seconds(lambda: torch.mm(square, square, out=result))
 
 
-def timed(work: Callable[[], object]) -> float:
-    """Seconds of one call."""
+def measure_seconds(function: Callable[[], object]) -> float:
+    """Return the seconds of one call."""
     start = time.perf_counter()
-    work()
+    function()
     return time.perf_counter() - start
 
 
-def parts(detector: ALTBI, X: Rows) -> tuple[float, float]:
-    """Seconds of encoding and of measuring, in the chunks of the detector."""
-    by_loss = detector.scorer_ is None
-    encode = detector.encoder_.transform if by_loss else detector.encoder_.standardize
-    scorer = detector.scorer_ or detector.ensemble_
-    encoding = measuring = 0.0
-    for chunk in _chunks(X):
+def measure_stages(detector: Detector, X: Rows) -> tuple[float, float]:
+    """Return the seconds of encoding and of computing scores, in chunks."""
+    scorer, encoder = detector.model_.scorer, detector.encoder_
+    encoding = scoring = 0.0
+    for chunk in _split(X):
         start = time.perf_counter()
-        rows = encode(as_table(chunk, detector.encoder_.names))
+        rows = scorer.encode(as_table(chunk, encoder.names), encoder)
         encoding += time.perf_counter() - start
-        measuring += timed(partial(scorer.score, rows))
-    return encoding, measuring
+        scoring += measure_seconds(partial(scorer.score, rows))
+    return encoding, scoring
 
 
-def _chunks(X: Rows) -> Iterator[Rows]:
-    size = min(CHUNK_CELLS // X.shape[1], CHUNK_ROWS)
+def _split(X: Rows) -> Iterator[Rows]:
+    size = min(CHUNK_VALUES // X.shape[1], CHUNK_ROWS)
     return (X[first : first + size] for first in range(0, len(X), size))
 
 
-def enough_rows(detector: ALTBI, draw: np.random.Generator, seconds: float) -> Rows:
-    """Draw as many rows as take about so many seconds to score."""
-    few = draw.normal(size=(2048, detector.n_features_in_))
+def sample_rows(detector: Detector, rng: np.random.Generator, seconds: float) -> Rows:
+    """Sample as many rows as take about `seconds` to score."""
+    few = rng.normal(size=(2048, detector.n_features_in_))
     detector.outlier_score(few)
-    count = round(len(few) * seconds / timed(lambda: detector.outlier_score(few)))
-    return draw.normal(size=(max(count, 1), detector.n_features_in_))
+    count = round(len(few) * seconds / measure_seconds(lambda: detector.outlier_score(few)))
+    return rng.normal(size=(max(count, 1), detector.n_features_in_))
 
 
 def measure(scored_by: str, width: int, args: argparse.Namespace) -> list[str]:
-    """Give one row of the table."""
-    draw = np.random.default_rng(0)
-    detector = ALTBI(**DETECTORS[scored_by]).fit(draw.normal(size=(args.fitted, width)))
-    X, asked = enough_rows(detector, draw, args.seconds), products(detector)
+    """Return one row of the table."""
+    rng = np.random.default_rng(0)
+    detector = clone(DETECTORS[scored_by]).fit(rng.normal(size=(args.fitted, width)))
+    X, needed = sample_rows(detector, rng, args.seconds), list_products(detector)
     rounds = [
         (
-            timed(lambda: detector.outlier_score(X)),
-            plain_products(asked, len(X), args.threads),
-            best_product(),
-            *parts(detector, X),
+            measure_seconds(lambda: detector.outlier_score(X)),
+            measure_products(needed, len(X), args.threads),
+            measure_best_product(),
+            *measure_stages(detector, X),
         )
         for _ in range(args.rounds)
     ]
-    total, plain, best, encoding, measuring = map(statistics.median, zip(*rounds, strict=True))
-    multiply_adds = len(X) * sum(product.multiply_adds for product in asked)
-    shares = plain / total, multiply_adds / total / best, encoding / total, measuring / total
+    total, plain, best, encoding, scoring = map(statistics.median, zip(*rounds, strict=True))
+    multiply_adds = len(X) * sum(product.multiply_adds for product in needed)
+    shares = plain / total, multiply_adds / total / best, encoding / total, scoring / total
     return [
         scored_by,
         str(width),
@@ -178,19 +179,19 @@ def measure(scored_by: str, width: int, args: argparse.Namespace) -> list[str]:
 
 
 def main() -> None:
-    """Write one Markdown table."""
+    """Print one Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--widths", default="10,100,500", help="columns (default: %(default)s)")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=1, help="of a call, about")
-    parser.add_argument("--fitted", type=int, default=FITTED, help="rows to fit on")
+    parser.add_argument("--fitted", type=int, default=FIT_ROWS, help="rows to fit on")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
 
-    sys.stdout.write(f"{machine('altbi', 'torch', 'numpy')}, threads: {args.threads}\n\n")
+    sys.stdout.write(f"{describe_machine('altbi', 'torch', 'numpy')}, threads: {args.threads}\n\n")
     table = [["scored by", "columns", "rows", "rows/s", "GFLOP/s", "best GFLOP/s"]]
-    table[0] += ["of plain products", "of the best product", "encoding", "measuring"]
+    table[0] += ["of plain products", "of the best product", "encoding", "scoring"]
     for scored_by in DETECTORS:
         for width in args.widths.split(","):
             table.append(measure(scored_by, int(width), args))

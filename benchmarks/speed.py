@@ -1,4 +1,4 @@
-"""Seconds to fit on a table and score all its rows, ALTBI beside others, all in this process.
+"""Seconds to fit on a table and score all its rows, for ALTBI and other systems.
 
     python benchmarks/speed.py --tables shuttle,donors --repeats 3
 
@@ -19,81 +19,81 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.ensemble import IsolationForest
 
-from altbi import ALTBI
-from altbi.networks._torch_modes import single_thread
+from altbi import ALTBI, OutlierDetector
 from altbi.errors import import_extra
+from altbi.networks._torch_modes import single_thread
 from altbi_bench.catalogue.datasets import Rows, load, select
-from measuring import machine
+from measuring import describe_machine
 
 PACKAGES = ("altbi", "torch", "scikit-learn", "pyod", "numpy")
-VAE_ROWS = 50_000
+MAX_VAE_ROWS = 50_000
 VAE_SAMPLE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
-    """A system, what it was given, and whether it is fast enough to be run several times."""
+class System:
+    """A system, and whether it is fast enough to be run several times."""
 
     name: str
-    work: Callable[[Rows], object]
+    run: Callable[[Rows], object]
     fast: bool = True
 
 
-def altbi(detector: ALTBI) -> Callable[[Rows], object]:
-    """Fit and score by ALTBI."""
+def run_altbi(detector: ALTBI | OutlierDetector) -> Callable[[Rows], object]:
+    """Return a function that fits and scores with a detector of ours."""
     return lambda rows: detector.fit(rows).outlier_score(rows)
 
 
-def forest(n_jobs: int) -> Callable[[Rows], object]:
-    """Fit and score by scikit-learn's isolation forest on so many workers."""
+def run_forest(n_jobs: int) -> Callable[[Rows], object]:
+    """Return a function that fits and scores with scikit-learn's isolation forest."""
     return lambda rows: IsolationForest(random_state=0, n_jobs=n_jobs).fit(rows).score_samples(rows)
 
 
-def pyod_vae(epochs: int) -> Callable[[Rows], object]:
-    """Fit and score by PyOD's VAE; a table too large for it gives a sample to fit on."""
+def run_vae(epochs: int) -> Callable[[Rows], object]:
+    """Return a function that fits and scores with PyOD's VAE; large tables are sampled."""
     model = import_extra("pyod.models.vae", extra="pyod").VAE
 
-    # Its layers are too small for two threads, which on a busy machine wait for each other.
+    # Its layers are too small for two threads.
     @single_thread()
-    def work(rows: Rows) -> object:
+    def run(rows: Rows) -> object:
         vae = model(verbose=0, epoch_num=epochs)
-        if len(rows) <= VAE_ROWS:
+        if len(rows) <= MAX_VAE_ROWS:
             return vae.fit(rows).decision_scores_
         sample = np.random.default_rng(0).choice(len(rows), VAE_SAMPLE, replace=False)
         return vae.fit(rows[sample]).decision_function(rows)
 
-    return work
+    return run
 
 
-def contestants(n_rows: int, vae_epochs: int) -> list[Contestant]:
-    """List who runs on a table of this size, ALTBI first."""
+def list_systems(n_rows: int, vae_epochs: int) -> list[System]:
+    """Return the systems for a table of this size, ours first."""
     first = [
-        Contestant("ALTBI()", altbi(ALTBI())),
-        Contestant("ALTBI.reference()", altbi(ALTBI.reference())),
-        Contestant("IsolationForest, n_jobs=1", forest(1)),
-        Contestant("IsolationForest, n_jobs=2", forest(2)),
+        System("OutlierDetector()", run_altbi(OutlierDetector())),
+        System("ALTBI()", run_altbi(ALTBI())),
+        System("IsolationForest, n_jobs=1", run_forest(1)),
+        System("IsolationForest, n_jobs=2", run_forest(2)),
     ]
     if vae_epochs == 0:
         return first
-    given = "all" if n_rows <= VAE_ROWS else f"{VAE_SAMPLE:,}"
-    name = f"PyOD VAE, fitted on {given} rows, epochs: {vae_epochs}"
-    return [*first, Contestant(name, pyod_vae(vae_epochs), fast=False)]
+    fitted = "all" if n_rows <= MAX_VAE_ROWS else f"{VAE_SAMPLE:,}"
+    name = f"PyOD VAE, fitted on {fitted} rows, epochs: {vae_epochs}"
+    return [*first, System(name, run_vae(vae_epochs), fast=False)]
 
 
-def seconds(contestant: Contestant, rows: Rows, repeats: int) -> list[float]:
-    """Time the work; a warm-up takes imports and first-call costs out of a fast system's times."""
-    if contestant.fast:
-        contestant.work(rows)
+def measure_seconds(system: System, rows: Rows, repeats: int) -> list[float]:
+    """Return the seconds of each run; fast systems have a warm-up before."""
+    if system.fast:
+        system.run(rows)
     times = []
-    for _ in range(repeats if contestant.fast else 1):
+    for _ in range(repeats if system.fast else 1):
         start = time.perf_counter()
-        contestant.work(rows)
+        system.run(rows)
         times.append(time.perf_counter() - start)
     return times
 
 
 def main() -> None:
-    """Write one Markdown table; a ratio above 1 means slower than ALTBI."""
+    """Print one Markdown table; a ratio above 1 means slower than ours."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tables", default="shuttle,donors", help="default: %(default)s")
     parser.add_argument("--repeats", type=int, default=3, help="default: %(default)s")
@@ -105,14 +105,14 @@ def main() -> None:
     )
     args = parser.parse_args()
 
-    sys.stdout.write(f"{machine(*PACKAGES)}\n\n")
-    sys.stdout.write("| table | system | runs | median s | min to max s | seconds / ALTBI's |\n")
+    sys.stdout.write(f"{describe_machine(*PACKAGES)}\n\n")
+    sys.stdout.write("| table | system | runs | median s | min to max s | seconds / ours |\n")
     sys.stdout.write("| --- | --- | ---: | ---: | ---: | ---: |\n")
     for dataset in select(args.tables.split(",")):
         rows, _ = load(dataset.parts[0])
         base = None
-        for each in contestants(len(rows), args.vae_epochs):
-            times = seconds(each, rows, args.repeats)
+        for each in list_systems(len(rows), args.vae_epochs):
+            times = measure_seconds(each, rows, args.repeats)
             median = statistics.median(times)
             base = base or median
             sys.stdout.write(

@@ -1,13 +1,14 @@
-"""An attack on private training: how much of a row the released sums tell.
+"""An attack on private training: a lower bound of epsilon from the released sums.
 
     python bench/scripts/attack.py
 
-Many small trainings, half of them with one more row, the canary. The attacker knows everything but
-that: the model, the other rows, all released sums. How far these lie along the canary's own
-gradient is looked at, and a threshold for it is chosen on one half of the trainings. On the other
-half, false alarms and hits bound epsilon from below, at 95 % confidence (Clopper and Pearson). With
-the noise of the ledger that bound must lie below its epsilon; with a quarter of the noise the same
-attack must prove the claim wrong, or it would be too weak to say anything.
+Half of many small trainings have one more row, the canary. The attacker knows everything else: the
+network, the other rows and all released sums. The statistic is the projection of the sums onto the
+canary's own gradient. Its threshold is chosen on one half of the trainings. On the other half,
+false positives and true positives bound epsilon from below, at 95 % confidence (Clopper and
+Pearson). With the noise of the ledger, this bound must be below the ledger's epsilon. With a
+quarter of the noise, the bound must be above it; otherwise the attack would be too weak to be
+informative.
 """
 
 import argparse
@@ -22,84 +23,88 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 from torch import Tensor
 
+from altbi import Schedule
+from altbi.model._privacy_accounting import calibrate_noise, compute_epsilons
 from altbi.networks import IWAENetwork
-from altbi.privacy import training
-from altbi.model._privacy_accounting import compute_epsilons, calibrate_noise
-from altbi.torch._private_training import NoisyPlan, release_noisy_sum, attach_per_row_gradients, train_privately
+from altbi.torch import _private_training
+from altbi.torch._private_training import (
+    NoisyPlan,
+    attach_per_row_gradients,
+    release_noisy_sum,
+    train_privately,
+)
 from altbi.torch._truncation import COUNT_SHARE, Tracked
-from altbi.networks._schedule import Schedule
 from altbi_bench.tables.grids import markdown_grid
 
 EPSILON, DELTA = 3.0, 1e-5
 CLIP = 0.5
-N_UNITS = 4
+N_FEATURES = 4
 
 Runs = NDArray[np.float64]
 
 
-def model_of() -> IWAENetwork:
-    """Build the same small model each time."""
-    model = IWAENetwork(N_UNITS, (8, 6), 3, 2, bounded=True, batch_norm=False)
-    model.initialize_weights(torch.Generator().manual_seed(0))
-    return still(model)
+def build_model() -> IWAENetwork:
+    """Return the same small network each time."""
+    model = IWAENetwork(N_FEATURES, (8, 6), 3, 2, bounded=True, batch_norm=False)
+    model.start(torch.Generator().manual_seed(0))
+    return fix_noise(model)
 
 
-def still(model: IWAENetwork) -> IWAENetwork:
-    """Give every row the same draws: its loss is then its own, in any company."""
+def fix_noise(model: IWAENetwork) -> IWAENetwork:
+    """Use the same noise for every row, so that its loss does not depend on other rows."""
     noise = torch.randn(model.scoring_noise.shape, generator=torch.Generator().manual_seed(1))
-    model._sample_noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]
+    model._noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]  # patched
     return model
 
 
-def plan_of(noise: float) -> NoisyPlan:
-    """Plan three updates with growing batches, the last two with losses left out."""
-    schedule = Schedule(n0=12, gamma=1.25, T0=1, T1=1, T2=2)
+def build_plan(noise: float) -> NoisyPlan:
+    """Return a plan of three updates with growing batches, the last two with truncation."""
+    schedule = Schedule(n0=12, gamma=1.25, T0=1, T1=1, T2=2, updates=1, first_truncated=1)
     return NoisyPlan(
         schedule=schedule, n_rows=15, clip=CLIP, noise=noise, count_share=COUNT_SHARE, steps=3
     )
 
 
-def attacked(noise_factor: float, runs: int) -> tuple[float, float]:
-    """Let an attacker tell tables with a canary from those without.
+def attack(noise_factor: float, runs: int) -> tuple[float, float]:
+    """Attack trainings with a multiple of the ledger's noise.
 
-    Gives the epsilon that a ledger claims with all of its noise, and what the attack proves of a
-    training with a share of that noise.
+    Returns the epsilon of the ledger with all of its noise, and the lower bound by the attack.
     """
-    noise = calibrate_noise(lambda noise: plan_of(noise).releases(), EPSILON, DELTA)
-    claimed = compute_epsilons(plan_of(noise).releases(), DELTA)[1]
-    noisy = plan_of(noise * noise_factor)
-    # A promise about every table is one about the smallest: the canary, or nothing at all.
+    noise = calibrate_noise(lambda noise: build_plan(noise).releases(), EPSILON, DELTA)
+    claimed = compute_epsilons(build_plan(noise).releases(), DELTA)[1]
+    noisy = build_plan(noise * noise_factor)
+    # The guarantee holds for every table, so also for the smallest: the canary, or no row at all.
     canary = torch.tensor([[0.6, 0.4, 0.6, 0.4]])
-    with attach_per_row_gradients(model_of(), torch.Generator()) as gradients:
+    with attach_per_row_gradients(build_model(), torch.Generator()) as gradients:
         own = gradients.clipped_sum(canary, torch.ones(1, dtype=torch.bool), CLIP)
     secret = np.random.default_rng(0)
     found = [
-        np.array([float(sum(sums(noisy, rows, secret)) @ own) for _ in range(runs)])
+        np.array([float(sum(record_sums(noisy, rows, secret)) @ own) for _ in range(runs)])
         for rows in (canary[:0], canary)
     ]
-    return claimed, bound_of(*found)
+    return claimed, bound_epsilon(*found)
 
 
-def sums(plan: NoisyPlan, rows: Tensor, secret: np.random.Generator) -> list[Tensor]:
-    """Train, and listen to what is released."""
-    heard: list[Tensor] = []
+def record_sums(plan: NoisyPlan, rows: Tensor, secret: np.random.Generator) -> list[Tensor]:
+    """Train, and return the released sums."""
+    released: list[Tensor] = []
 
-    def overheard(*arguments: Any) -> Tensor:  # noqa: ANN401 - handed on
-        heard.append(release_noisy_sum(*arguments))
-        return heard[-1].clone()
+    def record(*arguments: Any) -> Tensor:  # noqa: ANN401 - passed on
+        released.append(release_noisy_sum(*arguments))
+        return released[-1].clone()
 
-    with patch.object(training, "release_noisy_sum", overheard):
+    with patch.object(_private_training, "release_noisy_sum", record):
         steps = train_privately(
-            model_of(), rows, plan, Tracked(N_UNITS),
+            build_model(), rows, plan, Tracked(N_FEATURES),
             learning_rate=1e-4, weight_decay=0.0, generator=torch.Generator(), secret=secret,
         )  # fmt: skip
         for _ in steps:
             pass
-    return heard
+    return released
 
 
-def bound_of(without: Runs, with_canary: Runs) -> float:
-    """Choose a threshold on one half of the runs, and bound epsilon on the other, at 95 %."""
+def bound_epsilon(without: Runs, with_canary: Runs) -> float:
+    """Choose a threshold on one half of the runs, and bound epsilon by the other, at 95 %."""
     half = len(without) // 2
 
     def bound(threshold: float, first: Runs, second: Runs) -> float:
@@ -114,13 +119,13 @@ def bound_of(without: Runs, with_canary: Runs) -> float:
 
 
 def main() -> None:
-    """Attack with all of the noise, and with less."""
+    """Attack with all of the noise, and with less, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=2000, help="of each kind; default: %(default)s")
     runs = parser.parse_args().runs
     grid = [["noise", "epsilon of the ledger", "epsilon proved by the attack"]]
     for factor, name in ((1.0, "all"), (0.5, "half"), (0.25, "a quarter"), (0.01, "hardly any")):
-        claimed, bound = attacked(factor, runs)
+        claimed, bound = attack(factor, runs)
         grid.append([name, f"{claimed:.2f}", f"at least {max(bound, 0):.2f}"])
     sys.stdout.write(markdown_grid(grid) + "\n")
 

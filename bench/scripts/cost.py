@@ -1,41 +1,41 @@
-"""What each system of the paper costs against ALTBI: the same rows, one run, one thread.
+"""Seconds of each system of the paper relative to ALTBI: the same rows, one run, one thread.
 
     python bench/scripts/cost.py
     python bench/scripts/cost.py --datasets wine --systems "ALTBI,ALTBI-I (reference),DDPM"
 
-Each system is fitted on all rows of a table and scores them; what is printed are its seconds, and
-by how much they exceed those of ALTBI-I, the paper's method as its authors run it, and of ALTBI().
-Two tables by default, of 768 rows by 8 columns and of 1,831 by 21. ICL runs a twentieth of its
-published epochs.
+Each system is fitted on all rows of a table and scores them. The script prints its seconds, and
+their ratio to those of ALTBI-I, the paper's method with the authors' settings, and of the
+recommended detector. By default there are two tables, of 768 rows by 8 columns and of 1,831 by 21.
+ICL runs a twentieth of its published epochs.
 """
 
 import argparse
 import sys
 
-from altbi_bench.catalogue.datasets import is_at_hand, select
+from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.results_page.deep_baselines import COMPARED
-from altbi_bench.runs.measurement import measured
+from altbi_bench.runs.measurement import measure
 from altbi_bench.runs.records import Job
 from altbi_bench.tables.grids import markdown_grid
 
-UNITS = ("ALTBI-I (reference)", "ALTBI")
+BASES = ("ALTBI-I (reference)", "ALTBI")
 
 
-def seconds_of(system: str, file: str) -> float | None:
-    """Fit, score, and give the seconds; None where that failed."""
-    run = measured(Job(file=file, system=system, seed=0, protocol="transductive"), threads=1)
+def measure_seconds(system: str, file: str) -> float | None:
+    """Return the seconds of fit and scoring; None if the run failed."""
+    run = measure(Job(file=file, system=system, seed=0, protocol="transductive"), threads=1)
     if run.fit_seconds is None or run.score_seconds is None:
         sys.stderr.write(f"{file}, {system}: {run.error}\n")
         return None
     return run.fit_seconds + run.score_seconds
 
 
-def told(name: str, costs: dict[str, float | None], units: list[float]) -> list[str]:
-    """Give one row of the table: seconds, and how many times those of the units."""
+def format_row(name: str, costs: dict[str, float | None], bases: list[float]) -> list[str]:
+    """Format one row of the table: seconds, and their ratios to the bases."""
     seconds = costs[name]
     if seconds is None:
-        return [name, "failed", *("" for _ in units)]
-    return [name, f"{seconds:.2f}", *(f"{seconds / unit:.2g}" for unit in units)]
+        return [name, "failed", *("" for _ in bases)]
+    return [name, f"{seconds:.2f}", *(f"{seconds / base:.2g}" for base in bases)]
 
 
 def main() -> None:
@@ -46,16 +46,16 @@ def main() -> None:
     args = parser.parse_args()
     for dataset in select(args.datasets.split(",")):
         (part,) = dataset.parts
-        if not is_at_hand(part):
-            parser.error(f"{part.file} is not at hand: `altbi-bench datasets` says where to put it")
+        if not is_available(part):
+            parser.error(f"{part.file} is missing: `altbi-bench datasets` shows where to put it")
         costs: dict[str, float | None] = {}
         for name in args.systems.split(","):
-            costs[name] = seconds_of(name, part.file)
+            costs[name] = measure_seconds(name, part.file)
             sys.stderr.write(f"{dataset.name}, {name}\n")
-        units = {name: cost for name in UNITS if (cost := costs.get(name))}
+        bases = {name: cost for name in BASES if (cost := costs.get(name))}
         order = sorted(costs, key=lambda name: costs[name] or float("inf"))
-        head = [dataset.label, "seconds", *(f"times {name}" for name in units)]
-        rows = [told(name, costs, list(units.values())) for name in order]
+        head = [dataset.label, "seconds", *(f"times {name}" for name in bases)]
+        rows = [format_row(name, costs, list(bases.values())) for name in order]
         sys.stdout.write(markdown_grid([head, *rows]) + "\n\n")
 
 

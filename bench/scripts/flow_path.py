@@ -1,42 +1,56 @@
-"""How the AUC of one flow changes while it trains; labels are looked at only here.
+"""AUC of one flow during its training. Labels are used for this measurement only.
 
     python bench/scripts/flow_path.py --dataset pendigits --seeds 2
 
-One Markdown row for each seed: AUC of the light GLOW alone, after so many steps of five updates.
+Prints one Markdown row for each seed: AUC of a single light GLOW, after some steps of five updates.
 """
 
 import argparse
 import sys
+from collections.abc import Generator
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from altbi import ALTBI
-from altbi.networks._training import train
-from altbi_bench.catalogue.datasets import load_table
-from odim_rule import auc, encoded
+from altbi.networks import TrainingStep, run_isolated, train
+from altbi.torch import Glow
+from altbi_bench.catalogue.datasets import Labels, load_table
+from odim_rule import compute_auc, encode
 
 STEPS = (1, 9, 17, 33, 49, 65, 89)
 
 
-def path(dataset: str, seed: int) -> list[float]:
-    """Train as ALTBI does, and look after some of the steps."""
+def measure_path(dataset: str, seed: int) -> list[float]:
+    """Train as ALTBI does, and return the AUC after some of the steps."""
     X, y = load_table(dataset)
-    rows, detector = encoded(X), ALTBI(backbone="glow", score_by="loss")
+    aucs: list[float] = []
+    for _ in run_isolated(train_flow(encode(X), y, seed, aucs), is_custom=False, seed=seed):
+        pass
+    return aucs
+
+
+def train_flow(
+    rows: NDArray[np.float32], y: Labels, seed: int, aucs: list[float]
+) -> Generator[TrainingStep, None, None]:
+    """Train the flow, and append the AUC after some of the steps."""
+    training = ALTBI(backbone=Glow()).settings().training
+    model = training.backbone.build(rows.shape[1])
     generator = torch.Generator().manual_seed(seed)
-    model = detector._fresh_model(rows.shape[1], generator)
-    found = []
-    for progress in train(
+    model.initialize(generator)
+    for step in train(
         model,
-        rows,
-        detector._schedule(),
-        learning_rate=detector._learning_rate(),
-        weight_decay=detector.weight_decay,
+        torch.from_numpy(rows),
+        training.schedule,
+        learning_rate=training.backbone.resolve_learning_rate(),
+        weight_decay=training.backbone.weight_decay,
         generator=generator,
     ):
-        if progress.step in STEPS:
+        if step.step in STEPS:
             model.resample_noise()
-            found.append(auc(model, rows, y))
-    return found
+            aucs.append(compute_auc(model, rows, y))
+        yield step
 
 
 def main() -> None:
@@ -45,12 +59,11 @@ def main() -> None:
     parser.add_argument("--dataset", default="pendigits", help="a name as in the paper")
     parser.add_argument("--seeds", type=int, default=2)
     args = parser.parse_args()
-    torch.set_num_threads(1)
     head = ["seed", *(str(5 * (step + 1)) for step in STEPS)]
     sys.stdout.write(f"| {' | '.join(head)} |\n|{'---:|' * len(head)}\n")
     for seed in range(args.seeds):
-        cells = [str(seed), *(f"{value:.3f}" for value in path(args.dataset, seed))]
-        sys.stdout.write(f"| {' | '.join(cells)} |\n")
+        row = [str(seed), *(f"{value:.3f}" for value in measure_path(args.dataset, seed))]
+        sys.stdout.write(f"| {' | '.join(row)} |\n")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
-"""Accuracy under a privacy budget: the paper's Table B.11 again, and what the budget costs.
+"""Accuracy under a privacy budget: the paper's Table B.11, and the AUC that a budget costs.
 
     python bench/scripts/privacy.py             run what is missing in bench/results/privacy.jsonl
-    python bench/scripts/privacy.py --no-runs   print the tables of the lines that are there
+    python bench/scripts/privacy.py --no-runs   print the tables of the existing records
 
-Tables of the paper's Table B.11, fitted on 70 % of the rows without labels, judged by the AUC of
-the other 30 %; three seeds. Each column's smallest and largest value in the whole table count as
-bounds that were public, as in the paper, but for the setting that estimates them. Census is not
-ADBench's file but was rebuilt from its source, if the folder `adbench_rebuilt` lies beside
-ADBench's; it is shown, and in no average. Noise comes from the system's secrets: a run cannot be
-repeated to the bit.
+The tables of the paper's Table B.11: detectors are fitted on 70 % of the rows without labels, and
+evaluated by the AUC of the other 30 %, with three seeds. As in the paper, the smallest and largest
+value of each column in the complete table count as public bounds; one setting estimates them.
+Census is not ADBench's file: it was rebuilt from its source, in the folder `adbench_rebuilt` next
+to ADBench's. It is shown, but is in no average. The noise is secret, so runs cannot be repeated to
+the bit.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,55 +28,67 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import altbi_bench
-from altbi import ALTBI
+from altbi import ALTBI, IWAE, OutlierDetector, Schedule
 from altbi.errors import ParameterError, TableWarning
-from altbi.networks import IWAE, IWAENetwork
 from altbi.model._privacy_accounting import calibrate_noise
+from altbi.networks import GenerativeModel, train
+from altbi.torch import PrivacyBudget
 from altbi.torch._private_training import NoisyPlan, train_privately
 from altbi.torch._truncation import Tracked
-from altbi.networks._schedule import Schedule
-from altbi.networks._training import train
-from altbi_bench.catalogue.datasets import adbench_folder, is_at_hand, load, select
+from altbi_bench.catalogue.datasets import adbench_folder, is_available, load, select
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.runs.json_lines import append_json_line, read_json_lines
 from altbi_bench.statistics import paired_effect
 from altbi_bench.tables.grids import markdown_grid
+from altbi_bench.truncation import Previous
 
-LINES = Path(__file__).parents[1] / "results" / "privacy.jsonl"
+RECORDS = Path(__file__).parents[1] / "results" / "privacy.jsonl"
 PAPER = Path(altbi_bench.__file__).with_name("paper") / "privacy.csv"
 CENSUS = "census"
 SEEDS = 3
 DELTA = 1e-5
-LARGE = 2_000
-NEITHER = {"gamma": 1.0, "rho": 1.0}
-PUBLISHED = {"noise": 0.7, "clip": 10.0, "truncation": "previous", "updates": 5}
+MIN_LARGE = 2_000
 
-# No privacy, then budgets; what is not said is the detector's own choice.
-SETTINGS: dict[str, dict[str, Any]] = {
-    "loss": {"score_by": "loss"},
-    "loss, neither": {"score_by": "loss", **NEITHER},
-    "epsilon 10": {"epsilon": 10},
-    "epsilon 10, neither": {"epsilon": 10, **NEITHER},
-    "epsilon 3": {"epsilon": 3},
-    "epsilon 1": {"epsilon": 1},
-    "epsilon 1, neither": {"epsilon": 1, **NEITHER},
-    "epsilon 10, five updates a step": {"epsilon": 10, "updates": 5},
-    "epsilon 10, five updates, neither": {"epsilon": 10, "updates": 5, **NEITHER},
-    "distance": {},
-    "epsilon 10, trimmed": {"epsilon": 10, "truncation": "trimmed"},
-    "epsilon 10, estimated bounds": {"epsilon": 10, "bounds": "estimate"},
-    "published recipe": {"epsilon": 10, **PUBLISHED},
-    "published recipe, neither": {"epsilon": 10, **PUBLISHED, **NEITHER},
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Parameters of a fit: those of the budget, if there is one, and those of the schedule."""
+
+    budget: dict[str, Any] | None = None
+    schedule: dict[str, Any] = field(default_factory=dict)
+
+
+# Without growing batches and without truncation.
+NEITHER = {"gamma": 1.0, "rho": 1.0}
+FIVE = {"updates": 5}
+PUBLISHED = {"epsilon": 10, "noise": 0.7, "clip": 10.0, "truncation": Previous}
+DISTANCE = "distance"
+# The names are those of the records.
+SETTINGS = {
+    "loss": Setting(),
+    "loss, neither": Setting(schedule=NEITHER),
+    "epsilon 10": Setting({"epsilon": 10}),
+    "epsilon 10, neither": Setting({"epsilon": 10}, NEITHER),
+    "epsilon 3": Setting({"epsilon": 3}),
+    "epsilon 1": Setting({"epsilon": 1}),
+    "epsilon 1, neither": Setting({"epsilon": 1}, NEITHER),
+    "epsilon 10, five updates a step": Setting({"epsilon": 10}, FIVE),
+    "epsilon 10, five updates, neither": Setting({"epsilon": 10}, FIVE | NEITHER),
+    DISTANCE: Setting(),
+    "epsilon 10, trimmed": Setting({"epsilon": 10, "truncation": "trimmed"}),
+    "epsilon 10, estimated bounds": Setting({"epsilon": 10, "bounds": "estimate"}),
+    "published recipe": Setting(PUBLISHED, FIVE),
+    "published recipe, neither": Setting(PUBLISHED, FIVE | NEITHER),
 }
 B11 = ("loss", "epsilon 10", "loss, neither", "epsilon 10, neither")
 
-Line = dict[str, Any]
+Record = dict[str, Any]
 Rows = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-def published() -> dict[str, list[float]]:
-    """Give the paper's four columns, in our order."""
+def read_published() -> dict[str, list[float]]:
+    """Return the paper's four columns, in the order of `B11`."""
     columns: dict[str, list[float]] = {}
     with PAPER.open(encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -84,11 +96,11 @@ def published() -> dict[str, list[float]]:
     return columns
 
 
-def tables() -> Iterator[tuple[str, Rows, Labels]]:
-    """Give the tables that are at hand, small ones first."""
-    names = [name for name in published() if name not in (CENSUS, "speech", "Average")]
+def load_tables() -> Iterator[tuple[str, Rows, Labels]]:
+    """Yield the available tables, small ones first."""
+    names = [name for name in read_published() if name not in (CENSUS, "speech", "Average")]
     for dataset in sorted(select(names), key=lambda each: each.n_cells):
-        if is_at_hand(dataset):
+        if is_available(dataset):
             yield dataset.name, *load(dataset.parts[0])
     folder = adbench_folder()
     rebuilt = folder.parent / "adbench_rebuilt" / "9_census.npz" if folder else None
@@ -97,40 +109,41 @@ def tables() -> Iterator[tuple[str, Rows, Labels]]:
             yield CENSUS, arrays["X"].astype(np.float64), arrays["y"]
 
 
-def run(settings: Sequence[str], seeds: int, most_cells: float) -> None:
-    """Fit and judge what has no line yet."""
+def run(settings: Sequence[str], seeds: int, max_values: float) -> None:
+    """Fit and evaluate fits without a record."""
     for seed in range(seeds):
-        for name, X, y in tables():
-            if X.size > most_cells:
+        for name, X, y in load_tables():
+            if X.size > max_values:
                 continue
             split = find_protocol("split").split(y, select(["wine"])[0], seed)
             for setting in settings:
-                done = {(line["table"], line["setting"], line["seed"]) for line in lines_of("auc")}
+                done = {(each["table"], each["setting"], each["seed"]) for each in read_kind("auc")}
                 if (name, setting, seed) not in done:
-                    line = {"kind": "auc", "table": name, "setting": setting, "seed": seed}
-                    append_json_line(LINES, line | judged(X, y, split, setting, seed))
+                    record = {"kind": "auc", "table": name, "setting": setting, "seed": seed}
+                    append_json_line(RECORDS, record | evaluate(X, y, split, setting, seed))
                     sys.stderr.write(f"{name}, {setting}, seed {seed}\n")
-            # Of 500 columns and 200,000 rows the losses of all steps take too long.
-            left = {CENSUS, *(line["table"] for line in lines_of("left out"))}
-            if seed == 0 and name not in left:
-                append_json_line(LINES, {"kind": "left out", "table": name} | left_out(X, y))
+            # With 500 columns and 200,000 rows, the losses of all steps take too long.
+            done = {CENSUS, *(record["table"] for record in read_kind("left out"))}
+            if seed == 0 and name not in done:
+                append_json_line(
+                    RECORDS, {"kind": "left out", "table": name} | measure_left_out(X, y)
+                )
 
 
-def judged(X: Rows, y: Labels, split: Any, setting: str, seed: int) -> Line:  # noqa: ANN401
-    """Fit on one part, and score the other."""
-    changes = {"max_rows": len(X)} | SETTINGS[setting]
-    if "epsilon" in changes:
-        changes = {"delta": DELTA, "bounds": bounds_of(X)} | changes
+def evaluate(X: Rows, y: Labels, split: Any, setting: str, seed: int) -> Record:  # noqa: ANN401
+    """Fit on the training rows, and score the others."""
+    detector = build_detector(X, setting, seed)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TableWarning)
         try:
-            detector = ALTBI(random_state=seed, **changes).fit(X[split.train])
-        except ParameterError as cause:  # the published noise may not allow a single step
+            detector.fit(X[split.train])
+        except ParameterError as cause:  # the published noise may not allow one step
             return {"rows": len(split.train), "auc": None, "error": str(cause)}
         scores = detector.outlier_score(X[split.test])
     seconds = time.perf_counter() - start
-    releases = detector.ledger_.releases if detector.ledger_ else ()
+    ledger = detector.model_.ledger
+    releases = ledger.releases if ledger else ()
     noise = [release.noise for release in releases if "gradients" in release.what]
     return {
         "rows": len(split.train),
@@ -144,36 +157,48 @@ def judged(X: Rows, y: Labels, split: Any, setting: str, seed: int) -> Line:  # 
     }
 
 
-def bounds_of(X: Rows) -> dict[str, list[float]]:
-    """Give each column's range; a constant one gets some room."""
+def build_detector(X: Rows, setting: str, seed: int) -> ALTBI | OutlierDetector:
+    """Return the detector of a setting for a table."""
+    if setting == DISTANCE:
+        return OutlierDetector(max_rows=len(X), random_state=seed)
+    chosen, privacy = SETTINGS[setting], None
+    if chosen.budget is not None:
+        privacy = PrivacyBudget(**{"delta": DELTA, "bounds": find_bounds(X), **chosen.budget})
+    schedule = Schedule(**chosen.schedule)
+    return ALTBI(schedule=schedule, privacy=privacy, max_rows=len(X), random_state=seed)
+
+
+def find_bounds(X: Rows) -> dict[str, list[float]]:
+    """Return the range of each column; that of a constant one is widened."""
     low, high = X.min(axis=0), X.max(axis=0)
     high = np.where(low < high, high, low + 1)
     ends = zip(low.tolist(), high.tolist(), strict=True)
-    return {f"x{place}": list(pair) for place, pair in enumerate(ends)}
+    return {f"x{index}": list(pair) for index, pair in enumerate(ends)}
 
 
-def left_out(X: Rows, y: Labels) -> Line:
-    """Say which share of outliers and of inliers the truncation leaves out, without and with noise.
+def measure_left_out(X: Rows, y: Labels) -> Record:
+    """Return the shares of outliers and inliers that truncation leaves out, without and with noise.
 
-    The same network both times; shares of all rows by the model after each truncated step.
+    The network is the same. Shares are those of all rows after each step with truncation.
     """
     low, high = X.min(axis=0), X.max(axis=0)
     rows = torch.from_numpy(((X - low) / np.where(low < high, high - low, 1)).astype(np.float32))
-    schedule, tracked = Schedule(T1=61, first_truncated=2), Tracked(X.shape[1])
+    schedule, tracked = Schedule(), Tracked(X.shape[1])
     plan = NoisyPlan(
         schedule=schedule,
         n_rows=len(X),
         clip=1.0,
         noise=1.0,
         count_share=tracked.count_share,
-        steps=schedule.steps,
+        steps=schedule.n_steps,
     )
     noise = calibrate_noise(lambda noise: replace(plan, noise=noise).releases(), 10, DELTA)
-    found: Line = {}
+    found: Record = {}
     for name in ("without noise", "with noise"):
         generator = torch.Generator().manual_seed(0)
         model = IWAE().build(X.shape[1], batch_norm=False)
         model.initialize(generator)
+        model.scoring_noise.zero_()
         if name == "with noise":
             steps = train_privately(
                 model,
@@ -192,7 +217,7 @@ def left_out(X: Rows, y: Labels) -> Line:
         shares = []
         for step in steps:
             if schedule.kept_share_at(step.step) < 1:
-                losses = losses_of(model, rows)
+                losses = compute_losses(model, rows)
                 limit = (
                     tracked.per_feature * X.shape[1]
                     if name == "with noise"
@@ -204,33 +229,34 @@ def left_out(X: Rows, y: Labels) -> Line:
 
 
 @torch.no_grad()
-def losses_of(model: IWAENetwork, rows: torch.Tensor) -> NDArray[np.float32]:
-    """Score rows with the model as it is."""
+def compute_losses(model: GenerativeModel, rows: torch.Tensor) -> NDArray[np.float32]:
+    """Return the losses of rows under the current network."""
     losses = model.eval()(rows)
     model.train()
     return losses.numpy()
 
 
-def lines_of(kind: str) -> list[Line]:
-    """Read the lines of a kind."""
-    return [line for line in read_json_lines(LINES) if line["kind"] == kind]
+def read_kind(kind: str) -> list[Record]:
+    """Read the records of a kind."""
+    return [record for record in read_json_lines(RECORDS) if record["kind"] == kind]
 
 
-def means() -> dict[str, dict[str, float]]:
-    """Give the mean AUC over seeds by table and setting."""
+def compute_means() -> dict[str, dict[str, float]]:
+    """Return the mean AUC over seeds by table and setting."""
     found: dict[str, dict[str, list[float]]] = {}
-    for line in lines_of("auc"):
-        if line["auc"] is not None:
-            found.setdefault(line["table"], {}).setdefault(line["setting"], []).append(line["auc"])
+    for record in read_kind("auc"):
+        if record["auc"] is not None:
+            by_setting = found.setdefault(record["table"], {})
+            by_setting.setdefault(record["setting"], []).append(record["auc"])
     return {
         table: {setting: statistics.mean(aucs) for setting, aucs in settings.items()}
         for table, settings in found.items()
     }
 
 
-def b11(found: dict[str, dict[str, float]]) -> str:
-    """Write Table B.11, ours beside the paper's."""
-    theirs = published()
+def format_b11(found: dict[str, dict[str, float]]) -> str:
+    """Format Table B.11, with our numbers and the paper's."""
+    theirs = read_published()
     heads = ["(1.03, 0.92)", "(1.03, 0.92), private", "(1, 1)", "(1, 1), private"]
     grid = [
         [
@@ -240,7 +266,7 @@ def b11(found: dict[str, dict[str, float]]) -> str:
         ]
     ]
     shown = [name for name in theirs if name in found and all(s in found[name] for s in B11)]
-    sizes = {line["table"]: line["rows"] for line in lines_of("auc")}
+    sizes = {record["table"]: record["rows"] for record in read_kind("auc")}
     for name in shown:
         ours = [found[name][setting] for setting in B11]
         pairs = [f"{value:.3f}" for both in zip(ours, theirs[name], strict=True) for value in both]
@@ -248,30 +274,30 @@ def b11(found: dict[str, dict[str, float]]) -> str:
     counted = [name for name in shown if name != CENSUS]
     columns = [
         statistics.mean(values)
-        for place, setting in enumerate(B11)
-        for values in ([found[n][setting] for n in counted], [theirs[n][place] for n in counted])
+        for index, setting in enumerate(B11)
+        for values in ([found[n][setting] for n in counted], [theirs[n][index] for n in counted])
     ]
     grid.append([f"mean of {len(counted)}", "", *(f"{value:.3f}" for value in columns)])
     return markdown_grid(grid)
 
 
-def costs(found: dict[str, dict[str, float]]) -> str:
-    """Write the mean of each setting, and of its differences from the run without privacy."""
-    sizes = {line["table"]: line["rows"] / 0.7 for line in lines_of("auc")}
+def format_costs(found: dict[str, dict[str, float]]) -> str:
+    """Format the mean of each setting, and its difference from the run without privacy."""
+    sizes = {record["table"]: record["rows"] / 0.7 for record in read_kind("auc")}
     grid = [
         [
             "setting",
             "tables",
             "mean AUC",
             "less than by loss",
-            f"tables of {LARGE:,} rows or more",
+            f"tables of {MIN_LARGE:,} rows or more",
             "mean AUC",
             "less than by loss",
         ]
     ]
     for setting in SETTINGS:
         row = [setting]
-        for least in (0, LARGE):
+        for least in (0, MIN_LARGE):
             shown = [
                 n
                 for n in found
@@ -286,8 +312,8 @@ def costs(found: dict[str, dict[str, float]]) -> str:
     return markdown_grid(grid)
 
 
-def truncated() -> str:
-    """Write which rows the truncation leaves out."""
+def format_left_out() -> str:
+    """Format the shares of rows that truncation leaves out."""
     grid = [
         [
             "table",
@@ -297,17 +323,17 @@ def truncated() -> str:
             "inliers, with noise",
         ]
     ]
-    lines = lines_of("left out")
-    for line in lines:
-        shares = [*line["without noise"], *line["with noise"]]
-        grid.append([line["table"], *(f"{share:.1%}" for share in shares)])
-    columns = zip(*([*line["without noise"], *line["with noise"]] for line in lines), strict=True)
+    records = read_kind("left out")
+    for record in records:
+        shares = [*record["without noise"], *record["with noise"]]
+        grid.append([record["table"], *(f"{share:.1%}" for share in shares)])
+    columns = zip(*([*r["without noise"], *r["with noise"]] for r in records), strict=True)
     grid.append(["mean", *(f"{statistics.mean(column):.1%}" for column in columns)])
     return markdown_grid(grid)
 
 
-def worth(found: dict[str, dict[str, float]]) -> str:
-    """Write what growing batches and truncation are worth, with and without noise."""
+def format_gains(found: dict[str, dict[str, float]]) -> str:
+    """Format the AUC gained by growing batches and truncation, with and without noise."""
     grid = [["growing batches and truncation", "tables", "AUC gained", "95 % interval over tables"]]
     for title, with_both, neither in (
         ("without noise", "loss", "loss, neither"),
@@ -331,12 +357,14 @@ def main() -> None:
         "--settings", nargs="+", choices=SETTINGS, default=[*SETTINGS], help="default: all"
     )
     parser.add_argument("--seeds", type=int, default=SEEDS, help="default: %(default)s")
-    parser.add_argument("--most-cells", type=float, default=np.inf, help="leave larger tables out")
+    parser.add_argument("--max-values", type=float, default=np.inf, help="leave larger tables out")
     args = parser.parse_args()
     if not args.no_runs:
-        run(args.settings, args.seeds, args.most_cells)
-    found = means()
-    sys.stdout.write(f"{b11(found)}\n\n{costs(found)}\n\n{worth(found)}\n\n{truncated()}\n")
+        run(args.settings, args.seeds, args.max_values)
+    found = compute_means()
+    sys.stdout.write(
+        f"{format_b11(found)}\n\n{format_costs(found)}\n\n{format_gains(found)}\n\n{format_left_out()}\n"
+    )
 
 
 if __name__ == "__main__":

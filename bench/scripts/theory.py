@@ -1,14 +1,14 @@
-"""Kept inliers and outliers against the bounds of Proposition 1, where all is known.
+"""Kept inliers and outliers, and the bounds of Proposition 1, in a model with known risks.
 
     python bench/scripts/theory.py
 
-Inliers are normal around 0, outliers around another point; the model is one learned point, and a
-row's loss is ``1 - exp(-distance² / (2 width²))``, between 0 and 1. Risks have a closed form, so
-that the threshold can be the inlier risk itself, as the theory wants it. Batches grow from 128
-rows (`--n0`) by 3 %; the optimizer is gradient descent on the kept rows of a batch. Printed is, for
-some steps, how many inliers and outliers were kept in 300 runs (the fewest and the most), beside
-the printed bound, the mended one, and the number of outliers that there can be at all; then the
-same trainings with the 92 % of the smallest losses kept, as in practice.
+Inliers are normal around 0, outliers around another point. The model is one learned point, and the
+loss of a row is ``1 - exp(-distance² / (2 width²))``, between 0 and 1. Risks have a closed form, so
+the threshold can be the inlier risk itself, as in the theory. Batches grow from 128 rows (`--n0`)
+by 3 %; the optimizer is gradient descent on the kept rows of a batch. For some steps the script
+prints the smallest number of kept inliers and the largest number of kept outliers in 300 runs, the
+printed and the corrected bound, and the largest possible number of outliers. Then it repeats the
+trainings with the 92 % smallest losses kept, as in practice.
 """
 
 import argparse
@@ -25,33 +25,33 @@ from altbi_bench.theory import Conditions
 ALPHA, DELTA, WIDTH, RATE, STEPS, RUNS = 0.1, 0.05, 2.0, 1.0, 80, 300
 N0, GAMMA, RHO = 128, 1.03, 0.92
 SHOWN = (1, 10, 20, 40, 60, 80)
-# Where outliers are, and where training starts: on the other side, as far as half of that.
-ODD_AT, START = np.array([4.0, 0.0]), np.array([-2.0, 0.0])
+# Mean of the outliers; training starts on the other side, at half the distance.
+OUTLIER_MEAN, START = np.array([4.0, 0.0]), np.array([-2.0, 0.0])
 
 Points = NDArray[np.float64]
 
 
-def losses_at(centre: Points, rows: Points) -> Points:
-    """Give each row's loss."""
+def compute_losses(centre: Points, rows: Points) -> Points:
+    """Return the loss of each row."""
     return 1 - np.exp(-((rows - centre) ** 2).sum(1) / (2 * WIDTH**2))
 
 
 def risk(centre: Points, mean: Points) -> float:
-    """Give the mean loss of rows that are normal around a mean, in closed form."""
+    """Return the expected loss of rows that are normal around a mean, in closed form."""
     spread = WIDTH**2 + 1
     shrunk = (WIDTH**2 / spread) ** (len(mean) / 2)
     return float(1 - shrunk * np.exp(-((centre - mean) ** 2).sum() / (2 * spread)))
 
 
 def gradient(centre: Points, rows: Points) -> Points:
-    """Give the gradient of the mean loss of some rows."""
-    weights = (1 - losses_at(centre, rows))[:, None]
+    """Return the gradient of the mean loss of some rows."""
+    weights = (1 - compute_losses(centre, rows))[:, None]
     return (weights * (centre - rows)).mean(0) / WIDTH**2
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one update saw."""
+    """Measures of one update."""
 
     inlier_risk: float
     gap: float
@@ -61,34 +61,34 @@ class Step:
     kept_outliers: int
 
 
-def training(
+def train(
     threshold: Callable[[Points, float], float], rng: np.random.Generator, n0: int = N0
 ) -> list[Step]:
-    """Train once; a threshold follows from the batch's losses and the inlier risk."""
+    """Train once; the threshold is a function of the batch's losses and the inlier risk."""
     centre, steps = START, []
     for step in range(1, STEPS + 1):
         n_rows = round(n0 * GAMMA ** (step - 1))
-        odd = rng.random(n_rows) < ALPHA
-        rows = rng.normal(size=(n_rows, 2)) + np.where(odd[:, None], ODD_AT, 0.0)
-        losses, inlier_risk = losses_at(centre, rows), risk(centre, np.zeros(2))
+        is_outlier = rng.random(n_rows) < ALPHA
+        rows = rng.normal(size=(n_rows, 2)) + np.where(is_outlier[:, None], OUTLIER_MEAN, 0.0)
+        losses, inlier_risk = compute_losses(centre, rows), risk(centre, np.zeros(2))
         kept = losses <= threshold(losses, inlier_risk)
-        c = 1 - np.sqrt(losses[~odd]).mean() ** 2 / losses[~odd].mean()
-        gap = risk(centre, ODD_AT) - inlier_risk
-        counts = int((kept & ~odd).sum()), int((kept & odd).sum())
+        c = 1 - np.sqrt(losses[~is_outlier]).mean() ** 2 / losses[~is_outlier].mean()
+        gap = risk(centre, OUTLIER_MEAN) - inlier_risk
+        counts = int((kept & ~is_outlier).sum()), int((kept & is_outlier).sum())
         steps.append(Step(inlier_risk, gap, float(c), n_rows, *counts))
         centre = centre - RATE * gradient(centre, rows[kept])
     return steps
 
 
-def conditions_of(runs: list[list[Step]]) -> Conditions:
-    """Take the constants that hold in all steps of all runs."""
+def find_conditions(runs: list[list[Step]]) -> Conditions:
+    """Return the constants that hold in all steps of all runs."""
     seen = [step for run in runs for step in run]
     return Conditions(
         a1=min(step.inlier_risk for step in seen),
         a2=max(step.inlier_risk for step in seen),
         a3=min(step.gap for step in seen),
-        # Of one batch it is a noisy figure; its mean over the runs of a step is a good one.
-        c=min(float(np.mean([run[place].c for run in runs])) for place in range(STEPS)),
+        # It is noisy for one batch, so it is averaged over the runs of a step.
+        c=min(float(np.mean([run[step].c for run in runs])) for step in range(STEPS)),
         alpha=ALPHA,
         delta=DELTA,
         n0=runs[0][0].n_rows,
@@ -96,8 +96,8 @@ def conditions_of(runs: list[list[Step]]) -> Conditions:
     )
 
 
-def table(runs: list[list[Step]], conditions: Conditions) -> str:
-    """One row for each step that is shown."""
+def format_table(runs: list[list[Step]], conditions: Conditions) -> str:
+    """Format one row for each step in `SHOWN`."""
     head = [
         "step", "batch", "inlier risk", "gap", "fewest kept inliers", "mended bound",
         "printed bound", "most kept outliers", "mended bound", "all outliers", "printed bound",
@@ -126,10 +126,10 @@ def table(runs: list[list[Step]], conditions: Conditions) -> str:
     return markdown_grid([head, *rows])
 
 
-def told(conditions: Conditions, runs: list[list[Step]]) -> str:
-    """Say which constants hold, and for how long the premise does."""
+def describe(conditions: Conditions, runs: list[list[Step]]) -> str:
+    """Return a sentence with the constants, and for how many steps the premise holds."""
     premise = [
-        sum(step.inlier_risk <= conditions.a2 * GAMMA**-place for place, step in enumerate(run))
+        sum(step.inlier_risk <= conditions.a2 * GAMMA**-t for t, step in enumerate(run))
         for run in runs
     ]
     return (
@@ -141,7 +141,7 @@ def told(conditions: Conditions, runs: list[list[Step]]) -> str:
 
 
 def main() -> None:
-    """Train with both thresholds, then print."""
+    """Train with both thresholds, and print a table for each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=RUNS, help="default: %(default)s")
     parser.add_argument("--n0", type=int, default=N0, help="rows of the first batch")
@@ -154,9 +154,11 @@ def main() -> None:
     }
     for title, threshold in rules.items():
         seeds = map(np.random.default_rng, range(args.runs))
-        runs = [training(threshold, rng, args.n0) for rng in seeds]
-        conditions = conditions_of(runs)
-        sys.stdout.write(f"{title}: {told(conditions, runs)}\n\n{table(runs, conditions)}\n\n")
+        runs = [train(threshold, rng, args.n0) for rng in seeds]
+        conditions = find_conditions(runs)
+        sys.stdout.write(
+            f"{title}: {describe(conditions, runs)}\n\n{format_table(runs, conditions)}\n\n"
+        )
 
 
 if __name__ == "__main__":

@@ -5,10 +5,11 @@ import os
 import signal
 import time
 from pathlib import Path
+from unittest.mock import patch
 
 from altbi_bench.catalogue.protocols import PROTOCOLS
 from altbi_bench.catalogue.systems import Recipe
-from altbi_bench.catalogue.variants import KNOWN
+from altbi_bench.catalogue.variants import ALL_SYSTEMS
 from altbi_bench.runs import measurement
 from altbi_bench.runs.records import Job, Run
 
@@ -17,16 +18,16 @@ ON_WINE = Job(file="Classical/45_wine.npz", system="HBOS", seed=0)
 
 
 def jobs(*files):
-    """Make jobs on files that are not there; some of the names mean something to `work`."""
+    """Return jobs on missing files; some of the names are commands for `work`."""
     return [dataclasses.replace(ON_WINE, file=name, seed=seed) for seed, name in enumerate(files)]
 
 
 def result(job, auc=0.5, error=None, **more):
-    """A line as a run would write it."""
+    """Return the run of a job."""
     measures = {} if error else {"auc": auc, "average_precision": auc / 2, **SECONDS}
     source, parameters = "", {}
-    if job.system in KNOWN:
-        source, parameters = KNOWN[job.system].told(
+    if job.system in ALL_SYSTEMS:
+        source, parameters = ALL_SYSTEMS[job.system].describe(
             PROTOCOLS[job.protocol].setting, smoke=job.smoke
         )
     built = {"source": source, "parameters": parameters}
@@ -34,7 +35,7 @@ def result(job, auc=0.5, error=None, **more):
 
 
 def work(job, threads):
-    """Do what the name of the file says; tell which process did it, and with how many threads."""
+    """Do what the name of the file says; the run has the process and its threads."""
     if job.file == "raise":
         raise RuntimeError("bad day")
     if job.file == "leave":
@@ -44,25 +45,26 @@ def work(job, threads):
     if job.file.endswith("hang"):
         Path(job.file).touch()
         time.sleep(600)
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-    told = {"process": os.getpid(), "deaf": signal.SIGINT in blocked}
-    return result(job, auc=job.seed / 100, threads=threads, parameters=told)
+    ignores = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    found = {"process": os.getpid(), "ignores_interrupts": ignores}
+    return result(job, auc=job.seed / 100, threads=threads, parameters=found)
 
 
 def broken(job, threads):
-    """Measure a system that fails whatever the rows are."""
-    recipe = Recipe(KNOWN[job.system].recipe.source, {"no_such": "argument"})
-    KNOWN[job.system] = dataclasses.replace(KNOWN[job.system], recipe=recipe)
-    return measurement.measured(job, threads)
+    """Measure a system that cannot be built."""
+    recipe = Recipe(ALL_SYSTEMS[job.system].recipe.source, {"no_such": "argument"})
+    system = dataclasses.replace(ALL_SYSTEMS[job.system], recipe=recipe)
+    with patch.dict(ALL_SYSTEMS, {job.system: system}):
+        return measurement.measure(job, threads)
 
 
 def leave_at_once():
-    """Stand in for a process that dies while it still imports."""
+    """End this process, as if an import had failed."""
     os._exit(5)
 
 
 class LeavesAtOnce:
-    """A piece of work whose mere arrival in another process ends that process."""
+    """A function that ends a process when it is unpickled there."""
 
     def __reduce__(self):
         return leave_at_once, ()

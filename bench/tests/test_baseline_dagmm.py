@@ -63,7 +63,7 @@ def test_training_learns_to_rebuild_the_rows(fitted):
 def test_training_learns_to_assign(fitted):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        first = nn.utils.parameters_to_vector(fitted._network(8).estimator.parameters())
+        first = nn.utils.parameters_to_vector(fitted._build_network(8).estimator.parameters())
     learned = nn.utils.parameters_to_vector(fitted.network_.estimator.parameters())
 
     assert (learned - first).abs().max() > 0.1
@@ -73,7 +73,7 @@ def test_the_loss_has_an_error_an_energy_and_inverse_variances():
     rows = standardised(X)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = DAGMM()._network(8).eval()  # no dropout, which would be another loss
+        network = DAGMM()._build_network(8).eval()  # no dropout, which would be another loss
         rebuilt, codes, shares = (part.detach() for part in network.codes(rows))
         (loss,) = DAGMM(epochs=1, batch_size=len(X))._epochs(network, rows)
 
@@ -87,7 +87,7 @@ def test_the_loss_has_an_error_an_energy_and_inverse_variances():
 def test_the_energy_teaches_the_autoencoder_too():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = DAGMM()._network(8)
+        network = DAGMM()._build_network(8)
         _, codes, shares = network.codes(standardised(X))
 
     energy(codes, moments(codes, shares)).mean().backward()
@@ -150,7 +150,7 @@ def test_scores_come_from_the_moments_of_all_training_rows(fitted):
 
 def test_a_long_training_sample_is_settled_in_blocks(untrained):
     once = [buffer.clone() for buffer in untrained.network_.buffers()]
-    network = untrained._network(8).eval()
+    network = untrained._build_network(8).eval()
     network.load_state_dict(untrained.network_.state_dict())
     network.block_rows = 7
 
@@ -163,7 +163,7 @@ def test_a_long_training_sample_is_settled_in_blocks(untrained):
 def test_untrained_keeps_the_first_weights_whatever_the_epochs(untrained):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        first = untrained._network(8)
+        first = untrained._build_network(8)
     longer = DAGMM(untrained=True, epochs=3000).fit(X)
 
     assert untrained.history_ == []

@@ -16,7 +16,7 @@ def rows(n_rows=400, n_columns=4, seed=0):
 def numpy_svdd(detector, X):
     """Map rows by hand, with the weights that were learned."""
     state = {name: value.numpy() for name, value in detector.network_.state_dict().items()}
-    units = (detector.encoder_.transform(detector._checked(X)) - detector.mean_) / detector.scale_
+    units = detector._standardize(X)
     first = np.maximum(units @ state["first.weight"].T, 0)
     last = np.maximum(first @ state["last.weight"].T, 0)
     return ((last - state["centre"]) ** 2).sum(axis=1)
@@ -43,7 +43,7 @@ class TestDeepSVDD:
             DeepSVDD(epochs=1, learning_rate=1e-12, held_out=0, foreign_centre=which).fit(X)
             for which in (False, True)
         )
-        units = (own.encoder_.transform(own._checked(X)) - own.mean_) / own.scale_
+        units = own._standardize(X)
         outputs = own.network_.layers(torch.from_numpy(units))[1].mean(0)
 
         assert torch.allclose(own.network_.centre, away_from_zero(outputs), atol=1e-5)
@@ -60,7 +60,7 @@ class TestDeepSVDD:
         seen = []
         for held_out in (0.0, 0.5):
             detector = DeepSVDD(held_out=held_out)
-            network = detector._network(4)
+            network = detector._build_network(4)
             table = torch.from_numpy(X.astype(np.float32))
             with_numbers = torch.hstack([table[:, :3], torch.arange(400.0)[:, None]])
             taught = set()
@@ -69,7 +69,7 @@ class TestDeepSVDD:
                 kept.update(batch[:, 3].tolist()) if len(batch) < 400 else None,
                 call(batch),
             )[1]
-            next(detector._training(network, with_numbers))
+            next(detector._train_network(network, with_numbers))
             seen.append(taught)
 
         assert len(seen[0]) == 400
@@ -80,7 +80,7 @@ class TestDeepSVDD:
     def test_the_loss_is_distance_and_activity(self):
         detector = DeepSVDD(epochs=1, held_out=0, batch_size=400, learning_rate=1e-9)
         fitted = detector.fit(rows())
-        units = (fitted.encoder_.transform(fitted._checked(rows())) - fitted.mean_) / fitted.scale_
+        units = fitted._standardize(rows())
         first, last = (each.numpy() for each in fitted.network_.layers(torch.from_numpy(units)))
 
         distance = ((last - fitted.network_.centre.numpy()) ** 2).sum(1).mean()

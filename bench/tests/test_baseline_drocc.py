@@ -26,7 +26,7 @@ OUTSIDE = np.array([[2, 2], [-2, 2], [2, -2], [-2, -2], [0, 2.5], [2.5, 0]], dty
 def network_of(n_columns, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return DROCC()._network(n_columns)
+        return DROCC()._build_network(n_columns)
 
 
 def some_rows(n_rows, n_columns):
@@ -61,7 +61,7 @@ def test_made_up_points_are_labelled_as_no_rows(monkeypatch):
     labels = torch.cat([torch.ones(64), torch.zeros(64)])
 
     with torch.random.fork_rng():
-        (loss,) = DROCC(epochs=1, warm_up=0, batch_size=64)._training(network, rows)
+        (loss,) = DROCC(epochs=1, warm_up=0, batch_size=64)._train_network(network, rows)
 
     # both halves are means: together they are twice the mean of all
     expected = 2 * functional.binary_cross_entropy_with_logits(logits, labels)
@@ -151,7 +151,7 @@ def test_epochs_are_trained_at_their_learning_rates():
     network = network_of(2)
     moved, before = [], network.last.bias.item()
     with torch.random.fork_rng():
-        for _ in detector._training(network, some_rows(64, 2)):
+        for _ in detector._train_network(network, some_rows(64, 2)):
             moved.append(abs(network.last.bias.item() - before))
             before = network.last.bias.item()
 

@@ -13,7 +13,7 @@ ENOUGH = {"epochs": 60, "learning_rate": 0.01}
 
 
 def standardised(fitted, rows=X):
-    units = (fitted.encoder_.transform(fitted._checked(rows)) - fitted.mean_) / fitted.scale_
+    units = fitted._standardize(rows)
     return torch.from_numpy(units)
 
 

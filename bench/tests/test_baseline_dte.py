@@ -129,7 +129,9 @@ class TestDTEIG:
             return float(network.mismatch(torch.tensor([[root]]), torch.tensor([time])))
 
         root = minimize_scalar(loss, bounds=(1e-4, 10), method="bounded").x
-        assert root**2 == pytest.approx((n_features_encoded / 2 - 1) * VARIANCES[time], rel=0.01, abs=2e-5)
+        assert root**2 == pytest.approx(
+            (n_features_encoded / 2 - 1) * VARIANCES[time], rel=0.01, abs=2e-5
+        )
 
     def test_the_raw_output_is_a_root_of_the_scale(self):
         scale = DTEIG(epochs=2).fit(X[:200]).outlier_score(X)
@@ -140,7 +142,7 @@ class TestDTEIG:
 
     @pytest.mark.parametrize("n_columns", [1, 2])
     def test_fewer_than_three_columns_are_refused(self, n_columns):
-        with pytest.raises(TableError, match=f"{n_columns} column.* expected at least 3.* DTEC"):
+        with pytest.raises(TableError, match=f"{n_columns} encoded.* needs at least 3.* DTEC"):
             DTEIG(epochs=1).fit(X[:50, :n_columns])
 
     def test_three_columns_are_enough(self):

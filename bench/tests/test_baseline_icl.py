@@ -93,7 +93,9 @@ def test_the_score_is_the_mean_surprise_at_own_windows(network):
 def test_windows_and_rests_share_no_column_and_leave_none_out(n_features_encoded, length):
     assert window_length(n_features_encoded) == length
     starts = range(n_features_encoded - length + 1)
-    rests = [np.delete(np.arange(n_features_encoded), range(start, start + length)) for start in starts]
+    rests = [
+        np.delete(np.arange(n_features_encoded), range(start, start + length)) for start in starts
+    ]
 
     assert np.array_equal(Pairs(n_features_encoded).others, rests)
 

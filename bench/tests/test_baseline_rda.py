@@ -31,7 +31,7 @@ def standardised(rows):
 def network_of(detector, seed=0):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        return detector._network(X.shape[1])
+        return detector._build_network(X.shape[1])
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_a_very_large_penalty_is_a_plain_autoencoder(plain):
     rows = standardised(X)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = plain._network(X.shape[1])
+        network = plain._build_network(X.shape[1])
         trainer = Trainer(network.parameters(), learning_rate=0.005, batch_size=32)
         losses = [
             trainer.epoch(rows, lambda batch: nn.functional.mse_loss(network.layers(batch), batch))
@@ -122,7 +122,7 @@ def test_the_rest_is_chosen_anew_after_the_passes_asked_for(monkeypatch):
     chosen, passes = [], []
     monkeypatch.setattr(network, "drop_rest", lambda *parts: chosen.append((len(passes), parts[2])))
 
-    for loss in RDA(epochs=7, shrink_every=3, penalty=0.5)._training(network, standardised(X)):
+    for loss in RDA(epochs=7, shrink_every=3, penalty=0.5)._train_network(network, standardised(X)):
         passes.append(loss)
 
     assert chosen == [(3, 0.5 * 6**0.5), (6, 0.5 * 6**0.5)]
@@ -132,7 +132,7 @@ def test_the_table_itself_stays_as_it_is():
     rows = standardised(X)
     before = rows.clone()
 
-    list(RDA(epochs=2, shrink_every=1, penalty=0.0)._training(network_of(RDA()), rows))
+    list(RDA(epochs=2, shrink_every=1, penalty=0.0)._train_network(network_of(RDA()), rows))
 
     assert torch.equal(rows, before)
 

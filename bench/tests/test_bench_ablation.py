@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import bench_jobs
-from altbi import ALTBI
+from altbi import ALTBI, IWAE, Schedule
 from altbi.errors import ParameterError, TableError
 from altbi_bench.ablation.experiments import (
     RATIOS,
     ROWS,
     TECHNIQUES,
-    at_hand,
     figure_jobs,
+    filter_available,
     panel_points,
     published,
     published_effect,
@@ -39,14 +39,14 @@ from altbi_bench.ablation.training_analysis import (
     window_aucs,
     wobbles,
 )
-from altbi_bench.catalogue.datasets import is_at_hand, select
+from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
-from altbi_bench.catalogue.variants import BASE, KNOWN, PANELS, VARIANTS, find_panels
+from altbi_bench.catalogue.variants import ALL_SYSTEMS, BASE, PANELS, VARIANTS, find_panels
 from altbi_bench.cli import main
 from altbi_bench.figures import charts, run_figures
 from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
 from altbi_bench.figures.page import write_figures
-from altbi_bench.runs.records import Job, append, read
+from altbi_bench.runs.records import Job, append, read_runs
 from altbi_bench.statistics import paired_effect
 from altbi_bench.traces.records import SERIES
 from altbi_bench.traces.settings import SETTINGS
@@ -62,44 +62,58 @@ FILES = ("Classical/45_wine.npz", "Classical/14_glass.npz", "Classical/39_verteb
 
 class TestVariants:
     def test_each_is_the_reference_but_for_what_its_name_says(self):
-        reference = ALTBI.reference().get_params()
+        reference = {**Schedule().get_params(), **IWAE().get_params()}
         for name, system in VARIANTS.items():
-            built = system.recipe.build().get_params()
-            changed = {key for key in reference if built[key] != reference[key]}
-            assert changed == set(system.recipe.parameters), name
-            assert all(f"{key} {built[key]:g}" in name for key in changed)
+            detector = system.recipe.build()
+            built = {
+                **(detector.schedule or Schedule()).get_params(),
+                **(detector.backbone or IWAE()).get_params(),
+            }
+            changed = {key: built[key] for key in reference if built[key] != reference[key]}
+            names = {"n_samples": "draws"}
+            expected = [f"{names.get(key, key)} {value:g}" for key, value in changed.items()]
+            assert sorted(name.removeprefix("ALTBI-I, ").split(", ")) == sorted(expected)
+            assert detector.get_params(deep=False).keys() == ALTBI().get_params(deep=False).keys()
 
     def test_defaults_are_those_of_the_reference(self):
-        reference = ALTBI.reference(learning_rate=1e-3).get_params()
+        reference = {**Schedule().get_params(), **IWAE(learning_rate=1e-3).get_params()}
         for panel in PANELS.values():
             assert panel.default == reference[panel.parameter]
             assert panel.default in panel.values
-            assert panel.system(panel.default) is BASE
+            assert panel.find_system(panel.default) is BASE
             assert list(panel.values) == sorted(panel.values)
 
     def test_all_can_be_looked_up_and_none_hides_another(self):
-        assert set(KNOWN) == {*SYSTEMS, *VARIANTS}
+        assert set(ALL_SYSTEMS) == {*SYSTEMS, *VARIANTS}
         assert not set(SYSTEMS) & set(VARIANTS)
         assert len(VARIANTS) == 1 + sum(len(panel.values) - 1 for panel in PANELS.values())
 
     def test_panels_are_found_by_name(self):
         assert [panel.parameter for panel in find_panels(["n0", "rho"])] == ["rho", "n0"]
         assert find_panels(None) == list(PANELS.values())
-        with pytest.raises(ParameterError, match=r"'rhoo'.*rho, gamma, draws, learning_rate, n0"):
+        with pytest.raises(
+            ParameterError, match=r"'rhoo'.*rho, gamma, n_samples, learning_rate, n0"
+        ):
             find_panels(["rhoo"])
 
 
 class TestPublished:
     @pytest.mark.parametrize(
         ("file", "parameter"),
-        [("b6_rho", "rho"), ("b7_gamma", "gamma"), ("b8_k", "draws"), ("b9_lr", "learning_rate")],
+        [
+            ("b6_rho", "rho"),
+            ("b7_gamma", "gamma"),
+            ("b8_k", "n_samples"),
+            ("b9_lr", "learning_rate"),
+        ],
     )
     def test_the_papers_numbers_are_the_papers(self, file, parameter):
         if not PAPER.is_dir():
             pytest.skip("the paper is not at hand")
         lines = (PAPER / f"{file}.csv").read_text().splitlines()[1:]
         theirs = {float(a): float(b) for a, b in (line.split(",") for line in lines)}
-        ours = {float(v): auc for (name, v), auc in published().items() if name == parameter}
+        panel_name = PANELS[parameter].record_name or parameter
+        ours = {float(v): auc for (name, v), auc in published().items() if name == panel_name}
         assert ours == theirs
         assert set(PANELS[parameter].values) == set(theirs)
 
@@ -166,12 +180,14 @@ class TestEffects:
 
     def test_only_tables_and_seeds_that_all_have_count(self):
         panel = PANELS["rho"]
-        aucs = {panel.system(value).name: [0.6, 0.7, 0.8] for value in panel.values}
+        aucs = {panel.find_system(value).name: [0.6, 0.7, 0.8] for value in panel.values}
         runs = runs_of(aucs) + runs_of({BASE.name: [0.1, 0.1, 0.1]}, seeds=(1,))
         whole = panel_points(runs, panel)
         assert whole[1:] == (3, 1)
         lacking = [
-            run for run in runs if not (run.system == panel.system(1).name and run.file == FILES[2])
+            run
+            for run in runs
+            if not (run.system == panel.find_system(1).name and run.file == FILES[2])
         ]
         points, n_tables, n_seeds = panel_points(lacking, panel)
         assert (n_tables, n_seeds) == (2, 1)
@@ -179,8 +195,8 @@ class TestEffects:
 
     def test_points_say_what_changes_and_what_the_paper_has(self):
         panel = PANELS["gamma"]
-        aucs = {panel.system(value).name: [0.6 + value / 100] * 3 for value in panel.values}
-        aucs[panel.system(1.1).name] = [0.2, 0.4, 0.6, 0.8, 0.9]
+        aucs = {panel.find_system(value).name: [0.6 + value / 100] * 3 for value in panel.values}
+        aucs[panel.find_system(1.1).name] = [0.2, 0.4, 0.6, 0.8, 0.9]
         aucs = {
             name: values if len(values) > 3 else values[:1] * 5 for name, values in aucs.items()
         }
@@ -196,7 +212,7 @@ class TestEffects:
 
     def test_failed_runs_and_trials_do_not_count(self):
         panel = PANELS["rho"]
-        aucs = {panel.system(value).name: [0.6] * 3 for value in panel.values}
+        aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
         runs = runs_of(aucs)
         broken = dataclasses.replace(runs[0], auc=None, average_precision=None, error="no")
         assert panel_points([*runs, broken], panel)[1] == 2
@@ -205,7 +221,7 @@ class TestEffects:
 
     def test_runs_of_other_samples_protocols_and_makes_do_not_count(self):
         panel = PANELS["rho"]
-        runs = runs_of({panel.system(value).name: [0.6] * 3 for value in panel.values})
+        runs = runs_of({panel.find_system(value).name: [0.6] * 3 for value in panel.values})
         for change in (
             {"rows": 50},
             {"protocol": "split"},
@@ -217,7 +233,7 @@ class TestEffects:
 
     def test_any_seed_is_a_start(self):
         panel = PANELS["rho"]
-        aucs = {panel.system(value).name: [0.6] * 3 for value in panel.values}
+        aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
         assert panel_points(runs_of(aucs, seeds=(4, 7)), panel)[1:] == (3, 2)
 
     def test_no_lines_no_points(self):
@@ -249,7 +265,7 @@ class TestJobs:
         narrow = {job.system for job in jobs if "glass" in job.file}
         assert narrow == {BASE.name, *VARIANTS}
         assert narrow - wide == {
-            PANELS["draws"].system(k).name for k in (1, 5, 10, 20, 50, 70, 100)
+            PANELS["n_samples"].find_system(k).name for k in (1, 5, 10, 20, 50, 70, 100)
         }
 
     def test_chosen_panels_and_both_techniques(self, adbench):
@@ -264,8 +280,8 @@ class TestJobs:
         narrow = [each for each in tables if each.parts[0].n_features <= 200]
         jobs = trace_jobs(tables, (0, 1))
         assert len(set(jobs)) == len(jobs) == 2 * len(narrow) * len(SETTINGS)
-        there = [each for each in narrow if is_at_hand(each.parts[0])]
-        assert len(at_hand(jobs)) == 2 * len(there) * len(SETTINGS)
+        there = [each for each in narrow if is_available(each.parts[0])]
+        assert len(filter_available(jobs)) == 2 * len(there) * len(SETTINGS)
         assert {job.rows for job in jobs} == {ROWS}
 
     def test_the_papers_single_tables(self):
@@ -288,7 +304,7 @@ def a_trace(
 ):
     """A training whose series are constants unless said otherwise."""
     setting_of = SETTINGS[setting]
-    values = {name: [0.5] * setting_of.schedule.steps for name in SERIES}
+    values = {name: [0.5] * setting_of.schedule.n_steps for name in SERIES}
     job = TraceJob(file=file, setting=setting, seed=seed, rows=rows, share=share)
     means = {f"{a}-{b}": windows for a, b in setting_of.windows}
     means |= {str(b): alone for _, b in setting_of.windows}
@@ -446,7 +462,7 @@ def folder(tmp_path):
             line = bench_jobs.result(Job(file=file, system=name, seed=0), 0.8 - place / 200)
             append(results / "ablation.jsonl", line)
     for setting, file in product(SETTINGS, FILES):
-        steps = SETTINGS[setting].schedule.steps
+        steps = SETTINGS[setting].schedule.n_steps
         trace = a_trace(file, setting, inlier_loss=[0.3] * steps, outlier_loss=[0.5] * steps)
         append(results / "traces.jsonl", trace)
     return results
@@ -496,7 +512,7 @@ class TestPage:
         assert "n0 (in the paper a figure without numbers), 2 tables of up to 200 columns" in text
 
     def test_tables_say_what_is_more_than_chance(self, folder, capsys):
-        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 0
+        assert main(["ablation", "--no-runs", "--records", str(folder)]) == 0
         said = capsys.readouterr().out
         assert "rho (in the paper Table B.6), 3 tables of up to 200 columns, 1 seed:" in said
         assert "0.92  0.800              default  0.762" in said
@@ -506,12 +522,12 @@ class TestPage:
     def test_a_failed_run_is_an_exit_code(self, folder, capsys):
         failed = bench_jobs.result(Job(file=FILES[0], system=BASE.name, seed=0), error="it broke")
         append(folder / "ablation.jsonl", failed)
-        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 1
+        assert main(["ablation", "--no-runs", "--records", str(folder)]) == 1
         assert "it broke" in capsys.readouterr().err
 
     def test_trials_count_neither_as_failures_nor_in_their_place(self, folder, capsys):
         job = Job(file=FILES[0], system=BASE.name, seed=0)
-        words = ["ablation", "--no-runs", "--lines", str(folder)]
+        words = ["ablation", "--no-runs", "--records", str(folder)]
         append(
             folder / "ablation.jsonl",
             bench_jobs.result(dataclasses.replace(job, smoke=True), error="poor"),
@@ -527,24 +543,24 @@ class TestPage:
         job = Job(file=FILES[0], system=BASE.name, seed=0)
         stale = bench_jobs.result(job, error="it broke", parameters={"n0": 7})
         append(folder / "ablation.jsonl", stale)
-        assert main(["ablation", "--no-runs", "--lines", str(folder)]) == 0
+        assert main(["ablation", "--no-runs", "--records", str(folder)]) == 0
         assert "it broke" not in capsys.readouterr().err
         write_figures(folder.parent / "figures.md", folder)
         assert "it broke" not in (folder.parent / "figures.md").read_text()
 
     def test_an_unknown_setting_is_one_sentence(self, folder, capsys):
-        code = main(["ablation", "--settings", "rhoo", "--lines", str(folder)])
+        code = main(["ablation", "--settings", "rhoo", "--records", str(folder)])
         assert code == 1
         assert "No setting is called 'rhoo'" in capsys.readouterr().err
 
     def test_the_command_writes_the_page(self, folder, tmp_path):
         page = tmp_path / "here" / "mine.md"
-        assert main(["figures", "--lines", str(folder), "--page", str(page)]) == 0
+        assert main(["figures", "--records", str(folder), "--page", str(page)]) == 0
         assert (page.parent / "mine" / "systems.svg").is_file()
         assert "](mine/systems.svg)" in page.read_text()
 
     def test_what_is_asked_for_is_printed_and_no_more(self, folder, capsys):
-        words = ["ablation", "--no-runs", "--lines", str(folder)]
+        words = ["ablation", "--no-runs", "--records", str(folder)]
         assert main([*words, "--settings", "gamma", "--datasets", "wine,glass"]) == 0
         said = capsys.readouterr().out
         assert "gamma (in the paper Table B.7), 2 tables" in said
@@ -552,44 +568,50 @@ class TestPage:
         assert "Assumption 1" not in said
 
     def test_a_folder_without_lines_is_one_sentence(self, tmp_path, capsys):
-        code = main(["ablation", "--no-runs", "--lines", str(tmp_path / "none")])
+        code = main(["ablation", "--no-runs", "--records", str(tmp_path / "none")])
         assert code == 1
         told = capsys.readouterr().err
         assert "no such file of runs. `altbi-bench ablation` without --no-runs writes them" in told
 
     def test_lines_of_smoke_runs_alone_are_told_as_such(self, folder, tmp_path, capsys):
-        (run, *_) = read(folder / "ablation.jsonl")
+        (run, *_) = read_runs(folder / "ablation.jsonl")
         append(tmp_path / "ablation.jsonl", dataclasses.replace(run, smoke=True))
 
-        assert main(["ablation", "--no-runs", "--lines", str(tmp_path)]) == 1
+        assert main(["ablation", "--no-runs", "--records", str(tmp_path)]) == 1
 
         assert "all its lines are of a smoke run" in capsys.readouterr().err
 
     def test_a_page_that_is_a_folder_is_refused_before_anything_is_drawn(self, folder, capsys):
         page = folder.parent / "docs"
         page.mkdir()
-        assert main(["figures", "--lines", str(folder), "--page", str(page)]) == 1
+        assert main(["figures", "--records", str(folder), "--page", str(page)]) == 1
         assert "docs is a folder, but expected a file" in capsys.readouterr().err
         assert not list(page.iterdir())
 
-    def test_a_setting_by_name_is_run_and_no_training_watched(self, tmp_path, adbench, capsys):
+    def test_named_setting_runs_without_trainings(self, tmp_path, adbench, capsys, monkeypatch):
+        def pretend(path, jobs, *_, **__):
+            for job in jobs:
+                append(path, bench_jobs.result(job))
+
+        monkeypatch.setattr("altbi_bench.cli.commands.run_all", pretend)
         words = ["ablation", "--datasets", "wine", "--settings", "rho", "--quiet"]
-        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert main([*words, "--records", str(tmp_path)]) == 0
         assert "rho (in the paper Table B.6), 1 tables" in capsys.readouterr().out
         assert not (tmp_path / "traces.jsonl").exists()
 
     def test_the_command_runs_what_is_missing(self, tmp_path, adbench, capsys, monkeypatch):
         words = ["ablation", "--datasets", "wine", "--quiet"]
-        monkeypatch.setattr("altbi_bench.cli.commands.find_panels", lambda _: [PANELS["rho"]])
+        panel = dataclasses.replace(PANELS["rho"], values=(0.92, 1))
+        monkeypatch.setattr("altbi_bench.cli.commands.find_panels", lambda _: [panel])
         monkeypatch.setattr("altbi_bench.ablation.experiments.SETTINGS", {"VAE": SETTINGS["VAE"]})
-        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert main([*words, "--records", str(tmp_path)]) == 0
         said = capsys.readouterr().out
         assert "rho (in the paper Table B.6), 1 tables of up to 200 columns, 1 seed:" in said
         runs = (tmp_path / "ablation.jsonl").read_text()
         traces = (tmp_path / "traces.jsonl").read_text()
-        assert len(runs.splitlines()) == 8  # six values, growth, neither
+        assert len(runs.splitlines()) == 4  # two values, growth, neither
         assert len(traces.splitlines()) == 1
-        assert main([*words, "--lines", str(tmp_path)]) == 0
+        assert main([*words, "--records", str(tmp_path)]) == 0
         assert (tmp_path / "ablation.jsonl").read_text() == runs
         assert (tmp_path / "traces.jsonl").read_text() == traces
 
@@ -682,7 +704,7 @@ class TestPage:
     )
     def test_a_line_that_is_none_of_privacy_is_named(self, folder, line):
         (folder / "privacy.jsonl").write_text(line + "\n")
-        with pytest.raises(TableError, match=r"privacy\.jsonl, line 1: not a run"):
+        with pytest.raises(TableError, match=r"privacy\.jsonl, line 1: not a record"):
             write_figures(folder.parent / "figures.md", folder)
 
     def test_one_table_is_enough_for_a_page(self, tmp_path):

@@ -12,7 +12,7 @@ from altbi_bench import __version__
 from altbi_bench.cli import main
 from altbi_bench.cli.parser import build_parser
 
-COMMANDS = ["datasets", "systems", "run", "tables", "lines", "quick", "ablation", "figures"]
+COMMANDS = ["datasets", "systems", "run", "tables", "records", "quick", "ablation", "figures"]
 PROGRAM = "import sys; from altbi_bench.cli import main; sys.exit(main(sys.argv[1:]))"
 HEAVY = {"numpy", "torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod"} | {
     "safetensors", "altair", "vl_convert", "jinja2", "shtab", "dask", "distributed", "statsmodels",
@@ -69,7 +69,7 @@ def test_wrong_usage_exits_with_2(capsys, arguments):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_get_arguments_and_return_exit_code(monkeypatch, name):
     given = []
-    monkeypatch.setattr(altbi_bench.cli.commands, name, lambda args: given.append(args.arguments) or 1)
+    monkeypatch.setattr(altbi_bench.cli.commands, name, lambda args: given.append(args.words) or 1)
 
     assert main([name]) == 1
     assert given == [[name]]
@@ -86,7 +86,7 @@ def test_catalogues_import_numpy_only(name):
 
 
 def test_errors_name_the_program(tmp_path, capsys):
-    assert main(["tables", "--lines", str(tmp_path / "none.jsonl")]) == 1
+    assert main(["tables", "--records", str(tmp_path / "none.jsonl")]) == 1
     assert capsys.readouterr().err.startswith("altbi-bench: ")
 
 
@@ -107,7 +107,7 @@ def test_bash_completes_commands_and_files(tmp_path, monkeypatch, capsys):
         "source ./complete.bash\n"
         'try() { COMP_WORDS=(altbi-bench "$@"); COMP_CWORD=$#; '
         '_shtab_altbi_bench altbi-bench "${!#}" "${COMP_WORDS[-2]}"; echo "${COMPREPLY[@]}"; }\n'
-        "try data; try run --lines som\n"
+        "try data; try run --records som\n"
     )
 
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)

@@ -16,7 +16,7 @@ from altbi_bench.catalogue.datasets import (
     adbench_folder,
     catalogue,
     find_part,
-    is_at_hand,
+    is_available,
     load,
     load_table,
     locate,
@@ -234,17 +234,17 @@ class TestFolder:
     def test_one_part_is_enough_for_a_data_set_to_be_at_hand(self, folder):
         lacking = Part("lacking.npz", 6, 2, 2)
 
-        assert is_at_hand(TOY)
-        assert not is_at_hand(lacking)
-        assert is_at_hand(Dataset("toy", "", "table", "", (lacking, TOY)))
-        assert not is_at_hand(Dataset("toy", "", "table", "", (lacking,)))
+        assert is_available(TOY)
+        assert not is_available(lacking)
+        assert is_available(Dataset("toy", "", "table", "", (lacking, TOY)))
+        assert not is_available(Dataset("toy", "", "table", "", (lacking,)))
 
     def test_without_a_folder_nothing_is_at_hand(self, tmp_path, monkeypatch):
         monkeypatch.delenv("ALTBI_ADBENCH", raising=False)
         (tmp_path / "alone").mkdir()
         monkeypatch.chdir(tmp_path / "alone")
 
-        assert not is_at_hand(TOY)
+        assert not is_available(TOY)
         with pytest.raises(TableError, match=r"toy: no ADBench .*Set ALTBI_ADBENCH.*toy\.npz"):
             locate(TOY)
 
@@ -258,7 +258,7 @@ class TestFolder:
         (folder / "toy.npz").unlink()
         (folder / "toy.npz").mkdir()
 
-        assert not is_at_hand(TOY)
+        assert not is_available(TOY)
         with pytest.raises(TableError, match=r"toy\.npz: no such file"):
             load(TOY)
 
@@ -438,7 +438,7 @@ class TestLoad:
 
 class TestRealFiles:
     def test_every_file_at_hand_is_the_one_described(self, adbench):
-        at_hand = [part for each in catalogue() for part in each.parts if is_at_hand(part)]
+        at_hand = [part for each in catalogue() for part in each.parts if is_available(part)]
 
         for part in at_hand:
             X, y = load(part)

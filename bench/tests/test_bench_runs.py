@@ -7,19 +7,18 @@ import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from altbi.distributed import processes
 from altbi.errors import ParameterError, TableError
 from altbi_bench.catalogue.datasets import Dataset, Part, select
 from altbi_bench.catalogue.systems import Recipe, System, find_systems
 from altbi_bench.runs import runner
-from altbi_bench.runs.records import Job, append, latest, mended, read, todo
-from altbi_bench.runs.runner import Limits, Question, plan, run_all
-from altbi_bench.runs.workers import results
+from altbi_bench.runs.measurement import measure
+from altbi_bench.runs.records import Job, append, find_missing, keep_latest, lock_records, read_runs
+from altbi_bench.runs.runner import Limits, Question, plan_jobs, run_all
+from altbi_bench.runs.workers import run_jobs
 from bench_jobs import ON_WINE, LeavesAtOnce, broken, jobs, result, work
 
 PATIENCE = 120  # seconds until a process that should end or speak counts as stuck
@@ -47,17 +46,17 @@ class TestLines:
         for each in runs:
             append(tmp_path / "lines", each)
 
-        assert read(tmp_path / "lines") == runs
-        assert [each.job for each in runs] == [each.job for each in read(tmp_path / "lines")]
+        assert read_runs(tmp_path / "lines") == runs
+        assert [each.job for each in runs] == [each.job for each in read_runs(tmp_path / "lines")]
         assert (tmp_path / "lines").read_bytes().count(b"\n") == 2
 
     def test_a_file_that_is_not_there_has_no_lines(self, tmp_path):
-        assert read(tmp_path / "none") == []
+        assert read_runs(tmp_path / "none") == []
 
     def test_a_later_line_replaces_an_earlier_one(self):
         (job,) = jobs("A")
 
-        assert latest([result(job, error="no"), result(job, auc=0.7)])[job].auc == 0.7
+        assert keep_latest([result(job, error="no"), result(job, auc=0.7)])[job].auc == 0.7
 
     @pytest.mark.parametrize("cut", [2, 20, 300, 400])
     def test_a_half_written_last_line_is_left_out_and_then_cut_off(self, tmp_path, cut):
@@ -67,9 +66,9 @@ class TestLines:
         whole = path.read_bytes()
         path.write_bytes(whole[:-cut])
 
-        assert [each.file for each in read(path)] == ["A"]
+        assert [each.file for each in read_runs(path)] == ["A"]
         assert path.read_bytes() == whole[:-cut]
-        with mended(path):
+        with lock_records(path):
             assert path.read_bytes() == whole[: whole.index(b"\n") + 1]
 
     def test_a_last_line_that_lacks_its_end_alone_is_given_it(self, tmp_path):
@@ -79,8 +78,8 @@ class TestLines:
         whole = path.read_bytes()
         path.write_bytes(whole[:-1])
 
-        assert [each.file for each in read(path)] == ["A", "B"]
-        with mended(path):
+        assert [each.file for each in read_runs(path)] == ["A", "B"]
+        with lock_records(path):
             assert path.read_bytes() == whole
 
     @pytest.mark.parametrize(
@@ -97,8 +96,8 @@ class TestLines:
     def test_a_file_of_something_else_stays_as_it_is(self, tmp_path, content):
         (tmp_path / "lines").write_bytes(content)
 
-        with pytest.raises(TableError, match="not a run of the benchmark"):
-            mended(tmp_path / "lines").__enter__()
+        with pytest.raises(TableError, match="not a record of the benchmark"):
+            lock_records(tmp_path / "lines").__enter__()
 
         assert (tmp_path / "lines").read_bytes() == content
 
@@ -107,9 +106,9 @@ class TestLines:
 
         for path in (Path("/dev/zero"), tmp_path / "pipe"):
             with pytest.raises(TableError, match="a device or a pipe, but expected a file"):
-                mended(path).__enter__()
+                lock_records(path).__enter__()
         with pytest.raises(TableError, match="/dev/zero: a device"):
-            read(Path("/dev/zero"))
+            read_runs(Path("/dev/zero"))
 
     def test_every_line_is_on_the_disk_before_the_next_job(self, tmp_path, monkeypatch):
         sizes = []
@@ -126,11 +125,11 @@ class TestLines:
 
     def test_whole_lines_are_left_alone_and_folders_made(self, tmp_path):
         path = tmp_path / "new" / "folder" / "lines"
-        with mended(path):
+        with lock_records(path):
             append(path, result(*jobs("A")))
         before = path.read_bytes()
 
-        with mended(path):
+        with lock_records(path):
             pass
 
         assert path.read_bytes() == before
@@ -155,20 +154,18 @@ class TestLines:
         with (tmp_path / "lines").open("ab") as lines:
             lines.write(line + b"\n")
 
-        with pytest.raises(TableError, match="lines, line 2: not a run of the benchmark"):
-            read(tmp_path / "lines")
+        with pytest.raises(TableError, match="lines, line 2: not a record of the benchmark"):
+            read_runs(tmp_path / "lines")
 
-    @pytest.mark.parametrize(
-        ("line", "why"), [(b"{", "no line of JSON"), (b"[1]", "must be a mapping")]
-    )
+    @pytest.mark.parametrize(("line", "why"), [(b"{", "not JSON"), (b"[1]", "must be a mapping")])
     def test_it_says_why_and_what_to_do(self, tmp_path, line, why):
         append(tmp_path / "lines", result(*jobs("A")))
         ours = (tmp_path / "lines").read_bytes()
-        for before, do in ((b"", "Name another file"), (ours, "Remove the line, or name another")):
+        for before, do in ((b"", "Pass another file"), (ours, "Remove the line, or pass another")):
             (tmp_path / "lines").write_bytes(before + line + b"\n")
 
             with pytest.raises(TableError, match=f"{why}.*\\. {do}"):
-                read(tmp_path / "lines")
+                read_runs(tmp_path / "lines")
 
     @pytest.mark.parametrize(
         "change",
@@ -216,8 +213,8 @@ class TestLines:
         fields = asdict(result(*jobs("A"))) | change
         (tmp_path / "lines").write_text(json.dumps(fields) + "\n")
 
-        with pytest.raises(TableError, match="lines, line 1: not a run of the benchmark"):
-            read(tmp_path / "lines")
+        with pytest.raises(TableError, match="lines, line 1: not a record of the benchmark"):
+            read_runs(tmp_path / "lines")
 
     def test_what_cannot_be_written_to_its_end_is_an_error_and_spoils_nothing(self, tmp_path):
         first, second = jobs("A", "B")
@@ -233,29 +230,29 @@ class TestLines:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (tmp_path / "lines").stat().st_size == before + 40
 
-        with mended(tmp_path / "lines"):
+        with lock_records(tmp_path / "lines"):
             append(tmp_path / "lines", result(second))
-        assert [each.file for each in read(tmp_path / "lines")] == ["A", "B"]
+        assert [each.file for each in read_runs(tmp_path / "lines")] == ["A", "B"]
 
     def test_a_number_that_is_none_is_not_written(self, tmp_path):
         with pytest.raises(ValueError, match="JSON"):
             append(tmp_path / "lines", result(*jobs("A"), auc=float("nan")))
 
-        assert read(tmp_path / "lines") == []
+        assert read_runs(tmp_path / "lines") == []
 
     def test_a_second_benchmark_on_one_file_is_refused_until_the_first_ends(self, tmp_path):
         path = tmp_path / "lines"
-        with mended(path):
+        with lock_records(path):
             append(path, result(*jobs("A")))
             path.write_bytes(path.read_bytes() + b'{"fi')
             before = path.read_bytes()
 
-            with pytest.raises(TableError, match=r"lines: another benchmark .* --lines"):
-                mended(path).__enter__()
+            with pytest.raises(TableError, match=r"lines: another benchmark .* --records"):
+                lock_records(path).__enter__()
             assert path.read_bytes() == before
 
-        with mended(path):
-            assert [each.file for each in read(path)] == ["A"]
+        with lock_records(path):
+            assert [each.file for each in read_runs(path)] == ["A"]
 
     def test_jobs_without_a_line_are_left_in_their_order(self):
         done, failed, mended_later, missing = jobs("A", "B", "C", "D")
@@ -267,8 +264,8 @@ class TestLines:
         ]
         asked = [missing, done, failed, mended_later]
 
-        assert todo(asked, runs) == [missing]
-        assert todo(asked, runs, retry=True) == [missing, failed]
+        assert find_missing(asked, runs) == [missing]
+        assert find_missing(asked, runs, retry=True) == [missing, failed]
 
     @pytest.mark.parametrize(
         "change",
@@ -286,143 +283,69 @@ class TestLines:
         (job,) = jobs("A")
         other = replace(job, **change)
 
-        assert todo([job, other], [result(job)]) == [other]
+        assert find_missing([job, other], [result(job)]) == [other]
         assert other.title != job.title or "smoke" in change
 
 
-class TestPool:
-    def done(self, asked, *, processes=1, seconds=PATIENCE, work=work):
-        return list(results(asked, processes=processes, seconds=seconds, threads=1, work=work))
+class TestProcesses:
+    def run(self, asked, *, processes=1, seconds=PATIENCE, work=work):
+        return list(run_jobs(asked, processes=processes, seconds=seconds, threads=3, work=work))
 
-    def test_one_process_does_job_after_job(self):
-        asked = jobs("A", "B", "C")
+    def test_lost_jobs_fail_and_others_continue(self, tmp_path):
+        asked = jobs("A", "leave", "B", "be killed", "raise", f"{tmp_path}/hang", "C")
 
-        runs = list(results(asked, processes=1, seconds=PATIENCE, threads=3, work=work))
+        runs = self.run(asked, seconds=8)
 
         assert [each.job for each in runs] == asked
-        assert {each.threads for each in runs} == {3}
-        (process,) = {each.parameters["process"] for each in runs}
-        assert process != os.getpid()
+        assert [each.error for each in runs] == [
+            None,
+            "its process ended with exit code 3",
+            None,
+            "its process ended with exit code -9",
+            "RuntimeError: bad day",
+            "over the limit of 8 seconds",
+            None,
+        ]
+        assert [each.auc for each in runs] == [0.0, None, 0.02, None, None, None, 0.06]
+        first, second, third = (each for each in runs if each.error is None)
+        assert {each.threads for each in (first, second, third)} == {3}
+        processes = [each.parameters["process"] for each in (first, second, third)]
+        assert len({*processes, os.getpid()}) == 4
+        assert all(each.parameters["ignores_interrupts"] for each in (first, second, third))
 
-    def test_several_processes_give_the_same_lines(self):
-        asked = jobs("A", "leave", "B", "C", "raise", "D", "E", "F")
+    def test_several_processes_give_the_same_records(self):
+        asked = jobs("A", "leave", "B", "C", "raise")
 
-        def told(runs):
-            return sorted((replace(each, parameters={}) for each in runs), key=lambda run: run.seed)
+        runs = sorted(self.run(asked, processes=2), key=lambda run: run.seed)
 
-        assert told(self.done(asked, processes=3)) == told(self.done(asked))
+        assert [each.job for each in runs] == asked
+        assert [each.auc for each in runs] == [0.0, None, 0.02, 0.03, None]
 
-    @pytest.mark.parametrize(
-        ("way", "reason"),
-        [
-            ("raise", "its process ended with exit code 1"),
-            ("leave", "its process ended with exit code 3"),
-            ("be killed", "its process ended with exit code -9"),
-        ],
-    )
-    def test_a_job_whose_process_dies_is_a_line_and_the_next_has_a_fresh_process(self, way, reason):
-        asked = jobs("A", way, "B", way)
+    def test_process_that_dies_before_its_job_fails(self):
+        runs = self.run(jobs("A", "B"), work=LeavesAtOnce())
 
-        first, dead, second, last = self.done(asked)
+        assert [bool(each.error) for each in runs] == [True, True]
 
-        assert [each.job for each in (first, dead, second, last)] == asked
-        assert (dead.error, last.error, dead.auc) == (reason, reason, None)
-        assert (first.error, second.error) == (None, None)
-        assert first.parameters["process"] != second.parameters["process"]
-
-    @pytest.fixture
-    def set_clock(self, monkeypatch):
-        """Let an hour pass for the limits, and for nothing else, once a condition holds."""
-
-        def set_clock(condition):
-            clock = SimpleNamespace(monotonic=lambda: 3600.0 * condition())
-            monkeypatch.setattr(processes, "time", clock)
-            monkeypatch.setattr(processes, "_LONGEST_WAIT", 0.05)
-
-        return set_clock
-
-    def test_a_job_over_its_limit_is_a_line_and_the_next_has_a_fresh_process(
-        self, tmp_path, set_clock
-    ):
-        set_clock((tmp_path / "hang").exists)
-
-        runs = self.done(jobs("A", f"{tmp_path}/hang", "B"), seconds=1.5)
-
-        assert [each.error for each in runs] == [None, "over the limit of 1.5 seconds", None]
-        assert runs[2].file == "B"
-        assert runs[0].parameters["process"] != runs[2].parameters["process"]
-
-    def test_the_others_work_on_while_one_hangs(self, tmp_path, set_clock):
-        others, runs = list("ABCDEF"), []
-        set_clock(lambda: len(runs) == len(others))
-
-        asked = jobs(f"{tmp_path}/hang", *others)
-        for each in results(asked, processes=2, seconds=60, threads=1, work=work):
-            runs.append(each)  # one by one: the clock looks at them
-
-        assert [each.file for each in runs[:-1]] == others
-        assert runs[-1].error == "over the limit of 60 seconds"
-
-    @pytest.fixture
-    def interruptible(self):
-        """As in a terminal; started in the background, Python leaves interrupts ignored."""
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        yield
-        signal.signal(signal.SIGINT, before)
-
-    def test_an_interrupt_while_a_process_starts_comes_when_it_has_started(self, interruptible):
-        started = []
-
-        def start():
-            with processes.no_interrupts():
-                signal.getsignal(signal.SIGINT)(signal.SIGINT, None)  # as if a thread took it
-                started.append(True)
-
-        with pytest.raises(KeyboardInterrupt):
-            start()
-
-        assert started
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-    def test_a_process_that_dies_before_it_takes_a_job_is_a_line(self):
-        runs = self.done(jobs("A", "B"), work=LeavesAtOnce())
-
-        assert [each.error for each in runs] == ["its process ended with exit code 5"] * 2
-
-    def test_a_system_that_raises_is_a_line_with_its_reason(self, adbench):
-        (found,) = self.done([ON_WINE], work=broken)
+    def test_failing_system_is_a_record_with_reason(self, adbench):
+        found = broken(ON_WINE, threads=1)
 
         assert found.error.startswith("TypeError: ")
         assert "no_such" in found.error
         assert found.job == ON_WINE
 
-    def test_a_file_that_is_not_there_is_a_line_with_its_reason(self, tmp_path, monkeypatch):
+    def test_missing_file_is_a_record_with_reason(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
-        (found,) = results([ON_WINE], processes=1, seconds=PATIENCE, threads=1)
+        (found,) = self.run([ON_WINE], work=measure)
 
         assert found.error.startswith(f"TableError: {tmp_path}/Classical/45_wine.npz: no such file")
 
     def test_no_job_needs_no_process(self, monkeypatch):
-        monkeypatch.setattr("altbi.distributed._processes._Worker", None)
+        monkeypatch.setattr("altbi_bench.runs.workers.ProcessPool", None)
 
-        assert self.done([], processes=2) == []
+        assert self.run([], processes=2) == []
 
-    @pytest.mark.parametrize("seconds", [10.0**12, float("inf")])
-    def test_a_limit_may_be_as_long_as_one_likes(self, seconds):
-        (found,) = self.done(jobs("A"), seconds=seconds)
-
-        assert found.error is None
-
-    def test_an_interrupt_is_for_the_parent_alone(self):
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
-
-        first, _, fresh = self.done(jobs("A", "leave", "B"))
-
-        assert (first.parameters["deaf"], fresh.parameters["deaf"]) == (True, True)
-        assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
-
-    def test_left_early_all_processes_are_ended(self):
-        runs = results(jobs("A", "B"), processes=1, seconds=PATIENCE, threads=1, work=work)
+    def test_closed_iterator_ends_all_processes(self):
+        runs = run_jobs(jobs("A", "B"), processes=1, seconds=1e12, threads=1, work=work)
         process = next(runs).parameters["process"]
 
         runs.close()
@@ -430,13 +353,13 @@ class TestPool:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
 
-    def test_no_process_is_left_at_work_when_the_parent_is_killed(self, tmp_path):
+    def test_no_process_is_left_when_the_parent_is_killed(self, tmp_path):
         code = (
             "import sys\n"
             "from bench_jobs import jobs, work\n"
-            "from altbi_bench.runs.workers import results\n"
+            "from altbi_bench.runs.workers import run_jobs\n"
             "asked = jobs(*sys.argv[1:])\n"
-            "list(results(asked, processes=2, seconds=600, threads=1, work=work))\n"
+            "list(run_jobs(asked, processes=2, seconds=600, threads=1, work=work))\n"
         )
         paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -446,7 +369,7 @@ class TestPool:
         ) as parent:
             wait_until(lambda: all(path.exists() for path in hanging))
             parent.kill()
-            # They hold the other end of the pipe: it closes when the last of them is gone.
+            # The children have the other end of the pipe: it closes when the last one has ended.
             out, _ = parent.communicate(timeout=PATIENCE)
 
         assert (parent.returncode, out) == (-signal.SIGKILL, b"")
@@ -470,7 +393,7 @@ class TestPlan:
         two = Dataset("two", "", "image", "", parts[1:])
         systems = [self.system("A"), self.system("B")]
 
-        planned = plan([one, two], systems, Question(seeds=(4, 2)))
+        planned = plan_jobs([one, two], systems, Question(seeds=(4, 2)))
 
         assert planned == [
             Job(file=file, system=system, seed=seed)
@@ -492,13 +415,13 @@ class TestPlan:
     def test_seeds_are_those_that_matter(self, parts, protocol, seeded, seeds):
         system = self.system("A", seeded=seeded, dte_seeds=(7, 8))
 
-        assert [job.seed for job in Question(protocol).jobs(parts[0], system)] == seeds
+        assert [job.seed for job in Question(protocol).list_jobs(parts[0], system)] == seeds
 
     def test_stated_seeds_count_once_each_and_first_alone_where_none_matters(self, parts):
         question = Question("dte", seeds=(5, 3, 5))
 
-        assert [job.seed for job in question.jobs(parts[0], self.system("A"))] == [5, 3]
-        unseeded = Question(seeds=(5, 3)).jobs(parts[0], self.system("A", seeded=False))
+        assert [job.seed for job in question.list_jobs(parts[0], self.system("A"))] == [5, 3]
+        unseeded = Question(seeds=(5, 3)).list_jobs(parts[0], self.system("A", seeded=False))
         assert [job.seed for job in unseeded] == [5]
 
     def test_a_sample_is_stated_only_where_the_file_is_larger(self):
@@ -506,15 +429,15 @@ class TestPlan:
         parts = [Part("f", n_rows, 2, None, rows_in_paper=101) for n_rows in (99, 100, 101, None)]
         parts += [Part("f", None, 2, None, rows_in_paper=most) for most in (100, None)]
 
-        rows = [question.jobs(part, system)[0].rows for part in parts]
+        rows = [question.list_jobs(part, system)[0].rows for part in parts]
 
         assert rows == [None, None, 100, 100, None, 100]
-        assert Question().jobs(parts[2], system)[0].rows is None
+        assert Question().list_jobs(parts[2], system)[0].rows is None
 
     def test_a_job_says_all_that_was_asked(self, parts):
         question = Question("split", rows=50, seeds=(6,), smoke=True)
 
-        assert question.jobs(parts[0], self.system("A")) == [
+        assert question.list_jobs(parts[0], self.system("A")) == [
             Job(file="large", system="A", seed=6, protocol="split", rows=50, smoke=True)
         ]
 
@@ -536,10 +459,10 @@ class TestPlan:
     @pytest.mark.parametrize("seeded", [True, False])
     def test_a_question_that_makes_no_sense_is_refused(self, parts, question, said, seeded):
         with pytest.raises(ParameterError, match=said):
-            question.jobs(parts[0], self.system("A", seeded=seeded))
+            question.list_jobs(parts[0], self.system("A", seeded=seeded))
 
     def test_every_system_at_hand_has_jobs_on_every_table_at_hand(self, adbench):
-        planned = plan(select(suite="smoke"), find_systems(), Question(seeds=(0,), smoke=True))
+        planned = plan_jobs(select(suite="smoke"), find_systems(), Question(seeds=(0,), smoke=True))
 
         assert len(planned) == len(set(planned)) == 6 * len(find_systems())
         assert {job.rows for job in planned} == {None}
@@ -555,7 +478,7 @@ class TestRunAll:
             asked.append((list(jobs), limits))
             return (result(job, error="no" if job.file == "bad" else None) for job in jobs)
 
-        monkeypatch.setattr(runner, "results", at_once)
+        monkeypatch.setattr(runner, "run_jobs", at_once)
         return asked
 
     def test_every_job_is_a_line_and_runs_once(self, tmp_path, asked):
@@ -572,7 +495,7 @@ class TestRunAll:
         assert [left for left, _ in asked] == [planned[:2], planned[2:], planned[1:2]]
         assert watched == [2, 1, 1]
         assert asked[0][1] == {"processes": 2, "threads": 3, "seconds": 4.0}
-        assert read(tmp_path / "lines") == [*first, *second, *third]
+        assert read_runs(tmp_path / "lines") == [*first, *second, *third]
 
     def test_the_job_of_a_half_written_line_runs_again(self, tmp_path, asked):
         planned = jobs("A", "B")
@@ -591,7 +514,7 @@ class TestRunAll:
         def on_progress(runs, total):
             for run in runs:
                 yield run
-                seen.append(len(read(tmp_path / "lines")))
+                seen.append(len(read_runs(tmp_path / "lines")))
 
         run_all(tmp_path / "lines", jobs(*"ABC"), Limits(), on_progress)
 
@@ -609,7 +532,7 @@ class TestRunAll:
     def test_a_file_of_something_else_is_left_as_it_is(self, tmp_path, asked, text):
         (tmp_path / "lines").write_text(text)
 
-        with pytest.raises(TableError, match="not a run of the benchmark"):
+        with pytest.raises(TableError, match="not a record of the benchmark"):
             run_all(tmp_path / "lines", jobs("A"), Limits(), no_progress)
 
         assert asked == []

@@ -13,10 +13,10 @@ from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.cli import parser
 from altbi_bench.results_page import deep_baselines, descriptions, page
-from altbi_bench.results_page.explained import explained, leaders, significance, standing
+from altbi_bench.results_page.findings import explained, leaders, significance, standing
 from altbi_bench.results_page.page import write_page
-from altbi_bench.runs.records import Job, Run, read
-from altbi_bench.runs.runner import Question, current
+from altbi_bench.runs.records import Job, Run, read_runs
+from altbi_bench.runs.runner import Question, keep_current
 from altbi_bench.statistics import friedman
 from altbi_bench.tables import comparison
 from altbi_bench.tables.comparison import compare, difference, failures, paper_table, shared_means
@@ -29,7 +29,7 @@ TWO_SEEDS = Question(seeds=(0, 1))
 
 
 def recipe(job):
-    return SYSTEMS[job.system].told(find_protocol(job.protocol).setting, smoke=job.smoke)
+    return SYSTEMS[job.system].describe(find_protocol(job.protocol).setting, smoke=job.smoke)
 
 
 def a_run(job, auc=0.5, error=None):
@@ -55,7 +55,7 @@ def runs_of(question, aucs):
         for name, values in by_dataset.items():
             for dataset in select([name]):
                 for part in dataset.parts:
-                    jobs = question.jobs(part, SYSTEMS[system])
+                    jobs = question.list_jobs(part, SYSTEMS[system])
                     found += [a_run(job, auc) for job, auc in zip(jobs, values, strict=False)]
     return found
 
@@ -93,7 +93,7 @@ class TestCells:
         question = Question(seeds=(0, 1))
         dataset = select(["20news (RoBERTa)"])[0]
         system = SYSTEMS[REFERENCE]
-        first, second = (question.jobs(part, system) for part in dataset.parts[:2])
+        first, second = (question.list_jobs(part, system) for part in dataset.parts[:2])
         runs = [
             a_run(job, auc)
             for job, auc in zip([*first, *second], (0.1, 0.3, 0.5, 0.9), strict=True)
@@ -108,7 +108,7 @@ class TestCells:
     def test_more_than_two_files_have_a_mean_too(self):
         question = Question(seeds=(0,))
         parts = select(["20news (RoBERTa)"])[0].parts[:3]
-        jobs = [question.jobs(part, SYSTEMS[REFERENCE])[0] for part in parts]
+        jobs = [question.list_jobs(part, SYSTEMS[REFERENCE])[0] for part in parts]
 
         runs = [a_run(job, auc) for job, auc in zip(jobs, (0.1, 0.2, 0.9), strict=True)]
 
@@ -121,11 +121,11 @@ class TestCells:
         parts = select(["20news (RoBERTa)"])[0].parts[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
         runs = [
-            a_run(question.jobs(part, SYSTEMS[name])[0], auc)
+            a_run(question.list_jobs(part, SYSTEMS[name])[0], auc)
             for name in systems
             for part, auc in zip(parts[:2], (0.1, 0.3), strict=True)
         ]
-        runs.append(a_run(question.jobs(parts[2], SYSTEMS[FOREST])[0], 0.9, error))
+        runs.append(a_run(question.list_jobs(parts[2], SYSTEMS[FOREST])[0], 0.9, error))
 
         (line,) = compare(runs, "auc", question, find_systems(systems)).lines
 
@@ -137,7 +137,8 @@ class TestCells:
         parts = select(["20news (RoBERTa)"])[0].parts[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
         jobs = [
-            question.jobs(part, SYSTEMS[name])[0] for name, part in zip(systems, parts, strict=True)
+            question.list_jobs(part, SYSTEMS[name])[0]
+            for name, part in zip(systems, parts, strict=True)
         ]
 
         (line,) = compare(map(a_run, jobs), "auc", question, find_systems(systems)).lines
@@ -149,7 +150,7 @@ class TestCells:
     def test_the_paper_s_number_is_about_all_files(self, n_parts, compared):
         question = Question("official", seeds=(0,))
         parts = select(["20news (RoBERTa)"])[0].parts[:n_parts]
-        runs = [a_run(question.jobs(part, SYSTEMS[REFERENCE])[0]) for part in parts]
+        runs = [a_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0]) for part in parts]
 
         assert (difference(compare(runs, "auc", question), REFERENCE) is not None) is compared
 
@@ -179,7 +180,7 @@ class TestCells:
         question = Question(seeds=(0,))
         parts = select(["20news (BERT)"])[0].parts[:2]
         jobs = {
-            name: [question.jobs(part, SYSTEMS[name])[0] for part in parts]
+            name: [question.list_jobs(part, SYSTEMS[name])[0] for part in parts]
             for name in (REFERENCE, FOREST)
         }
         runs = [a_run(job) for job in [*jobs[REFERENCE], jobs[FOREST][0]]]
@@ -191,7 +192,7 @@ class TestCells:
 
     def test_a_failed_run_counts_until_a_later_line_replaces_it(self):
         question = Question(seeds=(0,))
-        (job,) = question.jobs(select(["glass"])[0].parts[0], SYSTEMS[FOREST])
+        (job,) = question.list_jobs(select(["glass"])[0].parts[0], SYSTEMS[FOREST])
         failed = a_run(job, error="ValueError: no")
 
         assert (
@@ -280,7 +281,7 @@ class TestPaper:
     def test_the_paper_stands_beside_the_very_files_it_is_about(self, dataset, system, has_number):
         question = Question(seeds=(0,))
         (found,) = select([dataset])
-        runs = [a_run(question.jobs(part, SYSTEMS[system])[0]) for part in found.parts]
+        runs = [a_run(question.list_jobs(part, SYSTEMS[system])[0]) for part in found.parts]
 
         (line,) = compare(runs, "auc", question).lines
 
@@ -290,7 +291,7 @@ class TestPaper:
         question = Question("semi", seeds=(0,))
         part = select(["wine"])[0].parts[0]
         names = [REFERENCE, "ALTBI-I (paper)", "ODIM", FOREST]
-        runs = [a_run(question.jobs(part, SYSTEMS[name])[0]) for name in names]
+        runs = [a_run(question.list_jobs(part, SYSTEMS[name])[0]) for name in names]
 
         (line,) = compare(runs, "auc", question).lines
 
@@ -350,7 +351,7 @@ class TestMeans:
     def test_what_only_failed_has_no_means(self, tmp_path):
         question = Question(seeds=(0,))
         (part,) = select(["wine"])[0].parts
-        failed = a_run(question.jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
+        failed = a_run(question.list_jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
 
         text = printed(written_lines(tmp_path, [failed]), question, None, ALL)
 
@@ -436,7 +437,7 @@ class TestLook:
         path = written_lines(
             tmp_path,
             [
-                a_run(question.jobs(part, SYSTEMS[REFERENCE])[0], auc)
+                a_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0], auc)
                 for part, auc in ((first, 0.7), (second, 0.9))
             ],
         )
@@ -449,8 +450,10 @@ class TestLook:
     def test_what_is_missing_is_said_with_its_reason(self):
         question = Question(seeds=(0,))
         part = select(["glass"])[0].parts[0]
-        failed = a_run(question.jobs(part, SYSTEMS[FOREST])[0], error="over the limit of 3 seconds")
-        ran = a_run(question.jobs(part, SYSTEMS[REFERENCE])[0])
+        failed = a_run(
+            question.list_jobs(part, SYSTEMS[FOREST])[0], error="over the limit of 3 seconds"
+        )
+        ran = a_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0])
         systems = find_systems([FOREST, REFERENCE, "LOF"])
         found = compare([failed, ran], "auc", question, systems)
 
@@ -502,9 +505,9 @@ class TestLook:
         question = Question(seeds=(0,))
         glass, wine = (select([name])[0].parts[0] for name in ("glass", "wine"))
         runs = [
-            a_run(question.jobs(wine, SYSTEMS[REFERENCE])[0]),
-            a_run(question.jobs(wine, SYSTEMS["HBOS"])[0], error="no bins"),
-            a_run(question.jobs(glass, SYSTEMS["LOF"])[0], error="no neighbours"),
+            a_run(question.list_jobs(wine, SYSTEMS[REFERENCE])[0]),
+            a_run(question.list_jobs(wine, SYSTEMS["HBOS"])[0], error="no bins"),
+            a_run(question.list_jobs(glass, SYSTEMS["LOF"])[0], error="no neighbours"),
         ]
 
         text = printed(written_lines(tmp_path, runs), question, None, select(["wine"]))
@@ -516,7 +519,7 @@ class TestLook:
         question = Question(seeds=(0,))
         (part,) = select(["glass"])[0].parts
         begun = [
-            a_run(replace(question, **change).jobs(part, SYSTEMS[name])[0])
+            a_run(replace(question, **change).list_jobs(part, SYSTEMS[name])[0])
             for name, change in (("HBOS", {"smoke": True}), ("LOF", {"protocol": "dte"}))
         ]
         runs = [*runs_of(question, {FOREST: {"glass": (0.7,)}}), *begun]
@@ -528,7 +531,7 @@ class TestLook:
     def test_lines_of_protocols_nobody_knows_are_left_out(self):
         runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.9)}})
 
-        assert current([replace(runs[0], protocol="old"), runs[1]]) == [runs[1]]
+        assert keep_current([replace(runs[0], protocol="old"), runs[1]]) == [runs[1]]
 
     def test_a_run_from_before_a_measure_was_there_is_not_missing(self, tmp_path):
         runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}})
@@ -947,7 +950,7 @@ class TestPage:
     )
     def test_every_failure_is_told_with_its_reason(self, folder, question, file):
         (part,) = select(["donors"])[0].parts
-        failed = a_run(question.jobs(part, SYSTEMS["LODA"])[0], error="over the limit")
+        failed = a_run(question.list_jobs(part, SYSTEMS["LODA"])[0], error="over the limit")
         with (folder / f"{file}.jsonl").open("a") as lines:
             lines.write(json.dumps(asdict(failed)) + "\n")
 
@@ -970,7 +973,7 @@ class TestPage:
     def test_of_whole_files_only_large_ones_and_quick_systems_are_asked_for(self, folder):
         (wine,), (donors,) = (select([name])[0].parts for name in ("wine", "donors"))
         runs = [
-            a_run(page.WHOLE.jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
+            a_run(page.WHOLE.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
             for part, name in ((wine, "LODA"), (donors, "kNN"), (donors, "HBOS"))
         ]
         with (folder / "transductive.jsonl").open("a") as lines:
@@ -987,7 +990,7 @@ class TestPage:
         parts = select(["SVHN (ViT)"])[0].parts[:2]
         systems = [PLAIN, FOREST]
         runs = [
-            a_run(page.MAIN.jobs(part, SYSTEMS[name])[0])
+            a_run(page.MAIN.list_jobs(part, SYSTEMS[name])[0])
             for name, part in zip(systems, parts, strict=True)
         ]
         with (folder / "transductive.jsonl").open("a") as lines:
@@ -1121,7 +1124,11 @@ class TestPage:
     def test_no_committed_job_was_run_twice(self):
         folder = Path(__file__).parents[1] / "results"
         for protocol in PROTOCOLS:
-            done = [run.job for run in current(read(folder / f"{protocol}.jsonl")) if not run.error]
+            done = [
+                run.job
+                for run in keep_current(read_runs(folder / f"{protocol}.jsonl"))
+                if not run.error
+            ]
             assert len(done) == len(set(done)), protocol
 
     def test_the_committed_page_is_made_of_the_committed_lines(self, tmp_path):

@@ -9,18 +9,24 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch import nn
 
-from altbi import ALTBI
+from altbi import ALTBI, Schedule
 from altbi.encoding import TableEncoder
 from altbi.errors import ParameterError, TableError
-from altbi.networks._schedule import Schedule
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import load_table
 from altbi_bench.catalogue.protocols import sampled
 from altbi_bench.runs.runner import Limits
 from altbi_bench.traces import records
 from altbi_bench.traces.records import current_traces, read_traces, run_traces
-from altbi_bench.traces.settings import SETTINGS, Setting, Watched, on_progress
-from altbi_bench.traces.trace import Trace, TraceJob, auc_of, mean_losses, traced, with_share
+from altbi_bench.traces.settings import SETTINGS, LabelledModel, Setting, observe_training
+from altbi_bench.traces.trace import (
+    Trace,
+    TraceJob,
+    compute_auc,
+    drop_outliers,
+    mean_losses,
+    run_trace,
+)
 
 WINE = TraceJob(file="Classical/45_wine.npz", setting="VAE", seed=0, rows=5000)
 
@@ -44,18 +50,17 @@ class TestWatch:
         X, y = table
         setting = short()
         rows = TableEncoder().fit_transform(as_table(X))
-        losses = np.array([look.snapshot for look in on_progress(rows, y, setting, seed=7)])
+        losses = np.array([look.snapshot for look in observe_training(rows, y, setting, seed=7)])
         last = losses[-5:].astype(float)
         low, width = last.min(1, keepdims=True), np.ptp(last, axis=1, keepdims=True)
         watched = ((last - low) / width).mean(0)
-        plan = dataclasses.asdict(setting.schedule)
-        detector = ALTBI.reference(**plan, random_state=7).fit(X)
+        detector = ALTBI(schedule=setting.schedule, random_state=7).fit(X)
         assert watched == pytest.approx(detector.outlier_score(X), abs=1e-5)
 
     def test_there_is_a_look_after_each_step_and_the_model_learns(self, table):
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
-        losses = [look.losses.mean() for look in on_progress(rows, y, short(T2=60), seed=0)]
+        losses = [look.losses.mean() for look in observe_training(rows, y, short(T2=60), seed=0)]
         assert len(losses) == 62
         assert np.mean(losses[-5:]) < losses[0] - 0.5
 
@@ -63,7 +68,8 @@ class TestWatch:
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         one, again, other = (
-            [look.losses.tolist() for look in on_progress(rows, y, short(), seed)] for seed in (0, 0, 1)
+            [look.losses.tolist() for look in observe_training(rows, y, short(), seed)]
+            for seed in (0, 0, 1)
         )
         assert one == again != other
 
@@ -71,14 +77,14 @@ class TestWatch:
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         before = torch.get_rng_state()
-        list(on_progress(rows, y, short(), seed=0))
+        list(observe_training(rows, y, short(), seed=0))
         assert torch.equal(before, torch.get_rng_state())
 
     def test_no_label_reaches_the_model(self, table):
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
         one, other = (
-            [look.losses.tolist() for look in on_progress(rows, labels, short(), 0)]
+            [look.losses.tolist() for look in observe_training(rows, labels, short(), 0)]
             for labels in (y, 1 - y)
         )
         assert one == other
@@ -86,7 +92,7 @@ class TestWatch:
     def test_a_step_is_judged_by_the_mean_over_draws_that_all_steps_share(self, table):
         X, y = table
         rows = TableEncoder().fit_transform(as_table(X))
-        looks = list(on_progress(rows, y, short(T0=30, T1=1, T2=60), seed=0))
+        looks = list(observe_training(rows, y, short(T0=30, T1=1, T2=60), seed=0))
         changes = {
             name: np.mean([np.abs(np.diff([getattr(look, name).mean() for look in looks[-20:]]))])
             for name in ("losses", "snapshot")
@@ -98,7 +104,7 @@ class TestWatch:
         rows = TableEncoder().fit_transform(as_table(X))
         # The batch is the table, and half of it is kept from the second step after the warm-up on.
         setting = short(n0=440, gamma=1.0, rho=0.5)
-        kept = [look.kept_outliers for look in on_progress(rows, y, setting, seed=0)]
+        kept = [look.kept_outliers for look in observe_training(rows, y, setting, seed=0)]
         assert kept[:3] == pytest.approx([40 / 440] * 3)
         numbers = np.array(kept[3:]) * 220
         assert numbers == pytest.approx(numbers.round(), abs=1e-3)
@@ -132,7 +138,7 @@ class TestWatched:
                 assert rows.shape[1] == 1
                 return rows[:, 0]
 
-        watched = Watched(FirstColumn())
+        watched = LabelledModel(FirstColumn())
         #                     loss, label
         labelled = torch.tensor([[1.0, 0], [2.0, 1], [3.0, 0], [4.0, 0], [9.0, 1]])
         watched(labelled)
@@ -174,23 +180,23 @@ class TestMeanLosses:
 class TestShare:
     def test_all_inliers_stay_and_outliers_as_asked(self):
         X, y = np.arange(110.0)[:, None], np.repeat([0, 1], [90, 20])
-        few, labels = with_share(X, y, 0.1, seed=0)
+        few, labels = drop_outliers(X, y, 0.1, seed=0)
         assert (labels == 0).sum() == 90
         assert labels.sum() == 10
         assert (np.diff(few[:, 0]) > 0).all()
         assert set(few[labels == 1, 0]) <= set(range(90, 110))
-        other, _ = with_share(X, y, 0.1, seed=1)
+        other, _ = drop_outliers(X, y, 0.1, seed=1)
         assert other.tolist() != few.tolist()
 
     @pytest.mark.parametrize("share", [0.5, 0.001])
     def test_a_share_that_there_is_not_is_refused(self, share):
         with pytest.raises(ParameterError, match=f"share={share}.*there are 20"):
-            with_share(np.zeros((110, 1)), np.repeat([0, 1], [90, 20]), share, seed=0)
+            drop_outliers(np.zeros((110, 1)), np.repeat([0, 1], [90, 20]), share, seed=0)
 
 
 class TestTraced:
     def test_a_real_table(self, adbench):
-        trace = traced(WINE)
+        trace = run_trace(WINE)
         assert trace.error is None
         assert (trace.n_rows, trace.n_outliers) == (129, 10)
         assert len(trace.auc) == len(trace.kept_outliers) == 100
@@ -203,13 +209,13 @@ class TestTraced:
         job = TraceJob(
             file="Classical/6_cardio.npz", setting="VAE, both", seed=3, rows=500, share=0.05
         )
-        trace = traced(job)
-        X, y = with_share(*sampled(*load_table("cardio"), 500), 0.05, 3)
+        trace = run_trace(job)
+        X, y = drop_outliers(*sampled(*load_table("cardio"), 500), 0.05, 3)
         rows = TableEncoder().fit_transform(as_table(X))
-        looks = list(on_progress(rows, y, SETTINGS["VAE, both"], 3))
+        looks = list(observe_training(rows, y, SETTINGS["VAE, both"], 3))
         assert (trace.n_rows, trace.n_outliers) == (len(y), int(y.sum()))
         assert trace.n_outliers / trace.n_rows == pytest.approx(0.05, abs=0.002)
-        assert trace.auc == [round(auc_of(y, look.losses), 4) for look in looks]
+        assert trace.auc == [round(compute_auc(y, look.losses), 4) for look in looks]
         assert trace.kept_outliers == [round(look.kept_outliers, 4) for look in looks]
         inliers, outliers = mean_losses(np.array([look.losses for look in looks]), y, 10)
         assert trace.inlier_loss == pytest.approx(inliers, abs=1e-4)
@@ -217,12 +223,12 @@ class TestTraced:
         assert trace.plan == SETTINGS["VAE, both"].plan()
 
     def test_auc_is_high_where_outliers_lose_more(self):
-        assert auc_of(np.array([0, 0, 1, 1]), np.array([0.1, 0.2, 0.3, 0.4])) == 1
+        assert compute_auc(np.array([0, 0, 1, 1]), np.array([0.1, 0.2, 0.3, 0.4])) == 1
 
     def test_windows_are_those_of_the_detector(self, adbench):
-        trace = traced(dataclasses.replace(WINE, setting="reference"))
+        trace = run_trace(dataclasses.replace(WINE, setting="reference"))
         X, y = load_table("wine")
-        detector = ALTBI.reference(random_state=0).fit(X)
+        detector = ALTBI(random_state=0).fit(X)
         assert trace.windows["61-80"] == pytest.approx(
             roc_auc_score(y, detector.outlier_score(X)), abs=1e-6
         )
@@ -231,13 +237,13 @@ class TestTraced:
 
     def test_what_goes_wrong_is_told(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
-        trace = traced(WINE)
+        trace = run_trace(WINE)
         assert "45_wine.npz" in trace.error
         assert trace.auc == []
 
 
 def a_trace(job, value=0.5, **changes):
-    steps = SETTINGS[job.setting].schedule.steps
+    steps = SETTINGS[job.setting].schedule.n_steps
     series = {name: [value] * steps for name in records.SERIES}
     more = {"n_rows": 100, "n_outliers": 5, "plan": SETTINGS[job.setting].plan()}
     return Trace(**dataclasses.asdict(job), **{**series, **more, **changes})
@@ -254,7 +260,7 @@ class TestLines:
                 seen.append(job)
                 yield a_trace(job)
 
-        monkeypatch.setattr(records, "_traces", pretend)
+        monkeypatch.setattr(records, "_run_traces", pretend)
         return seen
 
     def test_what_is_there_is_not_done_again(self, tmp_path, done):
@@ -309,7 +315,7 @@ class TestLines:
         path = tmp_path / "traces.jsonl"
         good = dataclasses.asdict(a_trace(WINE))
         path.write_text(json.dumps(good) + "\n" + json.dumps({**good, **change}) + "\n")
-        with pytest.raises(TableError, match=r"traces\.jsonl, line 2: not a run"):
+        with pytest.raises(TableError, match=r"traces\.jsonl, line 2: not a record"):
             read_traces(path)
 
     def test_a_training_with_other_settings_does_not_count_and_is_done_again(self, tmp_path, done):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from altbi.distributed import Dask
-from altbi_bench.runs.workers import results, results_by
+from altbi_bench.runs.workers import run_jobs, run_jobs_on_engine
 from bench_jobs import jobs, work
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
@@ -14,7 +14,7 @@ distributed = pytest.importorskip("distributed", reason="the extra cluster is no
 @pytest.fixture
 def dask_engine():
     cluster = distributed.LocalCluster(
-        n_workers=3,
+        n_workers=2,
         threads_per_worker=1,
         processes=True,
         host="127.0.0.1",
@@ -29,14 +29,14 @@ def test_jobs_run_on_the_cluster(dask_engine, tmp_path):
     asked = jobs("A", "leave", "B")
     share = {"seconds": 60, "threads": 3, "work": work}
 
-    def told(runs):
+    def strip(runs):
         plain = (dataclasses.replace(run, parameters={}) for run in runs)
         return sorted(plain, key=lambda run: run.seed)
 
-    runs = told(results_by(dask_engine, asked, **share))
+    runs = strip(run_jobs_on_engine(dask_engine, asked, **share))
 
-    assert runs == told(results(asked, processes=1, **share))
+    assert runs == strip(run_jobs(asked, processes=1, **share))
     assert [run.error for run in runs] == [None, "its process ended with exit code 3", None]
     late = jobs(f"{tmp_path}/hang")
-    (run,) = results_by(dask_engine, late, seconds=1, threads=1, work=work)
+    (run,) = run_jobs_on_engine(dask_engine, late, seconds=1, threads=1, work=work)
     assert run.error == "over the limit of 1 seconds"

@@ -26,15 +26,15 @@ class TestAgain:
                 append(tmp_path / name, replace(done, versions={"processor": "Quick One"}))
 
     def test_the_row_says_how_often_and_how_far_runs_differ(self):
-        row = again.row("HBOS", again.pairs()["HBOS"])
+        row = again.format_row("HBOS", again.find_pairs()["HBOS"])
 
         assert row == ["HBOS", "3", "1", "2", "0.6000", "0.5850", "-0.050 (45_wine, seed 2)"]
 
     def test_other_systems_and_new_jobs_do_not_count(self, tmp_path):
         append(tmp_path / "AGAIN", result(replace(ON_WINE, seed=7), 0.9))
 
-        assert list(again.pairs()) == ["HBOS"]
-        assert [run.seed for _, run in again.pairs()["HBOS"]] == [0, 1, 2]
+        assert list(again.find_pairs()) == ["HBOS"]
+        assert [run.seed for _, run in again.find_pairs()["HBOS"]] == [0, 1, 2]
 
     def test_the_processor_is_named_above_the_table(self, monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["again.py", "--no-runs"])

@@ -131,11 +131,11 @@ class TestExperiment:
     CENTRE = np.array([0.7, -0.4])
 
     def test_the_risk_is_the_mean_loss_of_many_rows(self):
-        rows = np.random.default_rng(0).normal(size=(200_000, 2)) + theory.ODD_AT
+        rows = np.random.default_rng(0).normal(size=(200_000, 2)) + theory.OUTLIER_MEAN
 
-        found = theory.risk(self.CENTRE, theory.ODD_AT)
+        found = theory.risk(self.CENTRE, theory.OUTLIER_MEAN)
 
-        assert found == pytest.approx(theory.losses_at(self.CENTRE, rows).mean(), abs=0.002)
+        assert found == pytest.approx(theory.compute_losses(self.CENTRE, rows).mean(), abs=0.002)
 
     def test_the_gradient_is_the_slope_of_the_mean_loss(self):
         rows = np.random.default_rng(0).normal(size=(50, 2))
@@ -143,8 +143,8 @@ class TestExperiment:
 
         slopes = [
             (
-                theory.losses_at(self.CENTRE + step, rows).mean()
-                - theory.losses_at(self.CENTRE - step, rows).mean()
+                theory.compute_losses(self.CENTRE + step, rows).mean()
+                - theory.compute_losses(self.CENTRE - step, rows).mean()
             )
             / 2e-6
             for step in steps
@@ -153,8 +153,8 @@ class TestExperiment:
         assert theory.gradient(self.CENTRE, rows) == pytest.approx(slopes, rel=1e-5)
 
     def test_training_finds_the_inliers_and_counts_what_it_keeps(self):
-        everything = theory.training(lambda losses, risk: 1.0, np.random.default_rng(0))
-        by_risk = theory.training(lambda losses, risk: risk, np.random.default_rng(0))
+        everything = theory.train(lambda losses, risk: 1.0, np.random.default_rng(0))
+        by_risk = theory.train(lambda losses, risk: risk, np.random.default_rng(0))
 
         assert by_risk[-1].inlier_risk < 0.5 * by_risk[0].inlier_risk
         assert all(s.kept_inliers + s.kept_outliers == s.n_rows for s in everything)
@@ -164,10 +164,10 @@ class TestExperiment:
 
     def test_mended_bounds_hold_in_all_steps(self):
         runs = [
-            theory.training(lambda losses, risk: risk, np.random.default_rng(seed))
+            theory.train(lambda losses, risk: risk, np.random.default_rng(seed))
             for seed in range(10)
         ]
-        conditions = theory.conditions_of(runs)
+        conditions = theory.find_conditions(runs)
 
         for run in runs:
             for number, step in enumerate(run, 1):

@@ -92,7 +92,10 @@ def test_summaries_of_partitions_equal_one_summary(scores, top, size):
     assert merged.drift == expected.drift
     assert merged.counts.edges.tolist() == expected.counts.edges.tolist()
     assert merged.counts.counts.tolist() == expected.counts.counts.tolist()
-    (table, *arrays), (expected_table, *expected_arrays) = merged.top.sort_by_score(), expected.top.sort_by_score()
+    (table, *arrays), (expected_table, *expected_arrays) = (
+        merged.top.sort_by_score(),
+        expected.top.sort_by_score(),
+    )
     assert table.to_pylist() == expected_table.to_pylist()
     assert [array.tolist() for array in arrays] == [array.tolist() for array in expected_arrays]
     # Of rows with equal scores, the first are kept.

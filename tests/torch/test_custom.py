@@ -354,7 +354,9 @@ def test_concurrent_fits_are_independent():
 
     def fit(seed):
         start.wait(60)
-        return ALTBI(backbone=Normed, schedule=BRIEF._copy_with(T2=20), random_state=seed).fit(TABLE)
+        return ALTBI(backbone=Normed, schedule=BRIEF._copy_with(T2=20), random_state=seed).fit(
+            TABLE
+        )
 
     with ThreadPoolExecutor(2) as pool:
         together = [detector.outlier_score(TABLE) for detector in pool.map(fit, range(2))]

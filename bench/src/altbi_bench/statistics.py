@@ -15,8 +15,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.errors import ParameterError
 from altbi._parameters import is_count, is_number
+from altbi.errors import ParameterError
 
 __all__ = [
     "DECIMALS",

@@ -10,11 +10,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi_bench.catalogue.datasets import Dataset, find_part, is_at_hand, select
+from altbi_bench.catalogue.datasets import Dataset, find_part, is_available, select
 from altbi_bench.catalogue.systems import System
-from altbi_bench.catalogue.variants import BASE, MOST_FEATURES, NEITHER, PANELS, VARIANTS, Panel
-from altbi_bench.runs.records import Job, Run, latest
-from altbi_bench.runs.runner import Question, current, plan
+from altbi_bench.catalogue.variants import BASE, MAX_FEATURES, NEITHER, PANELS, Panel
+from altbi_bench.runs.records import Job, Run, keep_latest
+from altbi_bench.runs.runner import Question, keep_current, plan_jobs
 from altbi_bench.statistics import Effect, paired_effect
 from altbi_bench.traces.settings import SETTINGS
 from altbi_bench.traces.trace import TraceJob
@@ -23,8 +23,8 @@ __all__ = [
     "ROWS",
     "TECHNIQUES",
     "Point",
-    "at_hand",
     "figure_jobs",
+    "filter_available",
     "panel_points",
     "published",
     "technique_effects",
@@ -42,9 +42,9 @@ TRUNCATED = ("cardio", "shuttle")
 RATIOS_OF, RATIOS = "pageblocks", tuple(percent / 100 for percent in range(1, 10))
 # What the two techniques are worth: ALTBI-I against itself without one or both of them.
 TECHNIQUES = {
-    "truncation (rho 0.92, not 1)": PANELS["rho"].system(1),
-    "growing batches (gamma 1.03, not 1)": PANELS["gamma"].system(1),
-    "both": next(each for each in VARIANTS.values() if each.recipe.parameters == NEITHER),
+    "truncation (rho 0.92, not 1)": PANELS["rho"].find_system(1),
+    "growing batches (gamma 1.03, not 1)": PANELS["gamma"].find_system(1),
+    "both": NEITHER,
 }
 PUBLISHED_EFFECTS = {
     "truncation (rho 0.92, not 1)": ("rho", "0.92", "1"),
@@ -81,15 +81,15 @@ def variant_jobs(
 ) -> list[Job]:
     """List the jobs of some panels, and of the two techniques together."""
     question = Question("transductive", ROWS, seeds)
-    jobs = plan(_narrow(datasets, MOST_FEATURES), [BASE, *TECHNIQUES.values()], question)
+    jobs = plan_jobs(_narrow(datasets, MAX_FEATURES), [BASE, *TECHNIQUES.values()], question)
     for panel in panels:
-        systems = [panel.system(value) for value in panel.values]
-        jobs += plan(_narrow(datasets, panel.most_features), systems, question)
+        systems = [panel.find_system(value) for value in panel.values]
+        jobs += plan_jobs(_narrow(datasets, panel.max_features), systems, question)
     return list(dict.fromkeys(jobs))
 
 
-def _narrow(datasets: Sequence[Dataset], most_features: int) -> list[Dataset]:
-    return [each for each in datasets if each.parts[0].n_features <= most_features]
+def _narrow(datasets: Sequence[Dataset], max_features: int) -> list[Dataset]:
+    return [each for each in datasets if each.parts[0].n_features <= max_features]
 
 
 def trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJob]:
@@ -97,7 +97,7 @@ def trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJ
     return [
         TraceJob(file=part.file, setting=setting, seed=seed, rows=ROWS)
         for seed in seeds
-        for dataset in _narrow(datasets, MOST_FEATURES)
+        for dataset in _narrow(datasets, MAX_FEATURES)
         for part in dataset.parts
         for setting in SETTINGS
     ]
@@ -123,9 +123,9 @@ def file_of(name: str) -> str:
     return dataset.parts[0].file
 
 
-def at_hand(jobs: Iterable[TraceJob]) -> list[TraceJob]:
-    """Leave out jobs whose files are not at hand."""
-    return [job for job in jobs if is_at_hand(find_part(job.file)[1])]
+def filter_available(jobs: Iterable[TraceJob]) -> list[TraceJob]:
+    """Return the jobs whose files are available."""
+    return [job for job in jobs if is_available(find_part(job.file)[1])]
 
 
 # What came of it.
@@ -133,7 +133,7 @@ def at_hand(jobs: Iterable[TraceJob]) -> list[TraceJob]:
 
 def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, int]:
     """Give the points of a panel, and how many tables and seeds all of its values have."""
-    systems = [panel.system(value) for value in panel.values]
+    systems = [panel.find_system(value) for value in panel.values]
     aucs, n_seeds = _means(runs, systems)
     if not n_seeds:
         return [], 0, 0
@@ -143,7 +143,7 @@ def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, i
             value,
             float(aucs[system.name].mean()),
             None if system is BASE else paired_effect(aucs[system.name] - base),
-            published().get((panel.parameter, f"{value:g}")),
+            published().get((panel.record_name or panel.parameter, f"{value:g}")),
         )
         for value, system in zip(panel.values, systems, strict=True)
     ]
@@ -175,7 +175,7 @@ def _means(
     """Average over the seeds that all systems have, on the tables that all have with the first."""
     found = {
         (job.system, job.file, job.seed): run.auc
-        for job, run in latest(current(runs)).items()
+        for job, run in keep_latest(keep_current(runs)).items()
         if run.error is None and _is_asked(job)
     }
     names = [system.name for system in systems]
@@ -193,5 +193,5 @@ def _means(
 
 def _is_asked(job: Job) -> bool:
     """Tell whether a job is one of those that `variant_jobs` lists, whatever its seed."""
-    (asked,) = Question("transductive", ROWS, (job.seed,)).jobs(find_part(job.file)[1], BASE)
+    (asked,) = Question("transductive", ROWS, (job.seed,)).list_jobs(find_part(job.file)[1], BASE)
     return replace(asked, system=job.system) == job

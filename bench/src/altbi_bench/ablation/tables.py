@@ -71,7 +71,7 @@ def _panel(runs: Sequence[Run], panel: Panel, grid: Grid) -> str:
             ]
         )
     table = f"Table {panel.table}" if panel.table else "a figure without numbers"
-    wide = f" of up to {panel.most_features} columns"
+    wide = f" of up to {panel.max_features} columns"
     about = f"{panel.name} (in the paper {table}), {n_tables} tables{wide}, {seeds_text(n_seeds)}"
     about += f"; {panel.note}:" if panel.note else ":"
     return f"{about}\n\n{grid(rows)}"

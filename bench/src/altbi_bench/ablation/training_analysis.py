@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from altbi_bench.ablation.experiments import RATIOS, ROWS, figure_jobs, published
 from altbi_bench.catalogue.datasets import find_part
 from altbi_bench.statistics import Effect, paired_effect
-from altbi_bench.traces.settings import SETTINGS, WATCHING_DRAWS, WINDOWS
+from altbi_bench.traces.settings import N_EVALUATION_SAMPLES, SETTINGS, WINDOWS
 from altbi_bench.traces.trace import Trace
 
 __all__ = [
@@ -36,7 +36,7 @@ WINDOW, LAST = "61-80", 80
 # One snapshot in place of many: its mean AUC over the steps that windows end with, since a single
 # step is high or low by chance.
 SINGLE = sorted({last for _, last in WINDOWS})
-ALONE, AVERAGED = "one alone", f"one alone, with {WATCHING_DRAWS} draws"
+ALONE, AVERAGED = "one alone", f"one alone, with {N_EVALUATION_SAMPLES} draws"
 # How restless a training is shows when the first steps are over.
 SETTLED = 50
 # What a training comes to is the mean of so many updates.

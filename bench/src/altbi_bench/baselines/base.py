@@ -1,66 +1,68 @@
-"""What the paper's deep baselines share: standardised rows, epochs, blocks of rows to score."""
+"""Base classes of the deep baselines: standardised rows, epochs, scores by blocks of rows."""
 
 import abc
 import math
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self, final
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from altbi.networks._torch_modes import PrivateRandomState, single_thread, default_modes, single_precision
-from altbi.detectors._base import Detector, Scores, resolve_seed
-from altbi.model._chunks import score_chunks
-from altbi.model._labels import Labels, parse_labels, training_sample
-from altbi.detectors._rules import seed_rule
-from altbi.encoding import TableEncoder
-from altbi.scorers._loss import map_blocks
-from altbi.errors import TableWarning, TrainingError
 from altbi._parameters import check_parameters, is_count, is_number
-from altbi.table import Table
-from altbi.model._threshold import Contamination, is_contamination, compute_threshold
-from altbi.networks._training import Adam
+from altbi.encoding import TableEncoder
+from altbi.errors import TrainingError
+from altbi.model._fit import resolve_seed
+from altbi.model._labels import Labels, parse_labels, sample_training_rows
+from altbi.model._settings import RandomState, is_random_state
+from altbi.model._threshold import Contamination, compute_threshold, is_contamination
+from altbi.networks import Adam, map_blocks
+from altbi.networks._torch_modes import (
+    PrivateRandomState,
+    default_modes,
+    single_precision,
+    single_thread,
+)
+from altbi.table import Table, as_table
 
 __all__ = ["Baseline", "Linear", "Network", "Rules", "Trainer", "is_flag"]
 
 Rules = dict[str, tuple[bool, str]]
+Scores = NDArray[np.float64]
 
-_MOST_RATE = 1000
-_DIVERGED = (
-    "Training diverged: the network gives training rows scores that are not finite. "
-    "Lower learning_rate."
-)
+_MAX_LEARNING_RATE = 1000
+_DIVERGED = "Training diverged: the scores of training rows are not finite. Lower learning_rate."
 
 
 class Network(nn.Module, abc.ABC):
-    """What a baseline learns: called on rows ``(n_rows, n_features_encoded)``, it gives outlier scores.
+    """The network of a baseline: maps rows ``(n_rows, n_features_encoded)`` to outlier scores.
 
-    In evaluation a row's score must be its own: the same in any company, and in every call. All
-    that scoring needs is in parameters and buffers.
+    In evaluation the score of a row must not depend on the other rows, nor change between calls.
+    Everything that scoring needs is in parameters and buffers.
     """
 
-    # Rows scored at a time; fewer where a row needs much memory.
+    # Rows scored at a time; fewer if a row needs much memory.
     block_rows: int = 512
 
     @abc.abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
-        """Give ``(n_rows,)`` scores; high means outlier."""
+        """Return ``(n_rows,)`` scores; high means outlier."""
 
 
 @final
 class Linear(nn.Linear):
-    """A linear layer that scores a row the same in every place.
+    """A linear layer whose output for a row does not depend on the row's position.
 
-    Where rows stand below each other, some processors' products of few outputs round a row
-    otherwise in another place; where they stand side by side, none was seen to.
+    On some processors, torch's matrix product of few outputs rounds a row differently at another
+    position. The product of the transposed matrices was never found to do so.
     """
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Apply the layer; in training as torch does."""
+        """Return the outputs; in training those of torch's own layer."""
         if self.training or rows.dim() != 2:
             return super().forward(rows)
         columns = self.weight @ rows.T.contiguous()
@@ -69,22 +71,22 @@ class Linear(nn.Linear):
 
 @final
 class Trainer:
-    """Adam over shuffled passes through the rows; one call is one epoch.
+    """Adam on shuffled batches; one call of `epoch` is one pass over the rows.
 
-    PrivateRandomState come from torch's global random state, which a fit has borrowed.
+    The order of the rows comes from torch's global random state, which a fit sets temporarily.
 
     Parameters
     ----------
     parameters : iterable of Parameter
-        What to learn.
+        Parameters to train.
     learning_rate, weight_decay, betas
-        Adam's; the rate may be changed between epochs.
+        Parameters of Adam. The learning rate may be changed between epochs.
     batch_size : int
-        Rows in a batch. A single row that is left over is left out: it has no spread.
+        Rows in a batch. A last batch of a single row is left out.
     drop_last : bool
-        Whether a smaller batch at the end is left out, unless it is the only one.
+        Whether a smaller last batch is left out, unless it is the only one.
     max_norm : float or None
-        Longest gradient; a longer one is shorten.
+        Largest norm of a gradient; longer gradients are clipped to it.
     """
 
     def __init__(
@@ -104,9 +106,9 @@ class Trainer:
         self.max_norm = max_norm
         self.epochs = 0
 
-    def epoch(self, rows: Tensor, loss_of: Callable[[Tensor], Tensor]) -> float:
-        """Lower the loss of each batch by one step; gives the mean of the losses."""
-        losses = [self._step(loss_of(rows[batch])) for batch in self._batches(len(rows))]
+    def epoch(self, rows: Tensor, compute_loss: Callable[[Tensor], Tensor]) -> float:
+        """Update the parameters once for each batch, and return the mean of the losses."""
+        losses = [self._step(compute_loss(rows[batch])) for batch in self._batches(len(rows))]
         self.epochs += 1
         mean = math.fsum(losses) / len(losses)
         if not math.isfinite(mean):
@@ -118,8 +120,8 @@ class Trainer:
 
     def _batches(self, n_rows: int) -> Iterator[Tensor]:
         size = int(min(self.batch_size, n_rows))
-        left_over = n_rows % size
-        n_used = n_rows - left_over if self.drop_last or left_over == 1 else n_rows
+        remainder = n_rows % size
+        n_used = n_rows - remainder if self.drop_last or remainder == 1 else n_rows
         return iter(torch.split(torch.randperm(n_rows)[:n_used], size))
 
     def _step(self, loss: Tensor) -> float:
@@ -132,11 +134,11 @@ class Trainer:
         return float(loss.detach())
 
 
-class Baseline(Detector):
-    """A detector that trains a network on standardised rows, whose output is the score.
+class Baseline(OutlierMixin, BaseEstimator, abc.ABC):
+    """A detector that trains a network on standardised rows; its output is the outlier score.
 
-    Columns are encoded as for `altbi.ALTBI`, then brought to mean 0 and deviation 1 on the rows of
-    the fit. What a baseline adds are its parameters with their rules, its network and its training.
+    Columns are encoded as by the detectors of `altbi`, then standardised on the rows of the fit. A
+    subclass adds parameters with their rules, a network and its training.
     """
 
     epochs: int
@@ -144,119 +146,161 @@ class Baseline(Detector):
     learning_rate: float
     contamination: Contamination
     max_rows: int
-    random_state: int | np.random.RandomState | None
+    random_state: RandomState
 
     encoder_: TableEncoder
     mean_: NDArray[np.float32]
     scale_: NDArray[np.float32]
     network_: Network
     history_: list[float]
+    offset_: float
 
     @abc.abstractmethod
-    def _network(self, n_features_encoded: int) -> Network:
-        """Build the network, its first weights drawn from torch's global random state."""
+    def _build_network(self, n_features_encoded: int) -> Network:
+        """Return the network, with weights sampled from torch's global random state."""
 
     @abc.abstractmethod
-    def _training(self, network: Any, rows: Tensor) -> Iterator[float]:  # noqa: ANN401 - its own
-        """Train the network in place; yields the loss of each epoch."""
+    def _train_network(self, network: Any, rows: Tensor) -> Iterator[float]:  # noqa: ANN401
+        """Train the network in place, and yield the loss of each epoch."""
 
-    def _informed_training(
+    def _train_with_labels(
         self,
-        network: Any,  # noqa: ANN401 - its own
+        network: Any,  # noqa: ANN401 - the subclass's own
         rows: Tensor,
         labels: Labels | None,
     ) -> Iterator[float]:
-        """Train with what is known of some rows; most baselines have no use for it."""
-        return self._training(network, rows)
+        """Train with labels of some rows; most baselines do not use them."""
+        return self._train_network(network, rows)
 
     def _own_rules(self) -> Rules:
-        """Say what is expected of the parameters that other baselines do not have."""
+        """Return the rules of the parameters that other baselines do not have."""
         return {}
 
-    def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table
-        """Learn from a table in which nobody has labelled the bad rows; `y` is not used."""
-        self._learn(X)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Fit the detector on an array of numbers, NaN for missing values; `y` is not used."""
+        self._fit(X)
         return self
 
     @final
-    def _learn(
+    def _fit(
         self,
-        X: Any,  # noqa: ANN401
+        X: ArrayLike,
         known_inlier: ArrayLike | None = None,
         known_outlier: ArrayLike | None = None,
     ) -> None:
-        check_parameters(self, {**_shared_rules(self), **self._own_rules()})
+        rules = {**_shared_rules(self), **self._own_rules()}
+        check_parameters(type(self).__name__, self.get_params(deep=False), rules)
         if hasattr(self, "offset_"):
-            del self.offset_  # not fitted again before the last step
-        table = self._checked_for_fit(X)
+            del self.offset_  # an interrupted fit leaves no fitted detector
+        table = as_table(self._validate(X, reset=True))
         labels = parse_labels(known_inlier, known_outlier, X, len(table))
         seed = resolve_seed(self.random_state)
-        table, labels = sample_training_rows(table, labels, self.max_rows, seed)
-        self._train(table, labels, seed)
-        scores, _ = score_chunks(self._score, table, self.encoder_)
+        sample, labels = sample_training_rows(table, labels, self.max_rows, seed)
+        rows = self._fit_scaling(sample)
+        self.network_ = self._fit_network(rows, labels, seed)
+        scores = self._score(rows)
         if not np.isfinite(scores).all():
             raise TrainingError(_DIVERGED)
         self.offset_ = -compute_threshold(scores, self.contamination)
 
-    def _train(self, table: Table, labels: Labels | None, seed: int) -> None:
-        """Learn the scales, then the network."""
-        self.encoder_ = TableEncoder().fit(table)
-        units = self.encoder_.transform(table)
-        self.mean_ = units.mean(axis=0, dtype=np.float64).astype(np.float32)
-        deviation = units.std(axis=0, dtype=np.float64).astype(np.float32)
-        self.scale_ = np.where(deviation > 0, deviation, np.float32(1))
+    def _fit_scaling(self, sample: Table) -> NDArray[np.float32]:
+        """Fit encoder, means and scales; return the standardised rows."""
+        self.encoder_ = TableEncoder().fit(sample)
+        encoded = self.encoder_.transform(sample)
+        self.mean_ = encoded.mean(axis=0, dtype=np.float64).astype(np.float32)
+        std = encoded.std(axis=0, dtype=np.float64).astype(np.float32)
+        self.scale_ = np.where(std > 0, std, np.float32(1))
+        return (encoded - self.mean_) / self.scale_
 
-        rows = torch.from_numpy((units - self.mean_) / self.scale_)
-        # Draws first: while they are lent, no other fit changes what is the process's.
-        with single_thread(), default_modes(), PrivateRandomState(seed).active(), single_precision():
-            network = self._network(rows.shape[1]).train()
+    def _fit_network(self, array: NDArray[np.float32], labels: Labels | None, seed: int) -> Network:
+        """Build and train the network."""
+        rows = torch.from_numpy(array)
+        # The random state comes before the precision: its lock protects what is global.
+        with (
+            single_thread(),
+            default_modes(),
+            PrivateRandomState(seed).active(),
+            single_precision(),
+        ):
+            network = self._build_network(rows.shape[1]).train()
             try:
-                self.history_ = list(self._informed_training(network, rows, labels))
-            except torch.linalg.LinAlgError as cause:  # type: ignore[attr-defined]
+                self.history_ = list(self._train_with_labels(network, rows, labels))
+            except torch.linalg.LinAlgError as cause:  # type: ignore[attr-defined]  # no stub
                 raise TrainingError(_DIVERGED) from cause
-        self.network_ = network.eval().requires_grad_(requires_grad=False)
         for parameter in network.parameters():
-            # Adam left a view of one vector, which a copy or a pickle would hold each time.
+            # Adam leaves views of one vector, and a pickle would store it with each of them.
             parameter.data = parameter.data.clone()
+        return network.eval().requires_grad_(requires_grad=False)
 
-    def _outlier_score(self, table: Table) -> Scores:
+    def outlier_score(self, X: ArrayLike) -> Scores:
+        """Return the outlier scores of rows; high means outlier."""
         check_is_fitted(self, "offset_")
-        scores, drift = score_chunks(self._score, table, self.encoder_)
-        for sentence in drift.describe():
-            warnings.warn(sentence, TableWarning, stacklevel=3)
-        return scores
+        return self._score(self._standardize(X))
 
-    def _score(self, table: Table) -> Scores:
-        rows = (self.encoder_.transform(table) - self.mean_) / self.scale_
+    def score_samples(self, X: ArrayLike) -> Scores:
+        """Return the scores of rows in scikit-learn's sign; low means outlier."""
+        return -self.outlier_score(X)
 
-        def block(columns: Tensor) -> Tensor:
+    def decision_function(self, X: ArrayLike) -> Scores:
+        """Return the scores of rows relative to the threshold; below 0 means outlier."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Return -1 for outliers and 1 for inliers."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def _standardize(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return the rows of an array as the network needs them."""
+        table = as_table(self._validate(X, reset=False), self.encoder_.names)
+        return (self.encoder_.transform(table) - self.mean_) / self.scale_
+
+    def _score(self, rows: NDArray[np.float32]) -> Scores:
+        """Return the scores of standardised rows."""
+
+        def score_block(columns: Tensor) -> Tensor:
             return self.network_(columns.T.contiguous())[None]
 
-        return map_blocks(block, rows, self.network_.block_rows)[0].astype(np.float64)
+        return map_blocks(score_block, rows, self.network_.block_rows)[0].astype(np.float64)
 
-    def _names(self) -> tuple[str, ...]:
-        return self.encoder_.names
+    def _validate(self, X: ArrayLike, *, reset: bool) -> NDArray[np.floating]:
+        """Return an array of numbers, checked by scikit-learn's rules."""
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,  # NaN is missing; the encoder reports infinite values
+            ensure_min_samples=2 if reset else 1,
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
 
 def is_flag(value: object) -> bool:
-    """Tell whether a value is true or false, Python's or NumPy's."""
+    """Return whether a value is True or False, Python's or NumPy's."""
     return isinstance(value, bool | np.bool_)
 
 
 def _shared_rules(baseline: Baseline) -> Rules:
-    """Rules for the parameters that all baselines have."""
+    """Return the rules of the parameters that all baselines have."""
     rate = baseline.learning_rate
     return {
         "epochs": (is_count(baseline.epochs), "a whole number of at least 1"),
         "batch_size": (is_count(baseline.batch_size, 2), "a whole number of at least 2"),
         "learning_rate": (
-            is_number(rate, 0, _MOST_RATE) and rate > 0,
-            f"a number above 0, at most {_MOST_RATE:,}",
+            is_number(rate, 0, _MAX_LEARNING_RATE) and rate > 0,
+            f"a number above 0, at most {_MAX_LEARNING_RATE:,}",
         ),
         "contamination": (
             is_contamination(baseline.contamination),
             "'auto' or a share in (0, 0.5]",
         ),
         "max_rows": (is_count(baseline.max_rows, 2), "a whole number of at least 2"),
-        "random_state": seed_rule(baseline.random_state),
+        "random_state": (
+            is_random_state(baseline.random_state),
+            "a whole number from 0 to 2**63 - 1, a RandomState or None",
+        ),
     }

@@ -195,10 +195,10 @@ class DAGMM(Baseline):
     def _own_rules(self) -> Rules:
         return {"untrained": (is_flag(self.untrained), "True or False")}
 
-    def _network(self, n_features_encoded: int) -> Mixture:
+    def _build_network(self, n_features_encoded: int) -> Mixture:
         return Mixture(n_features_encoded)
 
-    def _training(self, network: Mixture, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Mixture, rows: Tensor) -> Iterator[float]:
         if not self.untrained:
             yield from self._epochs(network, rows)
         network.settle(rows)

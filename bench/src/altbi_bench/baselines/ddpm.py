@@ -178,10 +178,10 @@ class DDPM(Baseline):
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def _network(self, n_features_encoded: int) -> Denoiser:
+    def _build_network(self, n_features_encoded: int) -> Denoiser:
         return Denoiser(n_features_encoded)
 
-    def _training(self, network: Denoiser, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Denoiser, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(),
             learning_rate=self.learning_rate,

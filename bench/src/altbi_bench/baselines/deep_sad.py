@@ -8,8 +8,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from altbi.model._labels import OUTLIER, UNKNOWN, Labels
 from altbi._parameters import is_count, is_number
+from altbi.model._labels import OUTLIER, UNKNOWN, Labels
 from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 from altbi_bench.baselines.deep_svdd import away_from_zero
@@ -138,16 +138,16 @@ class DeepSAD(Baseline):
         known_outlier: ArrayLike | None = None,
     ) -> Self:
         """Learn from a table of which some rows may be known; `y` is not used."""
-        self._learn(X, known_inlier, known_outlier)
+        self._fit(X, known_inlier, known_outlier)
         return self
 
-    def _network(self, n_features_encoded: int) -> CodedSphere:
+    def _build_network(self, n_features_encoded: int) -> CodedSphere:
         return CodedSphere(n_features_encoded)
 
-    def _training(self, network: CodedSphere, rows: Tensor) -> Iterator[float]:
-        return self._informed_training(network, rows, None)
+    def _train_network(self, network: CodedSphere, rows: Tensor) -> Iterator[float]:
+        return self._train_with_labels(network, rows, None)
 
-    def _informed_training(
+    def _train_with_labels(
         self, network: CodedSphere, rows: Tensor, labels: Labels | None
     ) -> Iterator[float]:
         known = torch.zeros(len(rows)) if labels is None else torch.from_numpy(labels).float()

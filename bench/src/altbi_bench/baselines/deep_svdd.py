@@ -115,7 +115,7 @@ class DeepSVDD(Baseline):
         self.max_rows = max_rows
         self.random_state = random_state
 
-    def _network(self, n_features_encoded: int) -> Sphere:
+    def _build_network(self, n_features_encoded: int) -> Sphere:
         return Sphere(n_features_encoded)
 
     def _own_rules(self) -> Rules:
@@ -124,7 +124,7 @@ class DeepSVDD(Baseline):
             "foreign_centre": (is_flag(self.foreign_centre), "True or False"),
         }
 
-    def _training(self, network: Sphere, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Sphere, rows: Tensor) -> Iterator[float]:
         with torch.no_grad():
             chooser = Sphere(rows.shape[1]) if self.foreign_centre else network
             network.centre.copy_(away_from_zero(chooser.layers(rows)[1].mean(0)))

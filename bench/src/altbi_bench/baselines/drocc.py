@@ -163,10 +163,10 @@ class DROCC(Baseline):
             "ascent_rate": (is_number(rate, 0) and rate > 0, "a number above 0"),
         }
 
-    def _network(self, n_features_encoded: int) -> Classifier:
+    def _build_network(self, n_features_encoded: int) -> Classifier:
         return Classifier(n_features_encoded)
 
-    def _training(self, network: Classifier, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Classifier, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(),
             learning_rate=self.learning_rate,

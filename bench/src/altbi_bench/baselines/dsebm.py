@@ -114,10 +114,10 @@ class DSEBM(Baseline):
         is_positive = is_number(self.noise, 0) and self.noise > 0
         return {"noise": (is_positive, "a number above 0")}
 
-    def _network(self, n_features_encoded: int) -> Energy:
+    def _build_network(self, n_features_encoded: int) -> Energy:
         return Energy(n_features_encoded)
 
-    def _training(self, network: Energy, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Energy, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(), learning_rate=self.learning_rate, batch_size=self.batch_size
         )

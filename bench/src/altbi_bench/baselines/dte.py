@@ -127,7 +127,7 @@ class NoiseEstimation(Baseline):
     """Training that both estimators share."""
 
     @final
-    def _training(self, network: NoiseGauge, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: NoiseGauge, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(),
             learning_rate=self.learning_rate,
@@ -204,7 +204,7 @@ class DTEC(NoiseEstimation):
     def _own_rules(self) -> Rules:
         return {"softmax_twice": (is_flag(self.softmax_twice), "True or False")}
 
-    def _network(self, n_features_encoded: int) -> BinGauge:
+    def _build_network(self, n_features_encoded: int) -> BinGauge:
         return BinGauge(n_features_encoded, softmax_twice=self.softmax_twice)
 
 
@@ -275,10 +275,10 @@ class DTEIG(NoiseEstimation):
     def _own_rules(self) -> Rules:
         return {"raw_output": (is_flag(self.raw_output), "True or False")}
 
-    def _network(self, n_features_encoded: int) -> ScaleGauge:
+    def _build_network(self, n_features_encoded: int) -> ScaleGauge:
         if n_features_encoded < 3:
             raise TableError(
-                f"DTEIG: the table has {n_features_encoded} column(s) once encoded, but expected at least 3, "
-                "without which the variance of noise has no inverse gamma distribution. Use DTEC."
+                f"DTEIG: the table has {n_features_encoded} encoded features, but the inverse "
+                "gamma distribution of the noise variance needs at least 3. Use DTEC."
             )
         return ScaleGauge(n_features_encoded, raw_output=self.raw_output)

@@ -37,7 +37,9 @@ class Recogniser(Network):
         super().__init__()
         self.map = nn.Linear(TRANSFORMED_WIDTH, WIDTH, bias=False)
         self.head = nn.Linear(WIDTH, TRANSFORMATIONS)
-        self.register_buffer("matrices", torch.randn(n_features_encoded, TRANSFORMATIONS, TRANSFORMED_WIDTH))
+        self.register_buffer(
+            "matrices", torch.randn(n_features_encoded, TRANSFORMATIONS, TRANSFORMED_WIDTH)
+        )
         self.register_buffer("centres", torch.zeros(TRANSFORMATIONS, WIDTH))
 
     def embed(self, rows: Tensor) -> Tensor:
@@ -147,10 +149,10 @@ class GOAD(Baseline):
     def _own_rules(self) -> Rules:
         return {"running_centres": (is_flag(self.running_centres), "True or False")}
 
-    def _network(self, n_features_encoded: int) -> Recogniser:
+    def _build_network(self, n_features_encoded: int) -> Recogniser:
         return Recogniser(n_features_encoded)
 
-    def _training(self, network: Recogniser, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Recogniser, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(),
             learning_rate=self.learning_rate,

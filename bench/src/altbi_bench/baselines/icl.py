@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from altbi.errors import TableError
 from altbi._parameters import is_number
+from altbi.errors import TableError
 from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Network, Rules, Trainer
 
@@ -186,7 +186,7 @@ class ICL(Baseline):
         is_loss = is_auto or is_number(self.stop_loss, 0)
         return {"stop_loss": (is_loss, "'auto' or a number of at least 0")}
 
-    def _network(self, n_features_encoded: int) -> Pairs:
+    def _build_network(self, n_features_encoded: int) -> Pairs:
         if n_features_encoded < LEAST_UNITS:
             raise TableError(
                 f"ICL: the table has {n_features_encoded} encoded column(s), but expected at least "
@@ -195,7 +195,7 @@ class ICL(Baseline):
             )
         return Pairs(n_features_encoded)
 
-    def _training(self, network: Pairs, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Pairs, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(), learning_rate=self.learning_rate, batch_size=self.batch_size
         )

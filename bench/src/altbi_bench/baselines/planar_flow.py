@@ -135,10 +135,10 @@ class PlanarFlow(Baseline):
     def _own_rules(self) -> Rules:
         return {"log_det_only": (is_flag(self.log_det_only), "True or False")}
 
-    def _network(self, n_features_encoded: int) -> Bends:
+    def _build_network(self, n_features_encoded: int) -> Bends:
         return Bends(n_features_encoded, log_det_only=self.log_det_only)
 
-    def _training(self, network: Bends, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Bends, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(),
             learning_rate=self.learning_rate,

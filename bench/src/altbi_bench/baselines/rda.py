@@ -146,10 +146,10 @@ class RDA(Baseline):
             "shrink_every": (is_count(self.shrink_every), "a whole number of at least 1"),
         }
 
-    def _network(self, n_features_encoded: int) -> Autoencoder:
+    def _build_network(self, n_features_encoded: int) -> Autoencoder:
         return Autoencoder(n_features_encoded)
 
-    def _training(self, network: Autoencoder, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: Autoencoder, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(), learning_rate=self.learning_rate, batch_size=self.batch_size
         )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, TableError
-from altbi_bench.catalogue.suggestions import no_such
+from altbi_bench.catalogue.suggestions import unknown_name_error
 
 __all__ = [
     "SUITES",
@@ -27,13 +27,13 @@ __all__ = [
     "adbench_folder",
     "catalogue",
     "find_part",
-    "is_at_hand",
+    "is_available",
     "is_chosen_on",
     "load",
     "load_table",
     "locate",
     "n_files",
-    "none_at_hand",
+    "no_files_error",
     "select",
 ]
 
@@ -197,7 +197,7 @@ def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Da
     files = {part.file for each in catalogue() for part in each.parts}
     if unknown := [name for name in names if name not in known | files]:
         where = "`altbi-bench datasets` lists all, with --files their files"
-        raise no_such("data set", unknown, known | files, where)
+        raise unknown_name_error("data set", unknown, known | files, where)
     return [found for each in catalogue() if (found := _named(each, names)).parts]
 
 
@@ -241,14 +241,14 @@ def adbench_folder() -> Path | None:
     return beside if beside.is_dir() else None
 
 
-def is_at_hand(what: Dataset | Part) -> bool:
+def is_available(what: Dataset | Part) -> bool:
     """Whether a part is there, or any part of a data set."""
     folder = adbench_folder()
     parts = what.parts if isinstance(what, Dataset) else (what,)
     return folder is not None and any((folder / part.file).is_file() for part in parts)
 
 
-def none_at_hand() -> TableError:
+def no_files_error() -> TableError:
     """Say that no file is there to do anything with."""
     return TableError(
         f"None of the files asked for is at hand in {adbench_folder() or 'any folder'}. Set "

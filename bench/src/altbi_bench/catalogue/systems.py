@@ -1,7 +1,7 @@
-"""The systems compared, under the paper's names: what each is, and how it is built for a job.
+"""The systems compared, under the paper's names: how each is built, and how records describe it.
 
-Libraries are imported when a system is built, so that the catalogue itself costs nothing and the
-time of an import is not taken for the time of a fit.
+Libraries are imported when a system is built. The catalogue itself is cheap to import, and the time
+of an import is not counted as time of a fit.
 """
 
 import importlib
@@ -14,62 +14,97 @@ from numpy.typing import NDArray
 
 from altbi.errors import MissingExtraError
 from altbi_bench.catalogue.datasets import Rows
-from altbi_bench.catalogue.suggestions import no_such
+from altbi_bench.catalogue.earlier_recipes import find_earlier_recipes
+from altbi_bench.catalogue.suggestions import unknown_name_error
 
 __all__ = [
-    "FOR_IMAGES",
+    "IMAGE_ONLY",
     "SYSTEMS",
     "Fit",
     "Recipe",
     "Scores",
     "System",
+    "build_fit",
     "find_systems",
-    "ready_to_fit",
+    "merge_parameters",
 ]
 
 Scores = NDArray[np.floating]
-# Fitted on rows; what comes back scores rows, high = outlier. Handed the very rows of the fit, it
-# gives the scores that the detector keeps for them (a row is then not its own neighbour).
+# A function that fits on rows and returns a function that scores rows; high means outlier. For the
+# rows of the fit themselves, the latter returns the detector's training scores, in which a row is
+# not its own neighbour.
 Fit = Callable[[Rows], Callable[[Rows], Scores]]
 
 # Seeds of the published numbers: found by replaying them, see docs/results.md.
 DTE_SEEDS = (0, 1, 2, 3, 6)
-DTE_SEEDS_OF_NEIGHBOURS = (0, 1, 2, 3, 4)
+DTE_NEIGHBOUR_SEEDS = (0, 1, 2, 3, 4)
 DEEP = "altbi_bench.baselines:"
-# Where the baselines were when the older records were written.
-DEEP_BEFORE = "altbi.baselines:"
+# Module of the baselines in older records.
+EARLIER_DEEP = "altbi.baselines:"
 DEEP_SEEDS = (0,)
+SMOKE_ROWS = 50
+# Marks a parameter whose value is an object: its other items are the arguments of this class.
+CLASS = "class"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Where a detector comes from, as ``module:name``, and with which arguments it is built.
+    """How a detector is built.
 
-    Those in `since` keep it what it was when a default changed; lines of before do not name them.
+    Parameters
+    ----------
+    source : str
+        Class or class method, as ``module:name``.
+    parameters : Mapping
+        Arguments, as plain values that JSON has. A dict with the key ``"class"`` stands for an
+        object: ``{"class": "altbi:Schedule", "rho": 1}`` is ``Schedule(rho=1)``.
     """
 
     source: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    since: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def package(self) -> str:
         """Name of the package whose version counts."""
         return self.source.partition(":")[0].partition(".")[0]
 
-    def build(self, **more: Any) -> Any:  # noqa: ANN401 - detectors of several libraries
-        """Import and construct the detector."""
-        module, _, name = self.source.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-        except ImportError as cause:
-            raise MissingExtraError(
-                f"{module!r} cannot be imported ({cause}). Install it with: pip install altbi-bench"
-            ) from cause
-        for each in name.split("."):
-            found = getattr(found, each)
-        return found(**{**self.parameters, **self.since, **more})
+    def build(self, changes: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+        """Import the class and construct the detector, with some parameters changed."""
+        return _construct(self.source, merge_parameters(self.parameters, changes or {}))
+
+
+def merge_parameters(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of both; those of nested objects are merged too.
+
+    >>> merge_parameters({"schedule": {"rho": 1}}, {"schedule": {"T2": 4}, "keep": 1})
+    {'schedule': {'rho': 1, 'T2': 4}, 'keep': 1}
+    """
+    merged = {**first, **second}
+    for name in first.keys() & second.keys():
+        if isinstance(first[name], Mapping) and isinstance(second[name], Mapping):
+            merged[name] = merge_parameters(first[name], second[name])
+    return merged
+
+
+def _construct(source: str, parameters: Mapping[str, Any]) -> Any:  # noqa: ANN401
+    module, _, name = source.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as cause:
+        raise MissingExtraError(
+            f"{module!r} cannot be imported ({cause}). Install it with: pip install altbi-bench"
+        ) from cause
+    for attribute in name.split("."):
+        found = getattr(found, attribute)
+    return found(**{name: _convert_value(value) for name, value in parameters.items()})
+
+
+def _convert_value(value: Any) -> Any:  # noqa: ANN401
+    """Return the object that a value from JSON stands for."""
+    if isinstance(value, Mapping) and CLASS in value:
+        return _construct(value[CLASS], {k: v for k, v in value.items() if k != CLASS})
+    return tuple(value) if isinstance(value, list) else value
 
 
 @final
@@ -86,17 +121,17 @@ class System:
     recipe : Recipe
         How it is built.
     novelty : Recipe or None
-        How it is built where the rows of the fit are all inliers, if otherwise.
+        How it is built if all rows of the fit are inliers; None: as always.
     smoke : Mapping
-        Arguments that make it quick and poor, for trying the benchmark itself.
+        Parameters that make it fast and inaccurate, for trying the benchmark itself.
     seeded : bool
         Whether the seed of a job changes its scores.
     dte_seeds : tuple of int
         Seeds of its published numbers under the protocol `dte`.
-    aside : bool
-        Whether it is run and shown only when asked for by name.
+    on_request : bool
+        Whether it is run and shown only when it is requested by name.
     note : str
-        What a reader of its numbers should know.
+        Remark for readers of its numbers.
     """
 
     name: str
@@ -106,12 +141,12 @@ class System:
     smoke: Mapping[str, Any] = field(default_factory=dict)
     seeded: bool = True
     dte_seeds: tuple[int, ...] = DTE_SEEDS
-    aside: bool = False
+    on_request: bool = False
     note: str = ""
 
     @property
     def scales_itself(self) -> bool:
-        """Whether it brings its columns to one scale; for all others they are standardised."""
+        """Whether it scales the columns itself; for all others they are standardised."""
         return self.recipe.package == "altbi"
 
     @property
@@ -119,50 +154,60 @@ class System:
         """Whether it is one of the deep baselines."""
         return self.recipe.source.startswith(DEEP)
 
-    def column_in(self, setting: str) -> str | None:
-        """Its column in the paper's tables; those of the semi-supervised setting have one ALTBI."""
+    def paper_column(self, setting: str) -> str | None:
+        """Return its column in the paper's tables; the semi-supervised ones have one ALTBI."""
         if setting == "unsupervised" or not self.scales_itself:
             return self.column
         return "ALTBI" if self.name == "ALTBI-I (reference)" else None
 
     def recipe_for(self, setting: str) -> Recipe:
-        """How it is built in one of the paper's settings."""
+        """Return how it is built in one of the paper's settings."""
         return self.novelty or self.recipe if setting == "semisupervised" else self.recipe
 
-    def told(self, setting: str, *, smoke: bool = False) -> tuple[str, dict[str, Any]]:
-        """Say how it is built in a setting: its source, and its arguments but the seed."""
+    def describe(self, setting: str, *, smoke: bool = False) -> tuple[str, dict[str, Any]]:
+        """Return the source and the parameters for records; the seed is left out."""
         recipe = self.recipe_for(setting)
-        own = {**recipe.parameters, **recipe.since}
-        return recipe.source, {**own, **(self.smoke if smoke else {})}
+        return recipe.source, merge_parameters(recipe.parameters, self.smoke if smoke else {})
 
-    def is_told(
+    def matches(
         self, source: str, parameters: Mapping[str, Any], setting: str, *, smoke: bool
     ) -> bool:
-        """Whether a line of now, or of before a default changed, is about this very system."""
-        since = self.recipe_for(setting).since
-        if source.startswith(DEEP_BEFORE):
-            source = DEEP + source.removeprefix(DEEP_BEFORE)
-        return (source, {**since, **parameters}) == self.told(setting, smoke=smoke)
+        """Return whether a record with this source and these parameters is about this system.
+
+        Records from before the detectors had their current names match by a frozen list.
+        """
+        if (source, parameters) in find_earlier_recipes(self.name, setting):
+            return not smoke
+        if source.startswith(EARLIER_DEEP):
+            source = DEEP + source.removeprefix(EARLIER_DEEP)
+        return (source, parameters) == self.describe(setting, smoke=smoke)
+
+
+def _schedule(**parameters: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"schedule": {CLASS: "altbi:Schedule", **parameters}}
+
+
+def _glow(**parameters: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {"backbone": {CLASS: "altbi.torch:Glow", **parameters}}
 
 
 def _altbi(
     name: str,
     column: str | None,
-    preset: str,
-    changes: Mapping[str, Any] | None = None,
-    since: Mapping[str, Any] | None = None,
-    **more: Any,  # noqa: ANN401
+    source: str = "altbi:ALTBI",
+    parameters: Mapping[str, Any] | None = None,
+    **fields: Any,  # noqa: ANN401
 ) -> System:
-    parameters = {**(changes or {}), **({"backbone": "glow"} if column == "ALTBI-G" else {})}
-    source = "altbi:ALTBI" if preset == "plain" else f"altbi:ALTBI.{preset}"
-    quick = {"T1": 2, "T2": 4} | ({"flow_steps": 1} if column == "ALTBI-G" else {})
-    return System(name, column, Recipe(source, parameters, since or {}), smoke=quick, **more)
+    smoke = _schedule(T1=2, T2=4) | (_glow(flow_steps=1) if column == "ALTBI-G" else {})
+    if source.endswith(".paper"):
+        smoke = {"max_rows": SMOKE_ROWS}
+    return System(name, column, Recipe(source, parameters or {}), smoke=smoke, **fields)
 
 
 def _novelty(**parameters: Any) -> dict[str, Any]:  # noqa: ANN401
     return {
-        "novelty": Recipe("altbi:ALTBI.novelty", parameters),
-        "note": "on inliers alone with the authors' longer schedule, ALTBI.novelty",
+        "novelty": Recipe("altbi:ALTBI", merge_parameters(parameters, _schedule(T2=90))),
+        "note": "on inliers alone with the authors' longer schedule, T2=90",
     }
 
 
@@ -178,7 +223,7 @@ def _neighbours(name: str, note: str, **method: str) -> System:
         Recipe(source, {"n_neighbors": 32, **method}),
         novelty=Recipe(source, {"n_neighbors": 5, **method}),
         seeded=False,
-        dte_seeds=DTE_SEEDS_OF_NEIGHBOURS,
+        dte_seeds=DTE_NEIGHBOUR_SEEDS,
         note=note,
     )
 
@@ -191,15 +236,18 @@ def _deep(
     in_tables: bool = True,
     **more: Any,  # noqa: ANN401
 ) -> System:
-    """Take a deep baseline; all stand aside, because they are slow."""
+    """Return a deep baseline; all are on request only, because they are slow."""
     method = name.partition(" (")[0]
-    fields: dict[str, Any] = {"smoke": {"max_rows": 50, "epochs": 1}, "dte_seeds": DEEP_SEEDS}
+    fields: dict[str, Any] = {
+        "smoke": {"max_rows": SMOKE_ROWS, "epochs": 1},
+        "dte_seeds": DEEP_SEEDS,
+    }
     recipe = Recipe(DEEP + method.replace("-", ""), parameters or {})
     column = method if in_tables else None
-    return System(name, column, recipe, aside=True, note=note, **{**fields, **more})
+    return System(name, column, recipe, on_request=True, note=note, **{**fields, **more})
 
 
-_FEW_ROWS = {"max_rows": 50}
+_FEW_ROWS = {"max_rows": SMOKE_ROWS}
 _PUBLISHED = "as in the code behind the published numbers: "
 _STACKS = "puts the rows of the fit and of the query together: a score depends on its neighbours"
 SYSTEMS = {
@@ -208,34 +256,38 @@ SYSTEMS = {
         _altbi(
             "ALTBI",
             None,
-            "plain",
-            novelty=Recipe("altbi:ALTBI", {"keep": 1}),
-            note="distance to remembered rows, not in the paper; on inliers alone keep=1",
+            "altbi:OutlierDetector",
+            novelty=Recipe("altbi:OutlierDetector", {"keep": 1}),
+            note="distance to reference rows, not in the paper; on inliers alone keep=1",
         ),
-        _altbi("ALTBI-I (paper)", "ALTBI-I", "paper"),
-        _altbi("ALTBI-I (reference)", "ALTBI-I", "reference", **_novelty()),
+        _altbi("ALTBI-I (paper)", "ALTBI-I", "altbi:ALTBI.paper"),
+        _altbi("ALTBI-I (reference)", "ALTBI-I", **_novelty()),
         _altbi(
             "ALTBI-I (untruncated)",
             "ALTBI-I",
-            "reference",
-            {"rho": 1},
-            aside=True,
-            **_novelty(rho=1),
+            parameters=_schedule(rho=1),
+            on_request=True,
+            **_novelty(**_schedule(rho=1)),
         ),
-        _altbi("ALTBI-G (light)", "ALTBI-G", "plain", since={"score_by": "loss"}),
-        _altbi("ALTBI-G (reference)", "ALTBI-G", "reference", **_novelty(backbone="glow")),
+        _altbi("ALTBI-G (light)", "ALTBI-G", parameters=_glow()),
+        _altbi(
+            "ALTBI-G (reference)",
+            "ALTBI-G",
+            parameters=_glow(flow_steps=16, hidden=[256, 256]),
+            # The records of this setting are of the light flow.
+            **_novelty(**_glow()),
+        ),
         _altbi(
             "ALTBI-G (half reference)",
             "ALTBI-G",
-            "reference",
-            {"hidden": [128, 128], "max_batch": 500},  # as lines have it: JSON knows no tuples
-            aside=True,
+            parameters=_glow(flow_steps=16, hidden=[128, 128]) | _schedule(max_batch=500),
+            on_request=True,
             note="the authors' own setting for InternetAds",
         ),
         System(
             "ODIM",
             "ODIM",
-            Recipe("altbi:ODIM.reference"),
+            Recipe("altbi:ODIM", {"spread": "variance"}),
             smoke={"n_models": 1, "patience": 1},
             note="variances in place of deviations, as in the authors' code",
         ),
@@ -324,41 +376,43 @@ SYSTEMS = {
             "DeepSAD",
             "related work; without known rows, DeepSVDD after an autoencoder",
             in_tables=False,
-            smoke={"max_rows": 50, "epochs": 1, "first_epochs": 1},
+            smoke={"max_rows": SMOKE_ROWS, "epochs": 1, "first_epochs": 1},
         ),
     )
 }
-# Related work that cannot be run here: what it learns from are changes of pictures.
-FOR_IMAGES = {
+# Related work that cannot be run here: it learns from transformations of pictures.
+IMAGE_ONLY = {
     "SimCLR": "needs pictures to crop and colour; ADBench has numbers that a network made of them",
     "CSI": "needs pictures to rotate; ADBench has numbers that a network made of them",
 }
 
 
 def find_systems(names: Sequence[str] | None = None) -> list[System]:
-    """Take systems by name, in the order of the catalogue; without names all that differ."""
+    """Return systems by name, in the order of the catalogue; without names all by default."""
     if unknown := [name for name in names or () if name not in SYSTEMS]:
         asked = {name.lower() for name in unknown}
-        absent = [f"{name} {why}" for name, why in FOR_IMAGES.items() if name.lower() in asked]
+        absent = [f"{name} {why}" for name, why in IMAGE_ONLY.items() if name.lower() in asked]
         where = "; ".join(["`altbi-bench systems` lists all", *absent])
-        raise no_such("system that can be run", unknown, [*SYSTEMS, *FOR_IMAGES], where)
-    wanted = [each.name for each in SYSTEMS.values() if not each.aside] if names is None else names
-    return [system for system in SYSTEMS.values() if system.name in wanted]
+        known = [*SYSTEMS, *IMAGE_ONLY]
+        raise unknown_name_error("system that can be run", unknown, known, where)
+    if names is None:
+        return [system for system in SYSTEMS.values() if not system.on_request]
+    return [system for system in SYSTEMS.values() if system.name in names]
 
 
-def ready_to_fit(system: System, setting: str, seed: int, *, smoke: bool = False) -> Fit:
-    """Build a system for a job."""
-    more = {"random_state": seed} if system.seeded else {}
-    detector = system.recipe_for(setting).build(**more, **(system.smoke if smoke else {}))
+def build_fit(system: System, setting: str, seed: int, *, smoke: bool = False) -> Fit:
+    """Build the detector of a job, and return the function that fits it."""
+    changes = {"random_state": seed} if system.seeded else {}
+    detector = system.recipe_for(setting).build({**changes, **(system.smoke if smoke else {})})
     ours = system.scales_itself or system.is_deep
-    return _with_altbi(detector) if ours else _with_pyod(detector)
+    return _fit_altbi(detector) if ours else _fit_pyod(detector)
 
 
-def _with_altbi(detector: Any) -> Fit:  # noqa: ANN401
+def _fit_altbi(detector: Any) -> Fit:  # noqa: ANN401
     return lambda rows: detector.fit(rows).outlier_score
 
 
-def _with_pyod(detector: Any) -> Fit:  # noqa: ANN401
+def _fit_pyod(detector: Any) -> Fit:  # noqa: ANN401
     def fit(rows: Rows) -> Callable[[Rows], Scores]:
         detector.fit(rows)
         return lambda test: (

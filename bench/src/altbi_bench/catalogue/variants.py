@@ -1,16 +1,17 @@
-"""ALTBI-I with one setting changed at a time: the paper's ablations as systems of their own."""
+"""ALTBI-I with one parameter changed at a time: the paper's ablations as systems of their own."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
-from altbi_bench.catalogue.suggestions import no_such
+from altbi_bench.catalogue.earlier_recipes import ABLATION
+from altbi_bench.catalogue.suggestions import unknown_name_error
 from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System
 
 __all__ = [
+    "ALL_SYSTEMS",
     "BASE",
-    "KNOWN",
-    "MOST_FEATURES",
+    "MAX_FEATURES",
     "NEITHER",
     "PANELS",
     "VARIANTS",
@@ -18,37 +19,39 @@ __all__ = [
     "find_panels",
 ]
 
-# What all variants are changed from: what produced the paper's numbers.
+# The system that all variants are derived from: it produced the paper's numbers.
 BASE = SYSTEMS["ALTBI-I (reference)"]
-
-NEITHER = {"gamma": 1, "rho": 1}
+# Parameters that belong to the network; the others belong to the schedule.
+NETWORK = ("n_samples", "learning_rate")
 # One table is wider (InternetAds, 1,555 columns): its network takes as long as those of ten others.
-MOST_FEATURES = 200
+MAX_FEATURES = 200
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One setting and the values that it is given.
+    """One parameter and its values.
 
     Parameters
     ----------
     name : str
-        What the paper calls it.
+        The paper's name of it.
     parameter : str
-        What the detector calls it.
+        Its name in `altbi.Schedule` or `altbi.IWAE`.
     default : float
         Its value in `BASE`.
     values : tuple of float
-        All values, the default among them, in order.
+        All values that are run.
     table : str or None
-        The paper's table of it; None where there is only a figure without numbers.
-    most_features : int
+        The paper's table of it; None if there is only a figure without numbers.
+    max_features : int
         Columns of the widest table it is run on.
     logarithmic : bool
         Whether its values are drawn on a logarithmic axis.
+    record_name : str
+        Its name in records and in the paper's numbers, if it is another.
     note : str
-        What a reader of its table should know.
+        Remark for readers of its table.
     """
 
     name: str
@@ -56,13 +59,18 @@ class Panel:
     default: float
     values: tuple[float, ...]
     table: str | None
-    most_features: int = MOST_FEATURES
+    max_features: int = MAX_FEATURES
     logarithmic: bool = False
+    record_name: str = ""
     note: str = ""
 
-    def system(self, value: float) -> System:
-        """Take the system that has the value."""
-        return BASE if value == self.default else VARIANTS[_title({self.parameter: value})]
+    def find_system(self, value: float) -> System:
+        """Return the system with this value."""
+        return BASE if value == self.default else VARIANTS[self.system_name(value)]
+
+    def system_name(self, value: float) -> str:
+        """Return the name of the system with this value."""
+        return _format_name({self.record_name or self.parameter: value})
 
 
 # The paper's values; of n0 it prints none.
@@ -81,12 +89,13 @@ PANELS = {
         # The decoder works on K times as many rows: a wide table would take hours.
         Panel(
             "K",
-            "draws",
+            "n_samples",
             2,
             (1, 2, 5, 10, 20, 50, 70, 100),
             "B.8",
-            most_features=10,
+            max_features=10,
             logarithmic=True,
+            record_name="draws",
         ),
         Panel(
             "learning rate",
@@ -101,21 +110,30 @@ PANELS = {
 }
 
 
-def _title(changes: Mapping[str, Any]) -> str:
-    return "ALTBI-I, " + ", ".join(f"{name} {value:g}" for name, value in changes.items())
+def _format_name(changes: Mapping[str, Any]) -> str:
+    return ABLATION + ", ".join(f"{name} {value:g}" for name, value in changes.items())
 
 
-def _variant(changes: Mapping[str, Any]) -> System:
-    recipe = Recipe(BASE.recipe.source, changes)
-    return System(_title(changes), None, recipe, smoke=BASE.smoke, aside=True)
+def _variant(name: str, changes: Mapping[str, Any]) -> System:
+    network = {key: value for key, value in changes.items() if key in NETWORK}
+    schedule = {key: value for key, value in changes.items() if key not in NETWORK}
+    parameters = {
+        **({"backbone": {"class": "altbi:IWAE", **network}} if network else {}),
+        **({"schedule": {"class": "altbi:Schedule", **schedule}} if schedule else {}),
+    }
+    recipe = Recipe(BASE.recipe.source, parameters)
+    return System(name, None, recipe, smoke=BASE.smoke, on_request=True)
 
 
+_WITHOUT_BOTH = {"gamma": 1, "rho": 1}
+# Without growing batches and without truncation.
+NEITHER = _variant(_format_name(_WITHOUT_BOTH), _WITHOUT_BOTH)
 VARIANTS = {
     system.name: system
     for system in (
-        _variant(NEITHER),
+        NEITHER,
         *(
-            _variant({panel.parameter: value})
+            _variant(panel.system_name(value), {panel.parameter: value})
             for panel in PANELS.values()
             for value in panel.values
             if value != panel.default
@@ -123,12 +141,12 @@ VARIANTS = {
     )
 }
 
-# All that a line can be about.
-KNOWN = {**SYSTEMS, **VARIANTS}
+# All systems that a record can be about.
+ALL_SYSTEMS = {**SYSTEMS, **VARIANTS}
 
 
 def find_panels(names: list[str] | None) -> list[Panel]:
-    """Take panels by the detector's name of the setting; without names all."""
+    """Return panels by their parameter; without names all."""
     if unknown := [name for name in names or () if name not in PANELS]:
-        raise no_such("setting", unknown, PANELS, f"Expected: {', '.join(PANELS)}")
+        raise unknown_name_error("setting", unknown, PANELS, f"Expected: {', '.join(PANELS)}")
     return [panel for panel in PANELS.values() if names is None or panel.parameter in names]

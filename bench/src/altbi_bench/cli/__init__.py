@@ -12,8 +12,8 @@ from altbi_bench.cli.parser import build_parser
 
 __all__ = ["main"]
 
-NO_TRACE = "Nothing half-written is left."
-GOES_ON = "The lines of jobs that were done stay; the same command goes on with the others."
+NOTHING_LEFT = "No incomplete file is left."
+RECORDS_KEPT = "Records of finished jobs are kept; the same command runs the others."
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,17 +22,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns
     -------
     int
-        0 done, 1 a job failed or a file is at fault, 130 interrupted, 143 told to stop. Wrong usage
+        0 success, 1 a job failed or a file is wrong, 130 interrupted, 143 terminated. Wrong usage
         exits with 2.
     """
-    return run_program(build_parser(), _run, argv, _left_by)
+    return run_program(build_parser(), _run, argv, _describe_interruption)
 
 
 def _run(args: argparse.Namespace) -> int:
-    """Import the commands and run the one that was asked for."""
+    """Import the commands and run one."""
     return getattr(import_module("altbi_bench.cli.commands"), args.run)(args) or 0
 
 
-def _left_by(args: argparse.Namespace) -> str:
+def _describe_interruption(args: argparse.Namespace) -> str:
     """Return what an interrupted command leaves behind."""
-    return GOES_ON if args.run in ("run", "quick", "ablation") else NO_TRACE
+    return RECORDS_KEPT if args.run in ("run", "quick", "ablation") else NOTHING_LEFT

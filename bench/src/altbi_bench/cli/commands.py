@@ -9,10 +9,9 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
 
-from altbi.cli._arguments import create_engine
+from altbi._terminal import escape_text
 from altbi.cli._progress import terminal_progress
 from altbi.errors import TableError
-from altbi._terminal import escape_text
 from altbi_bench.catalogue.datasets import (
     SOURCE,
     VARIABLE,
@@ -20,19 +19,26 @@ from altbi_bench.catalogue.datasets import (
     adbench_folder,
     catalogue,
     find_part,
-    is_at_hand,
+    is_available,
     load,
-    none_at_hand,
+    no_files_error,
     select,
 )
-from altbi_bench.catalogue.systems import FOR_IMAGES, SYSTEMS, find_systems
+from altbi_bench.catalogue.systems import IMAGE_ONLY, SYSTEMS, find_systems
 from altbi_bench.catalogue.variants import Panel, find_panels
-from altbi_bench.cli.parser import ASKED, AUTO, FOLDER, ROWS, build_parser
+from altbi_bench.cli.parser import AUTO, FOLDER, ROWS, TABLE_DEFAULTS, build_parser
 from altbi_bench.results_page.page import write_page
 from altbi_bench.runs.code_digest import describe_code
-from altbi_bench.runs.measurement import version_of
-from altbi_bench.runs.records import Job, Run, latest, read
-from altbi_bench.runs.runner import DTE_PROTOCOLS, Limits, Question, current, plan, run_all
+from altbi_bench.runs.measurement import find_version
+from altbi_bench.runs.records import Job, Run, keep_latest, read_runs
+from altbi_bench.runs.runner import (
+    DTE_PROTOCOLS,
+    Limits,
+    Question,
+    keep_current,
+    plan_jobs,
+    run_all,
+)
 from altbi_bench.tables.formatting import nothing_found, printed
 from altbi_bench.tables.grids import markdown_grid, plain_grid
 
@@ -41,8 +47,8 @@ __all__ = [
     "completion",
     "datasets",
     "figures",
-    "lines",
     "quick",
+    "records",
     "run",
     "systems",
     "tables",
@@ -53,10 +59,10 @@ QUICK = ("ALTBI", "ALTBI-I (reference)", "IForest", "kNN")
 
 
 def datasets(args: argparse.Namespace) -> int:
-    """List data sets, or files; or read the files at hand, 1 when one is not ADBench's."""
+    """Print the data sets or files, or check the available files; return 1 if one is wrong."""
     if args.check:
         if args.files or args.json:
-            args.wrong("--check lists nothing: leave out --files and --json")
+            args.wrong("--check does not list files: leave out --files and --json")
         return _check_files()
     facts = [
         {
@@ -68,7 +74,7 @@ def datasets(args: argparse.Namespace) -> int:
             "features": part.n_features,
             "outliers": part.n_outliers,
             "sha256": part.sha256,
-            "at_hand": is_at_hand(part),
+            "available": is_available(part),
         }
         for dataset in catalogue()
         for part in dataset.parts
@@ -76,13 +82,13 @@ def datasets(args: argparse.Namespace) -> int:
     if args.json:
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
         return 0
-    there = sum(bool(fact["at_hand"]) for fact in facts)
+    n_available = sum(bool(fact["available"]) for fact in facts)
     head = ["file" if args.files else "data set", "kind", "files", "rows", "features", "outliers"]
     body = [
         [
             dataset.label if not args.files else part.file,
             dataset.kind,
-            f"{sum(map(is_at_hand, parts))} of {len(parts)}",
+            f"{sum(map(is_available, parts))} of {len(parts)}",
             _total(part.n_rows for part in parts),
             str(part.n_features),
             _total(part.n_outliers for part in parts),
@@ -93,7 +99,7 @@ def datasets(args: argparse.Namespace) -> int:
     ]
     folder = adbench_folder()
     sys.stdout.write(
-        f"{plain_grid([head, *body])}\n\n{there} of {len(facts)} files are at hand"
+        f"{plain_grid([head, *body])}\n\n{n_available} of {len(facts)} files are available"
         f"{'' if folder is None else f' in {folder}'}. The others are ADBench's: {SOURCE}\n"
         f"Put them into one folder with the names that --files shows, and set {VARIABLE} to it.\n"
     )
@@ -101,10 +107,10 @@ def datasets(args: argparse.Namespace) -> int:
 
 
 def _check_files() -> int:
-    """Read every file at hand, and name those that a run would refuse."""
-    parts = [part for each in catalogue() for part in each.parts if is_at_hand(part)]
+    """Read every available file, and print errors for those that a run would refuse."""
+    parts = [part for each in catalogue() for part in each.parts if is_available(part)]
     if not parts:
-        raise none_at_hand()
+        raise no_files_error()
     wrong = 0
     for part in parts:
         try:
@@ -112,7 +118,7 @@ def _check_files() -> int:
         except TableError as error:
             wrong += 1
             sys.stderr.write(f"{escape_text(' '.join(str(error).split()))}\n")
-    sys.stdout.write(f"{len(parts) - wrong} of {len(parts)} files at hand are as described.\n")
+    sys.stdout.write(f"{len(parts) - wrong} of {len(parts)} available files are as described.\n")
     return 1 if wrong else 0
 
 
@@ -122,14 +128,14 @@ def _total(numbers: Iterator[int | None]) -> str:
 
 
 def systems(args: argparse.Namespace) -> None:
-    """List systems."""
+    """Print the systems."""
     facts = [
         {
             "system": system.name,
             "column": system.column,
             "source": system.recipe.source,
-            "version": version_of(system.recipe.package) or "not installed",
-            "parameters": {**system.recipe.parameters, **system.recipe.since},
+            "version": find_version(system.recipe.package) or "not installed",
+            "parameters": dict(system.recipe.parameters),
             "on inliers alone": asdict(system.novelty) if system.novelty else None,
             "seeded": system.seeded,
             "scaling": "its own" if system.scales_itself else "standardised on the rows of the fit",
@@ -142,41 +148,47 @@ def systems(args: argparse.Namespace) -> None:
         return
     head = ["system", "source", "version", "parameters", "note"]
     body = [
-        [*(str(fact[key]) for key in head[:3]), _words(fact["parameters"]), str(fact["note"])]
+        [
+            *(str(fact[key]) for key in head[:3]),
+            _format_parameters(fact["parameters"]),
+            str(fact["note"]),
+        ]
         for fact in facts
     ]
-    absent = [[name, "not run", "", "", why] for name, why in FOR_IMAGES.items()]
+    absent = [[name, "not run", "", "", why] for name, why in IMAGE_ONLY.items()]
     sys.stdout.write(plain_grid([head, *body, *absent], numbers=False) + "\n")
 
 
-def _words(parameters: object) -> str:
+def _format_parameters(parameters: object) -> str:
     pairs = parameters.items() if isinstance(parameters, dict) else ()
     return ", ".join(f"{name}={value!r}" for name, value in pairs) or "defaults"
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run what is left; 1 when a job failed."""
+    """Run the jobs without a record; return 1 if a job failed."""
     smoke = args.suite == "smoke" and args.datasets is None
     question = _question(args, smoke=smoke)
-    # Made quick, all systems take part; else those aside only when they are named.
+    # The smoke suite runs all systems; otherwise some are run on request only.
     names = list(SYSTEMS) if smoke and args.systems is None else args.systems
-    jobs = plan(select(args.datasets, args.suite), find_systems(names), question)
-    path = args.lines or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
-    on_progress = _watch(quiet=args.quiet)
+    jobs = plan_jobs(select(args.datasets, args.suite), find_systems(names), question)
+    path = args.records or FOLDER / ("smoke.jsonl" if smoke else f"{args.protocol}.jsonl")
+    progress = _build_progress(quiet=args.quiet)
     limits = Limits(args.processes, args.threads, args.limit)
     if args.engine is not None and args.processes != 1:
-        args.wrong("an engine takes the place of --processes: leave one of them out")
+        args.wrong("an engine replaces --processes: leave one of them out")
+    from altbi.cli._arguments import create_engine
+
     with create_engine(args) or nullcontext() as engine:
-        done = run_all(path, jobs, limits, on_progress, retry=args.retry, engine=engine)
-    last = latest(current(read(path)))
+        done = run_all(path, jobs, limits, progress, retry=args.retry, engine=engine)
+    last = keep_latest(keep_current(read_runs(path)))
     failed = [last[job] for job in jobs if last[job].error is not None]
     for each in failed:
         sys.stderr.write(f"{each.job.title}: {escape_text(' '.join(str(each.error).split()))}\n")
     before = {each.job for each in failed} - {each.job for each in done}
     sys.stdout.write(
-        f"{len(done)} {'job' if len(done) == 1 else 'jobs'} done, {len(jobs) - len(done)} were "
-        f"there, {len(failed)} failed: {path}\n"
-        + (f"{len(before)} of them failed before; --retry runs them again.\n" if before else "")
+        f"{len(done)} {'job' if len(done) == 1 else 'jobs'} done, {len(jobs) - len(done)} "
+        f"existed, {len(failed)} failed: {path}\n"
+        + (f"{len(before)} of them failed earlier; --retry runs them again.\n" if before else "")
     )
     return 1 if failed else 0
 
@@ -187,73 +199,75 @@ def _question(args: argparse.Namespace, *, smoke: bool = False) -> Question:
     return Question(args.protocol, rows, args.seeds, smoke)
 
 
-def _watch(*, quiet: bool) -> Callable[[Iterator[Item], int], Iterator[Item]]:
+def _build_progress(*, quiet: bool) -> Callable[[Iterator[Item], int], Iterator[Item]]:
     meter = terminal_progress(quiet=quiet)
 
-    def watched(runs: Iterator[Item], total: int) -> Iterator[Item]:
-        return runs if meter is None else meter("running", runs, total, lambda _: 1)
+    def show(runs: Iterator[Item], total: int) -> Iterator[Item]:
+        return runs if meter is None else iter(meter("running", runs, total, lambda _: 1))
 
-    return watched
+    return show
 
 
 def tables(args: argparse.Namespace) -> None:
-    """Print the tables of one protocol, or write the page of all."""
+    """Print the tables of one protocol, or write the page of all protocols."""
     if args.page is not None:
-        if others := [name for name, usual in ASKED.items() if getattr(args, name) != usual]:
-            args.wrong(f"the page is made of all lines: leave out --{', --'.join(others)}")
-        write_page(args.page, args.lines or FOLDER)
+        if others := [
+            name for name, usual in TABLE_DEFAULTS.items() if getattr(args, name) != usual
+        ]:
+            args.wrong(f"the page uses all records: leave out --{', --'.join(others)}")
+        write_page(args.page, args.records or FOLDER)
         return
-    path = args.lines or FOLDER / f"{args.protocol}.jsonl"
+    path = args.records or FOLDER / f"{args.protocol}.jsonl"
     question = _question(args)
     chosen = None if args.systems is None else find_systems(args.systems)
     found = select(args.datasets, args.suite)
     sys.stdout.write(printed(path, question, chosen, found, markdown=args.markdown))
 
 
-def lines(args: argparse.Namespace) -> None:
-    """Show the lines behind cells."""
-    path = args.lines or FOLDER / f"{args.protocol}.jsonl"
+def records(args: argparse.Namespace) -> None:
+    """Print the records behind numbers of the tables."""
+    path = args.records or FOLDER / f"{args.protocol}.jsonl"
     question = _question(args)
     wanted = {
         job
         for dataset in select(args.datasets, args.suite)
         for part in dataset.parts
         for system in find_systems(args.systems)
-        for job in question.jobs(part, system)
+        for job in question.list_jobs(part, system)
     }
-    runs = read(path)
+    runs = read_runs(path)
     found = [(number, run) for number, run in enumerate(runs, 1) if run.job in wanted]
     if not found:
         raise nothing_found(path, runs)
     for number, each in found:
-        stale = "" if current([each]) else " (the system is built otherwise by now: not counted)"
-        start = f"{path}, line {number}: {each.job.title}{stale}{_other_code(each)}"
-        sys.stdout.write(f"{start}\n{_told(each)}\n")
+        stale = "" if keep_current([each]) else " (outdated: the system is built differently now)"
+        start = f"{path}, line {number}: {each.job.title}{stale}{_describe_code(each)}"
+        sys.stdout.write(f"{start}\n{_format_run(each)}\n")
 
 
-def _other_code(run: Run) -> str:
-    """Describe the code of a run of ours, if it is another state than the current one."""
+def _describe_code(run: Run) -> str:
+    """Return a remark on the code of a run, if it differs from the current code."""
     about = describe_code(run.versions.get("altbi code")) if run.source.startswith("altbi") else ""
     return f" ({escape_text(about)})" if about else ""
 
 
-def _told(run: Run) -> str:
-    """Say what a line holds, and the command that would write it again."""
+def _format_run(run: Run) -> str:
+    """Format the content of a record, and the command that repeats the run."""
     dataset = find_part(run.file)[0]
     name = dataset.label if len(dataset.parts) == 1 else run.file
-    words = ["altbi-bench", "run", "--datasets", name, "--systems", run.system]
-    words += ["--protocol", run.protocol, "--seeds", f"{run.seed},", "--lines", "again.jsonl"]
-    words += ["--rows", "all" if run.rows is None else str(run.rows)]
+    command = ["altbi-bench", "run", "--datasets", name, "--systems", run.system]
+    command += ["--protocol", run.protocol, "--seeds", f"{run.seed},", "--records", "again.jsonl"]
+    command += ["--rows", "all" if run.rows is None else str(run.rows)]
     facts = {
         name: value
         for name, value in asdict(run).items()
         if name not in Job.__slots__ and value not in (None, {}, [])
     }
-    return f"  {json.dumps(facts)}\n  {shlex.join(words)}"
+    return f"  {json.dumps(facts)}\n  {shlex.join(command)}"
 
 
 def quick(args: argparse.Namespace) -> int:
-    """Run, then print."""
+    """Run a small comparison, and print its tables."""
     args.systems, args.protocol, args.suite = list(QUICK), "transductive", "tables"
     code = run(args)
     args.page = None
@@ -262,25 +276,25 @@ def quick(args: argparse.Namespace) -> int:
 
 
 def ablation(args: argparse.Namespace) -> int:
-    """Run what is left of the ablations and of the trainings to watch, then print."""
+    """Run ablations and observed trainings without a record, and print tables."""
     from altbi_bench.ablation.tables import ablation_tables
     from altbi_bench.figures.figure import ABLATION, TRACES
     from altbi_bench.traces.records import current_traces, read_traces
 
-    runs_at, traces_at = args.lines / ABLATION, args.lines / TRACES
+    runs_at, traces_at = args.records / ABLATION, args.records / TRACES
     panels, chosen = find_panels(args.settings), select(args.datasets, "tables")
     files = {part.file for dataset in chosen for part in dataset.parts}
     if not args.no_runs:
         _ablate(args, panels, chosen, files)
-    runs = [run for run in read(runs_at) if run.file in files and not run.smoke]
+    runs = [run for run in read_runs(runs_at) if run.file in files and not run.smoke]
     traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
     if not runs and not traces:
-        do = "`altbi-bench ablation` without --no-runs"
-        raise nothing_found(runs_at, read(runs_at), do)
+        command = "`altbi-bench ablation` without --no-runs"
+        raise nothing_found(runs_at, read_runs(runs_at), command)
     grid = markdown_grid if args.markdown else plain_grid
     tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
     sys.stdout.write("\n\n".join(tables) + "\n")
-    last = {run.job.title: run.error for run in latest(current(runs)).values()}
+    last = {run.job.title: run.error for run in keep_latest(keep_current(runs)).values()}
     last |= {trace.job.title: trace.error for trace in traces}
     failed = {title: reason for title, reason in last.items() if reason is not None}
     for title, reason in failed.items():
@@ -291,25 +305,32 @@ def ablation(args: argparse.Namespace) -> int:
 def _ablate(
     args: argparse.Namespace, panels: Sequence[Panel], chosen: Sequence[Dataset], files: set[str]
 ) -> None:
-    """Run what the lines lack; trainings are watched where no setting was asked for by name."""
-    from altbi_bench.ablation.experiments import at_hand, figure_jobs, trace_jobs, variant_jobs
+    """Run jobs without a record; trainings are observed if no setting was given by name."""
+    from altbi_bench.ablation.experiments import (
+        figure_jobs,
+        filter_available,
+        trace_jobs,
+        variant_jobs,
+    )
     from altbi_bench.figures.figure import ABLATION, TRACES
     from altbi_bench.traces.records import run_traces
 
     limits, retry = Limits(args.processes, args.threads, args.limit), args.retry
     jobs = variant_jobs(panels, chosen, args.seeds)
-    run_all(args.lines / ABLATION, jobs, limits, _watch(quiet=args.quiet), retry=retry)
+    run_all(args.records / ABLATION, jobs, limits, _build_progress(quiet=args.quiet), retry=retry)
     if args.settings is None:
         asked = [*figure_jobs(), *trace_jobs(chosen, args.seeds)]
-        watched = at_hand(job for job in asked if job.file in files)
-        run_traces(args.lines / TRACES, watched, limits, _watch(quiet=args.quiet), retry=retry)
+        traces = filter_available(job for job in asked if job.file in files)
+        run_traces(
+            args.records / TRACES, traces, limits, _build_progress(quiet=args.quiet), retry=retry
+        )
 
 
 def figures(args: argparse.Namespace) -> None:
     """Write the page of figures."""
     from altbi_bench.figures.page import write_figures
 
-    write_figures(args.page, args.lines)
+    write_figures(args.page, args.records)
 
 
 def completion(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""The arguments of `altbi-bench`: its commands and their options. Imports nothing heavy."""
+"""The arguments of `altbi-bench`: commands and options. Imports are fast."""
 
 import argparse
 from pathlib import Path
@@ -14,8 +14,8 @@ AUTO, FEWEST_ROWS, ROWS = 0, 10, 20_000
 MOST, MOST_SEEDS = 10**9, 1000
 PROTOCOLS = ("transductive", "official", "dte", "semi", "semi-code", "semi-dte", "split")
 SUITES = ("smoke", "small", "tables", "embeddings", "all")
-# What `tables` is asked about if nothing is said.
-ASKED = {
+# Defaults of `tables`.
+TABLE_DEFAULTS = {
     "datasets": None,
     "suite": "all",
     "systems": None,
@@ -25,7 +25,7 @@ ASKED = {
     "markdown": False,
 }
 Commands = Any  # argparse keeps the type of its sub-parsers to itself
-FILE_ARGUMENTS = ("lines", "page")
+FILE_ARGUMENTS = ("records", "page")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -33,14 +33,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="altbi-bench",
         description="Repeat the paper's experiments.",
-        epilog="exit codes: 0 done, 1 a job failed or a file is at fault, 2 wrong usage\n\n"
+        epilog="exit codes: 0 success, 1 a job failed or a file is wrong, 2 wrong usage\n\n"
         "example:\n  altbi-bench datasets",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"altbi-bench {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_datasets, _systems, _run, _tables, _lines, _quick, _ablation, _figures):
+    for add in (_datasets, _systems, _run, _tables, _records, _quick, _ablation, _figures):
         add(commands)
     _completion(commands)
     complete_files(parser, FILE_ARGUMENTS)
@@ -48,78 +48,77 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _completion(commands: Commands) -> None:
-    about = "print what makes a shell complete these commands"
-    added = _added(commands, "completion", about, "completion bash >> ~/.bash_completion")
+    about = "print a script for shell completion"
+    added = _add_command(commands, "completion", about, "completion bash >> ~/.bash_completion")
     added.add_argument("shell", choices=SHELLS)
 
 
 def _datasets(commands: Commands) -> None:
-    about = "list the data sets, which are at hand, and where to put the others"
-    added = _added(commands, "datasets", about, "datasets")
+    about = "list the data sets, which are available, and where to put the others"
+    added = _add_command(commands, "datasets", about, "datasets")
     added.add_argument("--files", action="store_true", help="list every file")
     added.add_argument("--json", action="store_true", help="write JSON")
     added.add_argument(
         "--check",
         action="store_true",
-        help="read the files at hand, and name those with other sizes, outliers or contents than "
-        "ADBench's",
+        help="read the available files, and report those that differ from ADBench's",
     )
 
 
 def _systems(commands: Commands) -> None:
-    about = "list the systems: where each comes from, with which parameters and version"
-    added = _added(commands, "systems", about, "systems")
+    about = "list the systems with source, parameters and version"
+    added = _add_command(commands, "systems", about, "systems")
     added.add_argument("--json", action="store_true", help="write JSON")
 
 
 def _run(commands: Commands) -> None:
-    about = "run systems on data sets, one line for each job; what is there is not run again"
+    about = "run systems on data sets, one record for each job; existing records are not run again"
     example = "run --suite small --systems IForest,kNN --processes 2"
-    added = _added(commands, "run", about, example)
+    added = _add_command(commands, "run", about, example)
     _add_question(added)
     _add_suite(
         added,
-        "data sets at hand; smoke: six small ones with systems made quick and poor, whose lines "
-        "are barred from tables",
+        "available data sets; smoke: six small ones with systems made fast and inaccurate, whose "
+        "records are left out of tables",
         "tables",
     )
     _add_machine(added)
 
 
 def _tables(commands: Commands) -> None:
-    about = "make tables, statistics and figures of the lines, the paper's numbers beside them"
-    added = _added(commands, "tables", about, "tables --protocol dte")
+    about = "print tables and statistics of the records, with the paper's numbers"
+    added = _add_command(commands, "tables", about, "tables --protocol dte")
     _add_question(added)
-    _add_suite(added, "which data sets are shown", str(ASKED["suite"]))
+    _add_suite(added, "which data sets are shown", str(TABLE_DEFAULTS["suite"]))
     added.add_argument(
         "--page",
         type=Path,
         metavar="FILE",
-        help="write the whole page of results as Markdown, tables and figures in a folder beside "
+        help="write the page of all results as Markdown, tables and figures in a folder next to "
         "it; without it one protocol is printed",
     )
     added.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
-def _lines(commands: Commands) -> None:
-    about = "show the lines behind a cell: where they stand, versions, and how to run them again"
-    example = "lines --datasets cardio --systems LOF"
-    added = _added(commands, "lines", about, example)
+def _records(commands: Commands) -> None:
+    about = "show the records behind a number: line, versions, and how to repeat the runs"
+    example = "records --datasets cardio --systems LOF"
+    added = _add_command(commands, "records", about, example)
     _add_question(added)
-    _add_suite(added, "of which data sets", "all")
+    _add_suite(added, "data sets of the records", "all")
 
 
 def _quick(commands: Commands) -> None:
     about = "compare ALTBI with two classics on the tables at hand: run, then tables"
-    added = _added(commands, "quick", about, "quick --processes 2")
-    _add_where(added)
+    added = _add_command(commands, "quick", about, "quick --processes 2")
+    _add_selection(added)
     _add_machine(added)
     added.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
 def _ablation(commands: Commands) -> None:
-    about = "change one setting of ALTBI-I at a time, and watch trainings step by step; then tables"
-    added = _added(commands, "ablation", about, "ablation --settings rho,gamma")
+    about = "change one parameter of ALTBI-I at a time, observe trainings, and print tables"
+    added = _add_command(commands, "ablation", about, "ablation --settings rho,gamma")
     _add_folder(added)
     added.add_argument(
         "--datasets", type=_names, metavar="A,B", help="names as in the paper (default: all tables)"
@@ -128,47 +127,48 @@ def _ablation(commands: Commands) -> None:
         "--settings",
         type=_names,
         metavar="A,B",
-        help="of rho, gamma, draws, learning_rate, n0 (default: all); with it no training is "
-        "watched",
+        help="of rho, gamma, n_samples, learning_rate, n0 (default: all); with it no training is "
+        "observed",
     )
     added.add_argument(
         "--seeds",
         type=_seeds,
         default=(0,),
         metavar="N",
-        help="to run: how many, or a list such as 0,1 (default: 1; ten for figures of single "
-        "tables)",
+        help="number of seeds, or a list such as 0,1 (default: 1; 10 for figures of single tables)",
     )
-    added.add_argument("--no-runs", action="store_true", help="only print what is there")
+    added.add_argument("--no-runs", action="store_true", help="only print existing records")
     added.add_argument("--markdown", action="store_true", help="print Markdown")
     _add_jobs(added)
 
 
 def _figures(commands: Commands) -> None:
-    about = "draw the paper's figures from the lines, and write a page about them"
-    added = _added(commands, "figures", about, "figures --page figures.md")
+    about = "draw the paper's figures from the records, and write a page about them"
+    added = _add_command(commands, "figures", about, "figures --page figures.md")
     _add_folder(added)
     added.add_argument(
         "--page",
         type=Path,
         default=Path("docs/figures.md"),
         metavar="FILE",
-        help="as Markdown, pictures in a folder beside it (default: %(default)s)",
+        help="Markdown file, pictures in a folder next to it (default: %(default)s)",
     )
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--lines",
+        "--records",
         type=Path,
         default=FOLDER,
         metavar="FOLDER",
-        help="where the files of lines are (default: %(default)s)",
+        help="folder of records (default: %(default)s)",
     )
 
 
-def _added(commands: Commands, name: str, about: str, example: str) -> argparse.ArgumentParser:
-    """Add a command with its description and its example."""
+def _add_command(
+    commands: Commands, name: str, about: str, example: str
+) -> argparse.ArgumentParser:
+    """Add a command with its description and example."""
     added: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
@@ -181,27 +181,26 @@ def _added(commands: Commands, name: str, about: str, example: str) -> argparse.
     return added
 
 
-def _add_where(parser: argparse.ArgumentParser) -> None:
+def _add_selection(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--lines",
+        "--records",
         type=Path,
         metavar="FILE",
-        help=f"the runs, one a line (default: {FOLDER}/PROTOCOL.jsonl); a folder of them for "
-        "--page",
+        help=f"file of records (default: {FOLDER}/PROTOCOL.jsonl); a folder of them for --page",
     )
     parser.add_argument(
         "--datasets",
         type=_names,
         metavar="A,B",
-        help="names as in the paper, or files as `altbi-bench datasets --files` lists them, in "
-        "place of a suite",
+        help="names as in the paper, or files as `altbi-bench datasets --files` lists them, "
+        "instead of a suite",
     )
     parser.add_argument(
         "--seeds",
         type=_seeds,
         metavar="N",
-        help="how many, or a list such as 0,1,6 or 4, with a comma (default: 3; under dte those "
-        "of the paper's table)",
+        help="number of seeds, or a list such as 0,1,6 or 4, with a comma (default: 3; under dte "
+        "those of the paper's table)",
     )
     parser.add_argument(
         "--rows",
@@ -220,21 +219,24 @@ def _add_suite(parser: argparse.ArgumentParser, about: str, default: str) -> Non
 
 
 def _add_question(parser: argparse.ArgumentParser) -> None:
-    _add_where(parser)
+    _add_selection(parser)
     parser.add_argument(
         "--systems",
         type=_names,
         metavar="A,B",
-        help="names as `altbi-bench systems` lists them (default: all that differ)",
+        help="names as `altbi-bench systems` lists them (default: all but those on request only)",
     )
     parser.add_argument(
-        "--protocol", choices=PROTOCOLS, default=ASKED["protocol"], help="(default: %(default)s)"
+        "--protocol",
+        choices=PROTOCOLS,
+        default=TABLE_DEFAULTS["protocol"],
+        help="(default: %(default)s)",
     )
 
 
 def _add_machine(parser: argparse.ArgumentParser) -> None:
     _add_jobs(parser)
-    add_engine(parser, "the jobs, each in a process of its own, in place of --processes")
+    add_engine(parser, "the jobs, each in a process of its own, instead of --processes")
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
@@ -249,7 +251,7 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
         type=_positive,
         default=600,
         metavar="SECONDS",
-        help="of one job, reading its file included; over it, it failed (default: %(default)s)",
+        help="time limit of one job, including reading its file (default: %(default)s)",
     )
     parser.add_argument("--retry", action="store_true", help="run failed jobs again")
     parser.add_argument("--quiet", action="store_true", help="show no progress")

@@ -231,7 +231,9 @@ _LOOK = {
 
 def _svg(chart: Any) -> str:  # noqa: ANN401
     converter = import_extra("vl_convert", extra=_EXTRA)
-    version = ".".join(import_extra("altair", extra=_EXTRA).SCHEMA_VERSION.lstrip("v").split(".")[:2])
+    version = ".".join(
+        import_extra("altair", extra=_EXTRA).SCHEMA_VERSION.lstrip("v").split(".")[:2]
+    )
     spec = json.dumps(chart.configure(**_LOOK).to_dict())
     drawn: str = converter.vegalite_to_svg(spec, vl_version=version)
     return drawn.rstrip() + "\n"

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from altbi_bench.results_page.summaries import Evidence
-from altbi_bench.runs.records import Run, parsed, read
+from altbi_bench.runs.records import Run, read_records, read_runs
 from altbi_bench.traces.records import current_traces, read_traces
 from altbi_bench.traces.trace import Trace
 
@@ -31,9 +31,9 @@ class Lines:
         """Read a folder of lines."""
         return cls(
             Evidence.of(folder, folder, may_lack=True),
-            read(folder / ABLATION),
+            read_runs(folder / ABLATION),
             current_traces(read_traces(folder / TRACES)),
-            [line for line in parsed(folder / PRIVACY, _private) if line["kind"] == "auc"],
+            [line for line in read_records(folder / PRIVACY, _private) if line["kind"] == "auc"],
         )
 
 

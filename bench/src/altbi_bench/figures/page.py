@@ -4,13 +4,13 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from altbi.errors import TableError
 from altbi._terminal import escape_text, shorten
+from altbi.errors import TableError
 from altbi_bench.ablation.experiments import TECHNIQUES, figure_jobs
 from altbi_bench.ablation.tables import ablation_tables
 from altbi_bench.ablation.training_analysis import on_tables
 from altbi_bench.catalogue.datasets import find_part
-from altbi_bench.catalogue.variants import BASE, MOST_FEATURES, PANELS
+from altbi_bench.catalogue.variants import BASE, MAX_FEATURES, PANELS
 from altbi_bench.figures.figure import Figure, Lines
 from altbi_bench.figures.run_figures import (
     ablations,
@@ -27,8 +27,8 @@ from altbi_bench.figures.trace_figures import (
     truncated,
 )
 from altbi_bench.results_page.page import write_files
-from altbi_bench.runs.records import latest
-from altbi_bench.runs.runner import current
+from altbi_bench.runs.records import keep_latest
+from altbi_bench.runs.runner import keep_current
 from altbi_bench.traces.settings import SETTINGS
 
 __all__ = ["write_figures"]
@@ -51,8 +51,8 @@ HEAD = (
     "the command that runs what it needs, the lines that it came from, and what the paper shows "
     "beside what is seen here. Intervals in brackets are 95 % ones by the bootstrap, over tables "
     "unless said otherwise. The figures of all systems have their tables in "
-    "[results.md](results.md), those of privacy in [privacy.md](privacy.md), the theory "
-    "in [theory.md](theory.md)."
+    "[results.md](results.md), those of privacy in [privacy.md](benchmark/privacy.md), the theory "
+    "in [theory.md](benchmark/theory.md)."
 )
 
 
@@ -86,7 +86,9 @@ def _section(figure: Figure, beside: str, results: str) -> str:
 
 def _missing(lines: Lines) -> list[str]:
     """Name what was run on some tables and not on others, and what failed."""
-    failures = [(job.title, run.error) for job, run in latest(current(lines.variants)).items()]
+    failures = [
+        (job.title, run.error) for job, run in keep_latest(keep_current(lines.variants)).items()
+    ]
     failures += [(trace.job.title, trace.error) for trace in lines.traces]
     failed = [f"- {title}: {_plain(error)}" for title, error in failures if error is not None]
     found = [*failed, *_missing_variants(lines), *_missing_traces(lines)]
@@ -101,12 +103,12 @@ def _plain(text: str) -> str:
 def _missing_variants(lines: Lines) -> list[str]:
     there = {
         (run.system, run.file)
-        for run in current(lines.variants)
+        for run in keep_current(lines.variants)
         if run.error is None and not run.smoke
     }
     files = {file for system, file in there if system == BASE.name}
-    systems = {each.name: MOST_FEATURES for each in TECHNIQUES.values()} | {
-        panel.system(value).name: panel.most_features
+    systems = {each.name: MAX_FEATURES for each in TECHNIQUES.values()} | {
+        panel.find_system(value).name: panel.max_features
         for panel in PANELS.values()
         for value in panel.values
     }

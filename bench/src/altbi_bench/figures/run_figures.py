@@ -11,7 +11,7 @@ from altbi_bench.ablation.experiments import ROWS, Point, panel_points
 from altbi_bench.ablation.tables import seeds_text
 from altbi_bench.catalogue.datasets import select
 from altbi_bench.catalogue.systems import SYSTEMS
-from altbi_bench.catalogue.variants import MOST_FEATURES, PANELS
+from altbi_bench.catalogue.variants import MAX_FEATURES, PANELS
 from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Stroke, bars, panels
 from altbi_bench.figures.figure import ABLATION, PRIVACY, RUN_ABLATION, Figure, Lines
 from altbi_bench.results_page.deep_baselines import COMPARED, REDUCED, on_small_tables
@@ -128,10 +128,10 @@ def ablations(lines: Lines) -> Figure:
     text = (
         "One setting of ALTBI-I changed at a time; whiskers are the intervals of the difference "
         "from the default, which has none. The paper's numbers are about 57 data sets, ours about "
-        f"all tables of up to {MOST_FEATURES} columns, at most {ROWS:,} rows of each (K: up to "
-        f"{PANELS['draws'].most_features} columns, for the decoder works on K times as many rows), "
-        "so that only the shapes can be compared. The best values here, and what they gain over "
-        f"the default: {', '.join(told)}. The tables below have all of them."
+        f"all tables of up to {MAX_FEATURES} columns, at most {ROWS:,} rows of each (K: up to "
+        f"{PANELS['n_samples'].max_features} columns, for the decoder works on K times as many "
+        "rows), so that only the shapes can be compared. The best values here, and what they gain "
+        f"over the default: {', '.join(told)}. The tables below have all of them."
     )
     svg = panels(
         drawn, x_title="", y_title="mean AUC", logarithmic=frozenset(logs), size=(330, 190)
@@ -187,8 +187,8 @@ def under_privacy(lines: Lines) -> Figure:
     text = (
         f"Mean test AUC over {len(shared)} tables of the paper's Table B.11, its own numbers for "
         f"the same tables beside ours. What growth and truncation gain: {told}. The paper says "
-        "that they make privacy cheaper. [privacy.md](privacy.md) says why its procedure does not "
-        "give the epsilon that it states, and why its first column, with both and without noise, "
+        "that they make privacy cheaper. [privacy.md](benchmark/privacy.md) says why its "
+        "procedure does not give the epsilon that it states, and why its first column, with both and without noise, "
         "cannot be that of these tables."
     )
     svg = bars(rows, title="mean AUC of the test rows", kinds=TECHNIQUE_COLOURS, lowest=AUC_FROM)

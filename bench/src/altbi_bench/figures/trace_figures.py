@@ -28,7 +28,7 @@ from altbi_bench.ablation.training_analysis import (
 from altbi_bench.figures.charts import Dot, Shade, Stroke, heat, panels
 from altbi_bench.figures.figure import RUN_ABLATION, TRACES, Figure, Lines
 from altbi_bench.statistics import Effect, paired_effect
-from altbi_bench.traces.settings import SETTINGS, WATCHING_DRAWS, WINDOWS
+from altbi_bench.traces.settings import N_EVALUATION_SAMPLES, SETTINGS, WINDOWS
 from altbi_bench.traces.trace import Trace
 
 __all__ = ["memorisation", "outlier_ratio", "snapshots", "techniques", "truncated"]
@@ -144,7 +144,7 @@ def truncated(lines: Lines) -> Figure:
         f"last, with intervals over seeds: {'; '.join(told)}. The paper shows a ratio that falls "
         f"over the updates, as its Proposition 1 has it; here a fall is clear on {falls} of "
         f"{len(told)}. The threshold is a quantile, not the inlier risk that the proposition is "
-        "about ([theory.md](theory.md))."
+        "about ([theory.md](benchmark/theory.md))."
     )
     svg = panels(drawn, x_title="update", y_title="share of outliers")
     return _trace_figure("truncated", title, svg, text)
@@ -172,8 +172,8 @@ def snapshots(lines: Lines) -> Figure:
         f"from T1 = 60 on within {_range(s.value for s in shades if int(s.x) >= 60):.3f}; the "
         f"paper's within {_range(theirs):.3f}, and it calls the impact not significant. What the "
         f"window of the authors' code ({WINDOW}) gains against one snapshot alone (mean over "
-        f"{len(SINGLE)} steps, each with its own {SETTINGS['reference'].draws} draws): "
-        f"{averaged(lines.traces, ALONE)}; against one with {WATCHING_DRAWS} draws, "
+        f"{len(SINGLE)} steps, each with its own {SETTINGS['reference'].n_samples} draws): "
+        f"{averaged(lines.traces, ALONE)}; against one with {N_EVALUATION_SAMPLES} draws, "
         f"{averaged(lines.traces, AVERAGED)}: an average over snapshots is one over draws, too."
     )
     svg = heat(shades, x_title="T1", y_title="T2 - T1")

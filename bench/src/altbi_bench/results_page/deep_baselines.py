@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from altbi_bench.catalogue.datasets import Dataset, select
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
-from altbi_bench.results_page.explained import is_enough, leaders
+from altbi_bench.results_page.findings import is_enough, leaders
 from altbi_bench.results_page.summaries import Evidence, summary, tables_of
 from altbi_bench.runs.runner import Question
 from altbi_bench.tables.comparison import Comparison, compare
@@ -41,7 +41,9 @@ ColumnSelection = Callable[[Evidence, str], Comparison]
 
 def deep_findings(evidence: Evidence) -> list[str]:
     """Say who leads where the deep baselines take part."""
-    where = f"With the deep baselines, on tables of up to {MAX_PARTITION_ROWS:,} rows and with one seed"
+    where = (
+        f"With the deep baselines, on tables of up to {MAX_PARTITION_ROWS:,} rows and with one seed"
+    )
     found = {where: ALL_BUT_ONE, f"With {REDUCED} too, where it was run": COMPARED}
     deep = {name for name in SYSTEMS if SYSTEMS[name].is_deep}
     sentences = []
@@ -101,7 +103,9 @@ def _over_seeds(evidence: Evidence, deep: Sequence[str]) -> list[str]:
 
 def small_tables() -> list[Dataset]:
     """Give the tables that are small enough for the slowest systems."""
-    return [each for each in select(suite="tables") if (each.parts[0].n_rows or 0) <= MAX_PARTITION_ROWS]
+    return [
+        each for each in select(suite="tables") if (each.parts[0].n_rows or 0) <= MAX_PARTITION_ROWS
+    ]
 
 
 def on_small_tables(names: Sequence[str]) -> ColumnSelection:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from xml.sax.saxutils import escape
 
-from altbi.errors import ParameterError
 from altbi._parameters import is_number
+from altbi.errors import ParameterError
 
 __all__ = ["critical_difference_svg", "scatter_svg"]
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from altbi_bench.catalogue.datasets import is_chosen_on
-from altbi_bench.runs.records import Run, latest
+from altbi_bench.runs.records import Run, keep_latest
 from altbi_bench.statistics import (
     DECIMALS,
     critical_difference,
@@ -15,7 +15,7 @@ from altbi_bench.statistics import (
 from altbi_bench.tables.comparison import METRICS, Comparison, shared_means
 from altbi_bench.tables.grids import markdown_grid
 
-__all__ = ["OURS", "findings", "is_enough", "leaders", "significance", "standing"]
+__all__ = ["OURS", "is_enough", "leaders", "significance", "standing"]
 
 OURS = "ALTBI"
 # With fewer, one row more or less at the top moves a table's result.
@@ -142,7 +142,9 @@ def _behind(found: Comparison) -> str:
         f"{METRICS[found.metric]}, among these {len(found.systems)} systems: {OURS} alone has the "
         f"highest on {n_alone} of {len(gaps)} data sets",
         f", and shares it on {n_shared}" if n_shared else "",
-        f". It is furthest behind the best other on {', '.join(write_in_background)}" if write_in_background else "",
+        f". It is furthest behind the best other on {', '.join(write_in_background)}"
+        if write_in_background
+        else "",
     ]
     return "".join(told) + "."
 
@@ -158,7 +160,7 @@ def _left_out(main: Comparison) -> list[str]:
 
 def _few_outliers(main: Comparison, runs: Iterable[Run]) -> list[str]:
     """Name the tables, or samples of them, whose results hang on a handful of rows."""
-    last = latest(runs)
+    last = keep_latest(runs)
     few = [
         f"{line.dataset.label} ({count})"
         for line in main.lines
@@ -202,7 +204,7 @@ def _confirmed(main: Comparison) -> list[str]:
         return []
     return [
         f"{OURS} was designed while these tables were looked at. On the {len(found.lines)} of them "
-        "that were set aside, only to confirm (docs/accuracy.md), the test of AUC says: "
+        "that were set aside, only to confirm (docs/benchmark/accuracy.md), the test of AUC says: "
         f"{_verdict(found)}."
     ]
 

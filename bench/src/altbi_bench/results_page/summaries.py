@@ -10,8 +10,8 @@ from typing import final
 from altbi.errors import TableError
 from altbi_bench.catalogue.datasets import Dataset
 from altbi_bench.catalogue.protocols import PROTOCOLS
-from altbi_bench.runs.records import Job, Run, latest, read
-from altbi_bench.runs.runner import current
+from altbi_bench.runs.records import Job, Run, keep_latest, read_runs
+from altbi_bench.runs.runner import keep_current
 from altbi_bench.statistics import mean_ranks
 from altbi_bench.tables.comparison import METRICS, Comparison, shared_means
 from altbi_bench.tables.formatting import MISSING, cells, differences, number
@@ -37,14 +37,14 @@ class Evidence:
         if not folder.is_dir():
             raise TableError(
                 f"{folder}: expected a folder with the lines of all protocols, of which the page "
-                "is made. Name one with --lines."
+                "is made. Pass one with --records."
             )
         runs: list[Run] = []
         places: dict[Job, str] = {}
         for protocol in PROTOCOLS:
             path = folder / f"{protocol}.jsonl"
-            found = read(path)
-            kept = current(found)
+            found = read_runs(path)
+            kept = keep_current(found)
             runs += kept
             where = Path(os.path.relpath(path, seen_from)).as_posix()
             numbers = {id(run): line for line, run in enumerate(found, 1)}
@@ -97,7 +97,7 @@ def _means(found: Comparison, datasets: Sequence[Dataset]) -> dict[str, float]:
 
 def cost(evidence: Evidence, main: Comparison) -> tuple[dict[str, float], dict[str, float]]:
     """Median seconds of fit and scoring over the shared data sets, and the highest memory."""
-    last = latest(evidence.runs)
+    last = keep_latest(evidence.runs)
     shared = shared_means(main)[0]
     seconds: dict[str, float] = {}
     memory: dict[str, float] = {}
@@ -110,7 +110,9 @@ def cost(evidence: Evidence, main: Comparison) -> tuple[dict[str, float], dict[s
 
 
 def tables_of(
-    evidence: Evidence, select_columns: Callable[[Evidence, str], Comparison], metrics: Sequence[str]
+    evidence: Evidence,
+    select_columns: Callable[[Evidence, str], Comparison],
+    metrics: Sequence[str],
 ) -> list[str]:
     """Give a table for each metric: the systems that ran on any of the data sets."""
     parts = []

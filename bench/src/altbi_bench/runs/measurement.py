@@ -1,4 +1,4 @@
-"""One job, done here: split, scale, fit, score, compare with the labels."""
+"""Run one job in this process: split, scale, fit, score, compare with the labels."""
 
 import ctypes
 import platform
@@ -14,52 +14,52 @@ from typing import Any
 
 import numpy as np
 
-from altbi.errors import TableError
 from altbi._terminal import shorten
+from altbi.errors import TableError
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
 from altbi_bench.catalogue.protocols import Split, find_protocol, sampled
-from altbi_bench.catalogue.systems import Scores, ready_to_fit
-from altbi_bench.catalogue.variants import KNOWN
+from altbi_bench.catalogue.systems import Scores, build_fit
+from altbi_bench.catalogue.variants import ALL_SYSTEMS
 from altbi_bench.runs.code_digest import code_digest
 from altbi_bench.runs.records import Job, Run
 
-__all__ = ["failed", "measured", "precision_at_n", "version_of", "versions"]
+__all__ = ["collect_versions", "failed_run", "find_version", "measure", "precision_at_n"]
 
-MOST_WARNINGS = 3
+MAX_WARNINGS = 3
 PACKAGES = ("altbi", "numpy", "torch", "scikit-learn")
-_ABOUT_PROCESSOR = Path("/proc/cpuinfo")
-# A line of Linux's account of the processor, and what sums are taken with: the wider of the two.
-_FACT = re.compile(r"^([^\t:]+?)\s*:[ \t]*(.*)$", re.MULTILINE)
+_CPU_INFO = Path("/proc/cpuinfo")
+_CPU_FIELD = re.compile(r"^([^\t:]+?)\s*:[ \t]*(.*)$", re.MULTILINE)
+# Vector instructions that sums are computed with; the first one that the processor has counts.
 _VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
 
 
-def measured(job: Job, threads: int) -> Run:
-    """Do a job; what goes wrong is told in the run."""
-    before = np.random.get_state()  # noqa: NPY002 - some detectors draw from it unasked
+def measure(job: Job, threads: int) -> Run:
+    """Run a job; an error becomes a failed run."""
+    before = np.random.get_state()  # noqa: NPY002 - some detectors use the global state
     try:
-        return _measured(job, threads)
+        return _measure(job, threads)
     except Exception as cause:  # noqa: BLE001 - one broken system must not end the benchmark
-        return failed(job, f"{type(cause).__name__}: {cause}")
+        return failed_run(job, f"{type(cause).__name__}: {cause}")
     finally:
         np.random.set_state(before)  # noqa: NPY002
 
 
-def failed(job: Job, reason: str) -> Run:
-    """Tell of a job that gave no scores."""
+def failed_run(job: Job, reason: str) -> Run:
+    """Return the run of a job without scores."""
     return Run(**_fields(job), **_origin(job), error=reason)
 
 
-def _measured(job: Job, threads: int) -> Run:
-    system, protocol = KNOWN[job.system], find_protocol(job.protocol)
+def _measure(job: Job, threads: int) -> Run:
+    system, protocol = ALL_SYSTEMS[job.system], find_protocol(job.protocol)
     dataset, _ = find_part(job.file)
-    X, y = sampled(*_loaded(job.file), job.rows)
+    X, y = sampled(*_load_file(job.file), job.rows)
     split = protocol.split(y, dataset, job.seed)
     _check_classes(y[split.test])
-    train, test = _rows(X, split, standardised=not system.scales_itself)
+    train, test = _select_rows(X, split, standardised=not system.scales_itself)
     _warm_up(system.name)
-    fit = ready_to_fit(system, protocol.setting, job.seed, smoke=job.smoke)
-    np.random.seed(job.seed)  # noqa: NPY002 - after the warm-up, which draws in a first job only
-    with _threads(threads), warnings.catch_warnings(record=True) as said:
+    fit = build_fit(system, protocol.setting, job.seed, smoke=job.smoke)
+    np.random.seed(job.seed)  # noqa: NPY002 - after the warm-up, which uses it in a first job only
+    with _limit_threads(threads), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         before = _reset_peak()
         start = time.perf_counter()
@@ -67,7 +67,7 @@ def _measured(job: Job, threads: int) -> Run:
         fitted = time.perf_counter()
         scores = score(test)
         scored = time.perf_counter()
-        peak = _peak()
+        peak = _read_status().get("VmHWM")
     return Run(
         **_fields(job),
         **_origin(job),
@@ -80,16 +80,16 @@ def _measured(job: Job, threads: int) -> Run:
         score_seconds=scored - fitted,
         peak_mib=None if before is None or peak is None else peak - before,
         threads=threads,
-        warnings=sorted({_first_line(each.message) for each in said})[:MOST_WARNINGS],
+        warnings=sorted({_first_line(each.message) for each in caught})[:MAX_WARNINGS],
     )
 
 
 def _check_classes(y: Labels) -> None:
-    """Refuse rows that no ranking can be judged by, before a system spends time on them."""
+    """Raise an error if the rows to score are not of both classes."""
     if not 0 < y.sum() < len(y):
         raise TableError(
             f"{y.sum()} of the {len(y)} rows to score are outliers, but expected some of both "
-            "classes. Take more rows, or another protocol."
+            "classes. Use more rows, or another protocol."
         )
 
 
@@ -102,35 +102,35 @@ def _fields(job: Job) -> dict[str, Any]:
 
 
 def _origin(job: Job) -> dict[str, Any]:
-    """Say what was built, and of which versions."""
-    system, setting = KNOWN[job.system], find_protocol(job.protocol).setting
-    source, parameters = system.told(setting, smoke=job.smoke)
+    """Return what was built, and with which versions."""
+    system, setting = ALL_SYSTEMS[job.system], find_protocol(job.protocol).setting
+    source, parameters = system.describe(setting, smoke=job.smoke)
     return {
         "source": source,
         "parameters": parameters,
-        "versions": versions("altbi" if system.scales_itself else system.recipe.package),
+        "versions": collect_versions("altbi" if system.scales_itself else system.recipe.package),
     }
 
 
-def versions(package: str) -> dict[str, str]:
-    """Name the versions that a result depends on: ours, those of what we build on, a package."""
+def collect_versions(package: str) -> dict[str, str]:
+    """Return the versions that a result depends on, including that of one more package."""
     names = dict.fromkeys((*PACKAGES, package))
-    found = {name: version for name in names if (version := version_of(name))}
-    return found | {"altbi code": code_digest(), "processor": processor()}
+    found = {name: version for name in names if (version := find_version(name))}
+    return found | {"altbi code": code_digest(), "processor": describe_processor()}
 
 
 @cache
-def processor() -> str:
-    """Name the processor: another one may round sums otherwise, which moves scores a little."""
-    about = _ABOUT_PROCESSOR.read_text(encoding="utf-8") if _ABOUT_PROCESSOR.is_file() else ""
-    facts = dict(_FACT.findall(about))
+def describe_processor() -> str:
+    """Return the name of the processor: rounding, and so scores, may depend on it."""
+    text = _CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.is_file() else ""
+    facts = dict(_CPU_FIELD.findall(text))
     flags = set(facts.get("flags", "").split())
     model = facts.get("model name") or platform.processor() or platform.machine()
     return ", ".join([model, *[name for flag, name in _VECTORS.items() if flag in flags][:1]])
 
 
-def version_of(package: str) -> str | None:
-    """Give the version; None where a package is lacking, which may be what a run has to tell."""
+def find_version(package: str) -> str | None:
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:
@@ -138,13 +138,13 @@ def version_of(package: str) -> str | None:
 
 
 @lru_cache(maxsize=1)
-def _loaded(file: str) -> tuple[Rows, Labels]:
-    """Read a file; jobs on one file come one after the other."""
+def _load_file(file: str) -> tuple[Rows, Labels]:
+    """Read a file; it is cached because jobs on one file follow each other."""
     return load(find_part(file)[1])
 
 
-def _rows(X: Rows, split: Split, *, standardised: bool) -> tuple[Rows, Rows]:
-    """Take the rows of the fit and of the test, one and the same array where they are the same."""
+def _select_rows(X: Rows, split: Split, *, standardised: bool) -> tuple[Rows, Rows]:
+    """Return the rows of the fit and of the test; the same array if they are the same rows."""
     if standardised:
         from sklearn.preprocessing import StandardScaler
 
@@ -159,13 +159,13 @@ def _rows(X: Rows, split: Split, *, standardised: bool) -> tuple[Rows, Rows]:
 
 @cache
 def _warm_up(name: str) -> None:
-    """Let a system compile and import once, so that its first job is not the slowest."""
+    """Fit a system once, so that imports are not counted in its first job."""
     rows = np.random.default_rng(0).normal(size=(100, 4))
-    ready_to_fit(KNOWN[name], "unsupervised", 0, smoke=True)(rows)(rows[:50])
+    build_fit(ALL_SYSTEMS[name], "unsupervised", 0, smoke=True)(rows)(rows[:50])
 
 
 def _measures(y: Labels, scores: Scores) -> dict[str, Any]:
-    """Compare; refuses scores that are not one finite number per row."""
+    """Compare scores with labels; scores must be one finite number per row."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     return {
@@ -176,9 +176,9 @@ def _measures(y: Labels, scores: Scores) -> dict[str, Any]:
 
 
 def precision_at_n(y: Labels, scores: Scores) -> float:
-    """Share of outliers among the n highest scores, n being the number of outliers.
+    """Compute the share of outliers among the n highest scores; n is the number of outliers.
 
-    Rows with equal scores at the border count by their share, so that order changes nothing.
+    Rows that tie at the border count by their share of outliers, so that order changes nothing.
 
     >>> precision_at_n(np.array([1, 0, 0, 1]), np.array([4.0, 2.0, 1.0, 2.0]))
     0.75
@@ -186,12 +186,12 @@ def precision_at_n(y: Labels, scores: Scores) -> float:
     n = int(y.sum())
     border = np.partition(scores, -n)[-n]
     above, equal = scores > border, scores == border
-    places = n - int(above.sum())
-    return float((y[above].sum() + places * y[equal].mean()) / n)
+    n_tied = n - int(above.sum())
+    return float((y[above].sum() + n_tied * y[equal].mean()) / n)
 
 
-def _threads(threads: int) -> AbstractContextManager[Any]:
-    """Hold linear algebra to some threads: libraries are loaded by now."""
+def _limit_threads(threads: int) -> AbstractContextManager[Any]:
+    """Limit the threads of linear algebra; all libraries are loaded at this point."""
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -200,24 +200,20 @@ def _threads(threads: int) -> AbstractContextManager[Any]:
 
 
 def _reset_peak() -> float | None:
-    """Forget the highest memory so far; give what is held now, in MiB, where Linux tells."""
+    """Reset the peak memory, and return the current memory in MiB; None outside Linux."""
     if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)  # else memory that an earlier job left would serve this one unseen
+        trim(0)  # otherwise memory that an earlier job has freed would not be counted
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
         return None
-    return _status().get("VmRSS")
+    return _read_status().get("VmRSS")
 
 
-def _peak() -> float | None:
-    return _status().get("VmHWM")
-
-
-def _status() -> Mapping[str, float]:
+def _read_status() -> Mapping[str, float]:
     try:
         lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     except OSError:
         return {}
     pairs = (line.split() for line in lines if line.endswith(" kB"))
-    return {words[0].rstrip(":"): int(words[1]) / 1024 for words in pairs}
+    return {name.rstrip(":"): int(number) / 1024 for name, number, _ in pairs}

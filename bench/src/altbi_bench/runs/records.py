@@ -1,4 +1,4 @@
-"""Runs as lines of a file: one job, one line, whole or not at all; a failure is a line too."""
+"""Records of runs: one JSON line for each job, failed jobs included."""
 
 import fcntl
 import json
@@ -11,16 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
 from altbi.errors import TableError
-from altbi.io import report_errors_as
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-__all__ = ["Job", "Run", "append", "latest", "mended", "parsed", "read", "todo"]
+__all__ = [
+    "Job",
+    "Run",
+    "append",
+    "find_missing",
+    "keep_latest",
+    "lock_records",
+    "read_records",
+    "read_runs",
+]
 
 MEASURES = ("auc", "average_precision")
 COUNTS = ("n_train", "n_test", "n_features", "n_outliers", "threads")
-# How every line begins that is written here.
+# First bytes of every record.
 START = b'{"file": '
 
 Parsed = TypeVar("Parsed")
@@ -38,13 +46,13 @@ class Job:
     system : str
         Name in the catalogue.
     seed : int
-        Of the system, and of the rows where the protocol draws them.
+        Seed of the system, and of the rows if the protocol samples them.
     protocol : str
         Name of the protocol.
     rows : int or None
-        Size of the sample that stands for a larger table; None: all rows.
+        Size of the sample of a larger table; None: all rows.
     smoke : bool
-        Whether systems are built quick and poor: a trial of the benchmark, barred from tables.
+        Whether systems are made fast and inaccurate. Such runs are left out of tables.
     """
 
     file: str
@@ -56,7 +64,7 @@ class Job:
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """A name for messages."""
         rows = "" if self.rows is None else f", {self.rows:,} rows"
         return f"{Path(self.file).stem}, {self.system}, seed {self.seed}, {self.protocol}{rows}"
 
@@ -64,11 +72,11 @@ class Job:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What came of a job: measures, or an error.
+    """The result of a job: measures, or an error.
 
-    Seconds leave out imports. DistanceScorer is the most that was held during fit and scoring beyond what
-    was held before; None where the system does not tell. `n_outliers` and `n_test` are those of
-    the rows that were scored. Precision at n is None in lines that are older than the measure.
+    Seconds leave out imports. `peak_mib` is the peak memory during fit and scoring minus the memory
+    before; None if the operating system does not report it. `n_outliers` and `n_test` count the
+    rows that were scored. `precision_at_n` is None in records older than this measure.
     """
 
     file: str
@@ -96,90 +104,90 @@ class Run:
 
     @property
     def job(self) -> Job:
-        """What was to be done."""
+        """The job of this run."""
         return Job(**{each.name: getattr(self, each.name) for each in fields(Job)})
 
     @property
     def seconds(self) -> float:
-        """Of fit and scoring, as far as it came."""
+        """Seconds of fit and scoring."""
         return sum(each for each in (self.fit_seconds, self.score_seconds) if each is not None)
 
 
-def append(path: Path, run: "DataclassInstance") -> None:
-    """Write one line to its end, or fail."""
-    line = json.dumps(asdict(run), allow_nan=False) + "\n"
-    with report_errors_as(path), path.open("ab") as lines:
-        lines.write(line.encode())
-        lines.flush()
-        os.fsync(lines.fileno())
+def append(path: Path, record: "DataclassInstance") -> None:
+    """Add one record to a file."""
+    from altbi.io import report_errors_as  # slow to import
+
+    line = json.dumps(asdict(record), allow_nan=False) + "\n"
+    with report_errors_as(path), path.open("ab") as file:
+        file.write(line.encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextmanager
-def mended(path: Path, parse: Callable[[bytes], object] | None = None) -> Iterator[None]:
-    """Keep the file to oneself; cut off a last line that was not written to its end.
+def lock_records(path: Path, parse: Callable[[bytes], object] | None = None) -> Iterator[None]:
+    """Lock a file of records, and remove an incomplete last line.
 
-    Its lines are runs, or what `parse` takes.
+    `parse` converts one line; by default lines are runs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo() or path.is_socket():
-        raise _no_file(path)
-    with path.open("ab+") as lines:
+        raise _device_error(path)
+    with path.open("ab+") as file:
         try:
-            fcntl.flock(lines, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as cause:
             raise TableError(
-                f"{path}: another benchmark writes its runs there. Wait for its end, or name "
-                "another file with --lines."
+                f"{path}: another benchmark is writing to this file. Wait until it ends, or pass "
+                "another file with --records."
             ) from cause
-        parsed(
-            path, parse or _run
-        )  # a file of something else is refused before anything is cut off
-        lines.seek(0)
-        content = lines.read()
+        read_records(path, parse or _parse_run)  # other files are refused before they are changed
+        file.seek(0)
+        content = file.read()
         end = content.rfind(b"\n") + 1
         last = content[end:]
-        if last and _is_whole(last):
-            lines.write(b"\n")  # an editor may have taken it away
+        if last and _is_json(last):
+            file.write(b"\n")  # an editor may have removed it
         elif last.startswith(START) or START.startswith(last):
-            lines.truncate(end)
+            file.truncate(end)
         else:
             raise TableError(
-                f"{path}: its last line is not a run of the benchmark. Name another file."
+                f"{path}: the last line is not a record of the benchmark. Pass another file."
             )
-        lines.flush()
+        file.flush()
         yield
 
 
-def read(path: Path) -> list[Run]:
-    """Read all runs; one not written to its end is left out, and its job is still to do."""
-    return parsed(path, _run)
+def read_runs(path: Path) -> list[Run]:
+    """Read all runs; an incomplete last line is left out."""
+    return read_records(path, _parse_run)
 
 
-def parsed(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
-    """Read all lines but one that was not written to its end."""
+def read_records(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
+    """Read all records of a file; an incomplete last line is left out."""
     if path.is_char_device() or path.is_block_device():  # it may have no end
-        raise _no_file(path)
+        raise _device_error(path)
     *lines, last = (path.read_bytes() if path.exists() else b"").split(b"\n")
-    lines += [last] if last and _is_whole(last) else []
+    lines += [last] if last and _is_json(last) else []
     found = []
     for number, line in enumerate(lines, 1):
         try:
             found.append(parse(line))
         except (ValueError, TypeError, RecursionError) as cause:
-            why = cause if _is_whole(line) else "no line of JSON"
-            do = "Remove the line, or name another file." if found else "Name another file."
+            why = cause if _is_json(line) else "not JSON"
+            hint = "Remove the line, or pass another file." if found else "Pass another file."
             raise TableError(
-                f"{path}, line {number}: not a run of the benchmark ({why}). {do}"
+                f"{path}, line {number}: not a record of the benchmark ({why}). {hint}"
             ) from cause
     return found
 
 
-def _no_file(path: Path) -> TableError:
-    return TableError(f"{path}: a device or a pipe, but expected a file of runs. Name another.")
+def _device_error(path: Path) -> TableError:
+    return TableError(f"{path}: a device or a pipe, but expected a file. Pass another path.")
 
 
-def _is_whole(line: bytes) -> bool:
-    """Tell whether a line without an end was written to its end: no part of an object is JSON."""
+def _is_json(line: bytes) -> bool:
+    """Return whether a line is complete: no beginning of an object is valid JSON."""
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -187,12 +195,9 @@ def _is_whole(line: bytes) -> bool:
     return True
 
 
-def _run(line: bytes) -> Run:
-    return _checked(Run(**json.loads(line)))
-
-
-def _checked(run: Run) -> Run:
-    """Refuse a line that tables could not be made of."""
+def _parse_run(line: bytes) -> Run:
+    """Return the run of a line, or raise an error if a field has another type."""
+    run = Run(**json.loads(line))
     texts = (run.file, run.system, run.protocol, run.source)
     if not _are_texts(texts) or type(run.seed) is not int:
         raise TypeError("file, system, protocol and source must be texts, seed a whole number")
@@ -206,7 +211,8 @@ def _checked(run: Run) -> Run:
         raise TypeError("parameters must be an object of plain values")
     if not (run.error is None or isinstance(run.error, str)):
         raise TypeError("error must be a text or null")
-    return _with_usable_numbers(run)
+    _check_numbers(run)
+    return run
 
 
 def _are_texts(values: Iterable[object]) -> bool:
@@ -214,14 +220,15 @@ def _are_texts(values: Iterable[object]) -> bool:
 
 
 def _is_shallow(value: object, depth: int = 4) -> bool:
-    """Tell whether lists and objects stand in each other a few times at most."""
+    """Return whether lists and objects are nested at most a few times."""
     if not isinstance(value, (dict, list)):
         return True
     inner = value.values() if isinstance(value, dict) else value
     return depth > 0 and all(_is_shallow(each, depth - 1) for each in inner)
 
 
-def _with_usable_numbers(run: Run) -> Run:
+def _check_numbers(run: Run) -> None:
+    """Raise an error if a number is out of range."""
     measures = [getattr(run, name) for name in MEASURES]
     measures += [] if run.precision_at_n is None else [run.precision_at_n]
     if run.error is not None:
@@ -238,15 +245,14 @@ def _with_usable_numbers(run: Run) -> Run:
     counts = [count for name in COUNTS if (count := getattr(run, name)) is not None]
     if not all(type(count) is int and count >= 0 for count in counts):
         raise TypeError(f"{', '.join(COUNTS)} must be whole numbers from 0 on, or null")
-    return run
 
 
-def latest(runs: Iterable[Run]) -> dict[Job, Run]:
-    """Keep one run of each job; a later line replaces an earlier one."""
+def keep_latest(runs: Iterable[Run]) -> dict[Job, Run]:
+    """Return the last run of each job."""
     return {run.job: run for run in runs}
 
 
-def todo(jobs: Iterable[Job], runs: Iterable[Run], *, retry: bool = False) -> list[Job]:
-    """Give the jobs without a line, in order; with `retry` also those whose last run failed."""
-    done = {job for job, run in latest(runs).items() if run.error is None or not retry}
+def find_missing(jobs: Iterable[Job], runs: Iterable[Run], *, retry: bool = False) -> list[Job]:
+    """Return the jobs without a record, in order; with `retry` also those whose last run failed."""
+    done = {job for job, run in keep_latest(runs).items() if run.error is None or not retry}
     return [job for job in jobs if job not in done]

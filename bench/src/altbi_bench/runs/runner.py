@@ -1,31 +1,33 @@
-"""Runs: which jobs there are, which are left, and doing those."""
+"""Plan jobs, and run those that have no record yet."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-from altbi.distributed import Engine
 from altbi.errors import ParameterError
-from altbi_bench.catalogue.datasets import Dataset, Part, is_at_hand, none_at_hand
+from altbi_bench.catalogue.datasets import Dataset, Part, is_available, no_files_error
 from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
 from altbi_bench.catalogue.systems import DTE_SEEDS, System
-from altbi_bench.catalogue.variants import KNOWN
-from altbi_bench.runs.records import Job, Run, append, mended, read, todo
-from altbi_bench.runs.workers import results, results_by
+from altbi_bench.catalogue.variants import ALL_SYSTEMS
+from altbi_bench.runs.records import Job, Run, append, find_missing, lock_records, read_runs
+from altbi_bench.runs.workers import run_jobs, run_jobs_on_engine
 
-__all__ = ["DTE_PROTOCOLS", "Limits", "Question", "current", "plan", "run_all"]
+if TYPE_CHECKING:
+    from altbi.distributed import Engine
+
+__all__ = ["DTE_PROTOCOLS", "Limits", "Question", "keep_current", "plan_jobs", "run_all"]
 
 DEFAULT_SEEDS = (0, 1, 2)
 DTE_PROTOCOLS = ("dte", "semi-dte")
-FEWEST_ROWS = 10
+MIN_ROWS = 10
 MAX_SEED = 2**32 - 1
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much of the machine a benchmark may take: processes, threads in each, time for a job."""
+    """Limits of a benchmark: processes, threads in each, seconds of one job."""
 
     processes: int = 1
     threads: int = 1
@@ -35,18 +37,18 @@ class Limits:
 @final
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What systems are asked on each file.
+    """How systems are evaluated on each file.
 
     Parameters
     ----------
     protocol : str
-        How they are judged.
+        Name of the protocol.
     rows : int or None
-        Size of the sample that stands for a larger table; None: whole files.
+        Size of the sample of larger tables; None: all rows.
     seeds : tuple of int or None
-        None: three, under DTE's protocols those of the published numbers.
+        None: three, or those of the published numbers under DTE's protocols.
     smoke : bool
-        Whether systems are built quick and poor, to try the benchmark itself.
+        Whether systems are made fast and inaccurate, to try the benchmark itself.
     """
 
     protocol: str = "transductive"
@@ -54,7 +56,7 @@ class Question:
     seeds: tuple[int, ...] | None = None
     smoke: bool = False
 
-    def jobs(self, part: Part, system: System) -> list[Job]:
+    def list_jobs(self, part: Part, system: System) -> list[Job]:
         """List the jobs of one system on one file."""
         return [
             Job(
@@ -62,24 +64,24 @@ class Question:
                 system=system.name,
                 seed=seed,
                 protocol=self.protocol,
-                rows=self._sample_of(part),
+                rows=self._sample_size(part),
                 smoke=self.smoke,
             )
-            for seed in self._seeds_of(system)
+            for seed in self._find_seeds(system)
         ]
 
-    def _sample_of(self, part: Part) -> int | None:
-        """Give the size of a sample; None where the file is not larger: it is the same job then."""
-        if self.rows is not None and (type(self.rows) is not int or self.rows < FEWEST_ROWS):
+    def _sample_size(self, part: Part) -> int | None:
+        """Return the size of the sample; None if the file is not larger."""
+        if self.rows is not None and (type(self.rows) is not int or self.rows < MIN_ROWS):
             raise ParameterError(
-                f"rows={self.rows!r}, but expected a whole number of at least {FEWEST_ROWS}."
+                f"rows={self.rows!r}, but expected a whole number of at least {MIN_ROWS}."
             )
         n_rows = part.rows_in_paper if part.n_rows is None else part.n_rows
-        fits = self.rows is None or (n_rows is not None and n_rows <= self.rows)
-        return None if fits else self.rows
+        is_small = self.rows is None or (n_rows is not None and n_rows <= self.rows)
+        return None if is_small else self.rows
 
-    def _seeds_of(self, system: System) -> tuple[int, ...]:
-        """Give the seeds; one is enough where neither the system nor the rows depend on it."""
+    def _find_seeds(self, system: System) -> tuple[int, ...]:
+        """Return the seeds; one is enough if neither the system nor the rows depend on it."""
         published = {"dte": system.dte_seeds, "semi-dte": DTE_SEEDS}
         default = published.get(self.protocol, DEFAULT_SEEDS)
         seeds = default if self.seeds is None else self.seeds
@@ -91,29 +93,31 @@ class Question:
         return tuple(dict.fromkeys(seeds)) if matters else seeds[:1]
 
 
-def plan(datasets: Sequence[Dataset], systems: Sequence[System], question: Question) -> list[Job]:
-    """List the jobs on files at hand, small files first, so that partial results come early."""
-    parts = [part for dataset in datasets for part in dataset.parts if is_at_hand(part)]
+def plan_jobs(
+    datasets: Sequence[Dataset], systems: Sequence[System], question: Question
+) -> list[Job]:
+    """Return the jobs on available files, small files first, so that partial results come early."""
+    parts = [part for dataset in datasets for part in dataset.parts if is_available(part)]
     return [
         job
         for part in sorted(parts, key=lambda part: (part.n_rows or 0) * part.n_features)
         for system in systems
-        for job in question.jobs(part, system)
+        for job in question.list_jobs(part, system)
     ]
 
 
-def current(runs: Iterable[Run]) -> list[Run]:
-    """Leave out runs of systems that are built otherwise by now: they are to be done again."""
+def keep_current(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs whose system is still built in the same way; others have to be repeated."""
     return [
         run
         for run in runs
-        if run.system in KNOWN and run.protocol in PROTOCOLS and _is_built_so(run)
+        if run.system in ALL_SYSTEMS and run.protocol in PROTOCOLS and _is_current(run)
     ]
 
 
-def _is_built_so(run: Run) -> bool:
+def _is_current(run: Run) -> bool:
     setting = find_protocol(run.protocol).setting
-    return KNOWN[run.system].is_told(run.source, run.parameters, setting, smoke=run.smoke)
+    return ALL_SYSTEMS[run.system].matches(run.source, run.parameters, setting, smoke=run.smoke)
 
 
 def run_all(
@@ -123,24 +127,23 @@ def run_all(
     on_progress: Callable[[Iterator[Run], int], Iterator[Run]],
     *,
     retry: bool = False,
-    engine: Engine | None = None,
+    engine: "Engine | None" = None,
 ) -> list[Run]:
-    """Do what the lines file still lacks, a line for each; give the runs that were done.
+    """Run the jobs without a record, write a record for each, and return the new runs.
 
-    With an engine, jobs are done where it runs; the lines are written here.
-
-    Lines are trusted as long as the system is built with the same arguments; after another change
-    that moves its scores, start a new file.
+    With an engine, jobs run on its workers, and the records are written here. Records count as
+    long as the system is built with the same parameters. After another change of its scores, start
+    a new file.
     """
     if not jobs:
-        raise none_at_hand()
-    with mended(path):
-        left = todo(jobs, current(read(path)), retry=retry)
-        share: dict[str, Any] = {"seconds": limits.seconds, "threads": limits.threads}
+        raise no_files_error()
+    with lock_records(path):
+        left = find_missing(jobs, keep_current(read_runs(path)), retry=retry)
+        limit: dict[str, Any] = {"seconds": limits.seconds, "threads": limits.threads}
         if engine is None:
-            runs = results(left, processes=limits.processes, **share)
+            runs = run_jobs(left, processes=limits.processes, **limit)
         else:
-            runs = results_by(engine, left, **share)
+            runs = run_jobs_on_engine(engine, left, **limit)
         done = []
         for run in on_progress(runs, len(left)):
             append(path, run)

@@ -12,8 +12,8 @@ from altbi.errors import ParameterError
 from altbi_bench.catalogue.datasets import Dataset, catalogue, n_files
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, System, find_systems
-from altbi_bench.runs.records import Job, Run, latest
-from altbi_bench.runs.runner import Question, current
+from altbi_bench.runs.records import Job, Run, keep_latest
+from altbi_bench.runs.runner import Question, keep_current
 
 __all__ = [
     "METRICS",
@@ -163,12 +163,14 @@ def compare(
 
     Of data sets, those files count that they have here; without them, all.
     """
-    last = latest(current(runs))
+    last = keep_latest(keep_current(runs))
     chosen = find_systems() if systems is None else list(systems)
+    files = {job.file for job in last}
     lines = [
         line
         for dataset in (catalogue() if datasets is None else datasets)
-        if (line := _line(dataset, chosen, last, metric, question)) is not None
+        if any(part.file in files for part in dataset.parts)
+        and (line := _line(dataset, chosen, last, metric, question)) is not None
     ]
     named = [
         system.name
@@ -186,7 +188,7 @@ def _line(
     question: Question,
 ) -> Line | None:
     """Make the line of a data set from those of its files that count."""
-    asked = [[question.jobs(part, system) for system in systems] for part in dataset.parts]
+    asked = [[question.list_jobs(part, system) for system in systems] for part in dataset.parts]
     ran = _counted(asked, last)
     if not ran:
         return None
@@ -231,7 +233,7 @@ def _cell(by_file: Sequence[list[Job]], last: Mapping[Job, Run], metric: str) ->
 def _paper(dataset: Dataset, system: System, metric: str, question: Question) -> float | None:
     """Give the paper's number, where it has one that is about these files."""
     setting = find_protocol(question.protocol).setting
-    column = system.column_in(setting)
+    column = system.paper_column(setting)
     if column is None or metric not in PAPER_METRICS or not dataset.is_column_of(column):
         return None
     return paper_table(metric, setting)[dataset.name].get(column)
@@ -294,12 +296,12 @@ def failures(
     datasets: Sequence[Dataset],
 ) -> list[Run]:
     """Give the runs of a question whose last try failed."""
-    last = latest(current(runs))
+    last = keep_latest(keep_current(runs))
     return [
         last[job]
         for dataset in datasets
         for part in dataset.parts
         for system in systems
-        for job in question.jobs(part, system)
+        for job in question.list_jobs(part, system)
         if job in last and last[job].error is not None
     ]

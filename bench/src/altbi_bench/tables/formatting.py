@@ -5,13 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi.errors import TableError
 from altbi._terminal import escape_text, shorten
+from altbi.errors import TableError
 from altbi_bench.catalogue.datasets import Dataset
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, System, find_systems
-from altbi_bench.runs.records import Job, Run, read
-from altbi_bench.runs.runner import Question, current
+from altbi_bench.runs.records import Job, Run, read_runs
+from altbi_bench.runs.runner import Question, keep_current
 from altbi_bench.tables.comparison import (
     METRICS,
     Cell,
@@ -50,7 +50,7 @@ def printed(
     markdown: bool = False,
 ) -> str:
     """Write the tables of one question for a terminal, or as Markdown."""
-    runs = read(path)
+    runs = read_runs(path)
     grid: Grid = markdown_grid if markdown else plain_grid
     heading = "### {}" if markdown else "{}"
     parts = []
@@ -131,7 +131,7 @@ def _first_of_columns(found: Comparison) -> list[str]:
 
 def _column(found: Comparison, name: str) -> str | None:
     """Name the column of a system in the paper's table of this setting."""
-    return SYSTEMS[name].column_in(find_protocol(found.question.protocol).setting)
+    return SYSTEMS[name].paper_column(find_protocol(found.question.protocol).setting)
 
 
 def _linked(cell: Cell | None, places: Mapping[Job, str] | None) -> str:
@@ -214,7 +214,7 @@ def _begun(runs: Sequence[Run], found: Comparison) -> set[str]:
     files = {part.file for line in found.lines for part in line.dataset.parts}
     return {
         run.system
-        for run in current(runs)
+        for run in keep_current(runs)
         if run.protocol == found.question.protocol and run.file in files and not run.smoke
     }
 

@@ -1,1 +1,1 @@
-"""Traces: metrics of a training after each step."""
+"""Traces: measures of a training after each step."""

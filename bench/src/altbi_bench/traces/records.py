@@ -1,16 +1,16 @@
-"""Trainings that were watched, as lines of a file: one job, one line, whole or not at all."""
+"""Records of observed trainings: one JSON line for each job."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 
-from altbi.distributed._processes import Lost, answers
 from altbi_bench.catalogue.datasets import find_part
-from altbi_bench.runs.records import append, mended, parsed
+from altbi_bench.runs.records import append, lock_records, read_records
 from altbi_bench.runs.runner import Limits
+from altbi_bench.runs.workers import Failure, run_in_processes
 from altbi_bench.traces.settings import SETTINGS
-from altbi_bench.traces.trace import Trace, TraceJob, failed, traced
+from altbi_bench.traces.trace import Trace, TraceJob, failed_trace, run_trace
 
 __all__ = ["current_traces", "read_traces", "run_traces"]
 
@@ -19,15 +19,15 @@ WHOLE_NUMBERS = ("seed", "rows", "n_rows", "n_outliers")
 
 
 def read_traces(path: Path) -> list[Trace]:
-    """Read all lines; one not written to its end is left out, and its job is still to do."""
-    return parsed(path, _trace)
+    """Read all traces; an incomplete last line is left out."""
+    return read_records(path, _parse_trace)
 
 
-def _trace(line: bytes) -> Trace:
-    """Refuse a line that figures could not be made of."""
+def _parse_trace(line: bytes) -> Trace:
+    """Return the trace of a line, or raise an error if a field has another type."""
     trace = Trace(**json.loads(line))
     if not isinstance(trace.file, str) or trace.setting not in SETTINGS:
-        raise ValueError("file must be a text, setting one of those that are watched")
+        raise ValueError("file must be a text, setting one of the known settings")
     if not all(type(getattr(trace, name)) is int for name in WHOLE_NUMBERS):
         raise TypeError(f"{', '.join(WHOLE_NUMBERS)} must be whole numbers")
     if not (trace.share is None or type(trace.share) is float):
@@ -38,10 +38,12 @@ def _trace(line: bytes) -> Trace:
         if not isinstance(trace.error, str):
             raise TypeError("error must be a text or null")
         return trace
-    return _with_usable_series(trace)
+    _check_series(trace)
+    return trace
 
 
-def _with_usable_series(trace: Trace) -> Trace:
+def _check_series(trace: Trace) -> None:
+    """Raise an error if the series have other lengths or values than their setting."""
     find_part(trace.file)
     if not 0 < trace.n_outliers < trace.n_rows:
         raise ValueError("there must be outliers and inliers")
@@ -52,12 +54,11 @@ def _with_usable_series(trace: Trace) -> Trace:
         raise ValueError(f"{', '.join(SERIES)} must be as many numbers in [0, 1], windows too")
     setting = SETTINGS[trace.setting]
     if trace.plan == setting.plan():
-        if lengths != {setting.schedule.steps}:
+        if lengths != {setting.schedule.n_steps}:
             raise ValueError(f"{', '.join(SERIES)} must have a number for each step")
         names = {name for first, last in setting.windows for name in (f"{first}-{last}", f"{last}")}
         if lacking := sorted(names - trace.windows.keys()):
             raise ValueError(f"windows must have {', '.join(lacking)}")
-    return trace
 
 
 def _is_share(value: object) -> bool:
@@ -65,7 +66,7 @@ def _is_share(value: object) -> bool:
 
 
 def current_traces(traces: Iterable[Trace]) -> list[Trace]:
-    """Leave out trainings with other settings than now, and all but the last line of a job."""
+    """Return the last trace of each job, if its parameters are the current ones."""
     last = {trace.job: trace for trace in traces}
     return [trace for trace in last.values() if trace.plan == SETTINGS[trace.setting].plan()]
 
@@ -74,22 +75,24 @@ def run_traces(
     path: Path,
     jobs: Sequence[TraceJob],
     limits: Limits,
-    meter: Callable[[Iterator[Trace], int], Iterator[Trace]],
+    progress: Callable[[Iterator[Trace], int], Iterator[Trace]],
     *,
     retry: bool = False,
 ) -> list[Trace]:
-    """Do what the lines file still lacks, a line for each; give the traces that were done."""
-    with mended(path, _trace):
+    """Run the jobs without a record, write a record for each, and return the new traces."""
+    with lock_records(path, _parse_trace):
         known = current_traces(read_traces(path))
-        there = {trace.job for trace in known if trace.error is None or not retry}
-        left = [job for job in dict.fromkeys(jobs) if job not in there]
+        finished = {trace.job for trace in known if trace.error is None or not retry}
+        left = [job for job in dict.fromkeys(jobs) if job not in finished]
         done = []
-        for trace in meter(_traces(left, limits), len(left)):
+        for trace in progress(_run_traces(left, limits), len(left)):
             append(path, trace)
             done.append(trace)
         return done
 
 
-def _traces(jobs: Sequence[TraceJob], limits: Limits) -> Iterator[Trace]:
-    for place, answer in answers(traced, jobs, processes=limits.processes, seconds=limits.seconds):
-        yield failed(jobs[place], answer.reason) if isinstance(answer, Lost) else answer
+def _run_traces(jobs: Sequence[TraceJob], limits: Limits) -> Iterator[Trace]:
+    for job, trace in run_in_processes(
+        run_trace, jobs, processes=limits.processes, seconds=limits.seconds
+    ):
+        yield failed_trace(job, trace.reason) if isinstance(trace, Failure) else trace
