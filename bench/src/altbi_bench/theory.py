@@ -1,6 +1,7 @@
 """The constants of Propositions 1 and 2, as printed and as they have to be.
 
-Losses lie in [0, 1], the threshold is the inlier risk, and batches grow. docs/benchmark/theory.md says
+Losses lie in [0, 1], the threshold is the inlier risk, and batches grow. docs/benchmark/theory.md
+says
 what is wrong with the printed ones, and what is left.
 """
 

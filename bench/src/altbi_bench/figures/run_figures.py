@@ -188,7 +188,8 @@ def under_privacy(lines: Lines) -> Figure:
         f"Mean test AUC over {len(shared)} tables of the paper's Table B.11, its own numbers for "
         f"the same tables beside ours. What growth and truncation gain: {told}. The paper says "
         "that they make privacy cheaper. [privacy.md](benchmark/privacy.md) says why its "
-        "procedure does not give the epsilon that it states, and why its first column, with both and without noise, "
+        "procedure does not give the epsilon that it states, and why its first column, with "
+        "both and without noise, "
         "cannot be that of these tables."
     )
     svg = bars(rows, title="mean AUC of the test rows", kinds=TECHNIQUE_COLOURS, lowest=AUC_FROM)
