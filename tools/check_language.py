@@ -256,7 +256,7 @@ def _public_names(modules: Sequence[str]) -> Iterator[str]:
         module = importlib.import_module(module_name)
         for name in getattr(module, "__all__", ()):
             exported = getattr(module, name)
-            if not name.startswith("_"):
+            if not name.startswith("_") and callable(exported):  # constants have no docstring
                 yield f"{module_name}.{name}"
             if inspect.isclass(exported):
                 yield from (f"{module_name}.{name}.{each}" for each in _public_methods(exported))
