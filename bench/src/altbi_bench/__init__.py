@@ -1,3 +1,3 @@
 """The benchmark of altbi: baselines, ADBench, protocols, runs, tables, statistics and figures."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
