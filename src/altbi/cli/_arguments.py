@@ -1,4 +1,4 @@
-"""Convert parsed arguments into library objects: detector, engine, table, output path."""
+"""Convert parsed arguments into library objects: detector, engine, table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from altbi.errors import ParameterError, TableError
-from altbi.io import ColumnSelection, Source, is_table_file, open_table
+from altbi.io import ColumnSelection, Source, open_table
 
 if TYPE_CHECKING:  # these load torch
     from altbi.distributed import Engine
@@ -25,11 +25,6 @@ BUDGET_OPTIONS = ("delta", "truncation", "noise", "clip")
 BOUNDS = "two numbers, the smaller one first, a JSON file, or estimate"
 BOUNDS_FILE = (
     'Expected bounds or categories by column, such as {"age": [0, 120], "colour": ["red", "blue"]}.'
-)
-COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
-TABLE_SUFFIXES = (
-    *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc"),
-    *(".jsonl", ".ndjson", ".json", ".npz", ".npy"),
 )
 
 
@@ -67,70 +62,6 @@ def read_selection(args: argparse.Namespace) -> ColumnSelection:
         missing=tuple(args.missing),
         keep=getattr(args, "keep_columns", False),
     )
-
-
-def resolve_output(
-    args: argparse.Namespace,
-    suffix: str,
-    names: Sequence[str] = ("",),
-    *,
-    stdout_for_stdin: bool = False,
-) -> Path | None:
-    """Return the path of the output; None is stdout. The default is next to the table.
-
-    Parameters
-    ----------
-    args : Namespace
-        The arguments.
-    suffix : str
-        Added to the table's name for the default path.
-    names : sequence of str
-        The files in the output, if it is a folder. None of them may be an input.
-    stdout_for_stdin : bool, default=False
-        Whether the default for a table from stdin is stdout.
-
-    Returns
-    -------
-    Path or None
-        The path.
-    """
-    output = args.output
-    if output is None and args.table == "-":
-        if not stdout_for_stdin:
-            args.wrong("the table comes from stdin: pass a path with --output")
-        output = "-"
-    if output == "-":
-        if args.json:
-            args.wrong("--json and the output both go to stdout: pass another --output")
-        return None
-    path = _default_path(Path(args.table), suffix) if output is None else Path(output)
-    for name in names:
-        _check_not_input(args, path / name)
-    return path
-
-
-def _default_path(table: Path, suffix: str) -> Path:
-    """Return a path named after the table, without its file name suffixes."""
-    table = table if table.name not in ("", "..") else table.resolve()
-    stem = table.name
-    for suffixes in (COMPRESSIONS, TABLE_SUFFIXES):
-        stem = next((stem[: -len(each)] for each in suffixes if stem.lower().endswith(each)), stem)
-    return table.with_name((stem or table.name) + suffix)
-
-
-def _check_not_input(args: argparse.Namespace, path: Path) -> None:
-    """Report an output that is an input of the command, or would be read as one."""
-    for name in (args.table, getattr(args, "model", "-")):
-        if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
-            args.wrong(f"{path} is an input, so it cannot be the output: pass another --output")
-    # An engine writes a folder of Parquet files.
-    file = path if getattr(args, "engine", None) is None or path.suffix else path / "0.parquet"
-    folder = Path(args.table).resolve()
-    file = file.resolve()
-    if args.table == "-" or not folder.is_dir() or not file.is_relative_to(folder):
-        return
-    if is_table_file(file.relative_to(folder)):
-        args.wrong(f"{path} would become part of the table: pass another --output")
 
 
 def create_engine(args: argparse.Namespace) -> Engine | None:

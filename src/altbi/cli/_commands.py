@@ -21,8 +21,8 @@ from altbi.cli._arguments import (
     open_input,
     read_selection,
     read_settings,
-    resolve_output,
 )
+from altbi.cli._output_paths import resolve_output
 from altbi.cli._progress import terminal_progress
 from altbi.io import (
     atomic_file,
@@ -74,7 +74,7 @@ def fit(args: argparse.Namespace) -> None:
         prepared = pipeline.fit(read_settings(args))
         with report_errors_as(path):
             temporary.write_bytes(prepared.model.to_bytes())
-    from altbi.cli._output import print_fit
+    from altbi.cli._printing import print_fit
 
     name = pipeline.source.name
     _print(
@@ -122,7 +122,7 @@ def explain(args: argparse.Namespace) -> None:
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
         with _open_pipeline(args) as pipeline:
-            from altbi.report._reasons import build_reasons_table
+            from altbi.report._explained_rows import build_reasons_table
 
             prepared = pipeline.prepare(_load_model(args))
             if args.rows is None:
@@ -136,7 +136,7 @@ def explain(args: argparse.Namespace) -> None:
         elif args.json:
             _write_json(reasons.to_pylist())
         else:
-            from altbi.cli._output import print_reasons
+            from altbi.cli._printing import print_reasons
 
             print_reasons(reasons)
 
@@ -176,7 +176,7 @@ def inspect(args: argparse.Namespace) -> None:
 def demo(args: argparse.Namespace) -> None:
     """Find the outliers of the embedded table."""
     from altbi._demo import run
-    from altbi.cli._output import print_demo, summary_to_json
+    from altbi.cli._printing import print_demo, summary_to_json
 
     found = run(Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress)
     if not args.json:
@@ -274,7 +274,7 @@ def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, A
 def _print_summary(
     args: argparse.Namespace, summary: Summary, files: list[str], *, hint: bool = False
 ) -> None:
-    from altbi.cli._output import PAGE_HINT, print_summary, summary_to_json
+    from altbi.cli._printing import PAGE_HINT, print_summary, summary_to_json
 
     _print(
         args,

@@ -20,7 +20,7 @@ from altbi.model._score_source import ScoreSummary
 from altbi.model._score_statistics import ScoreCounts
 from altbi.model._settings import PRIVATE_CONTAMINATION
 from altbi.report._formatting import describe_column, format_expected, format_value
-from altbi.report._reasons import (
+from altbi.report._explained_rows import (
     MAX_REASONS,
     ExplainedRows,
     format_id,
