@@ -30,7 +30,12 @@ BOUNDS_FILE = (
 
 @contextmanager
 def open_input(args: argparse.Namespace) -> Iterator[Source]:
-    """Open the table; standard input is copied to a temporary file, because it is read twice."""
+    """Open the table of the arguments, and yield it.
+
+    Standard input is copied to a temporary file, because the table is read twice. The copy is
+    removed at the end of the block. A closed standard input raises a `TableError`, a failed copy an
+    `OSError`.
+    """
     options = {
         "format": args.input_format,
         "encoding": args.encoding,
@@ -53,7 +58,10 @@ def open_input(args: argparse.Namespace) -> Iterator[Source]:
 
 
 def read_selection(args: argparse.Namespace) -> ColumnSelection:
-    """Return the selection of columns."""
+    """Return the selection of columns that the options state.
+
+    Commands without --keep-columns do not keep the other columns.
+    """
     return ColumnSelection(
         columns=tuple(args.columns),
         exclude=tuple(args.exclude),
@@ -65,7 +73,11 @@ def read_selection(args: argparse.Namespace) -> ColumnSelection:
 
 
 def create_engine(args: argparse.Namespace) -> Engine | None:
-    """Return the engine, which starts workers when it needs them; None without --engine."""
+    """Create the engine of --engine; return None without this option.
+
+    Workers are started later, by the first pass. Engine options that contradict each other exit
+    with code 2.
+    """
     check_engine_options(args)
     if args.engine is None:
         return None
@@ -75,7 +87,11 @@ def create_engine(args: argparse.Namespace) -> Engine | None:
 
 
 def check_engine(args: argparse.Namespace) -> None:
-    """Report input and output options that an engine does not support."""
+    """Exit with code 2 if the input, the output or the options do not suit the engine.
+
+    An engine cannot read stdin, write to stdout, or write another format than Parquet. Without an
+    engine, only the options of engines are checked.
+    """
     check_engine_options(args)
     if args.engine is None:
         return
@@ -88,7 +104,7 @@ def check_engine(args: argparse.Namespace) -> None:
 
 
 def check_engine_options(args: argparse.Namespace) -> None:
-    """Report engine options that do not belong together."""
+    """Exit with code 2 for --workers or --scheduler without Dask, or for both together."""
     for name in ("scheduler", "workers"):
         if getattr(args, name) is not None and args.engine != "dask":
             args.wrong(f"--{name} is for --engine dask")
@@ -97,7 +113,11 @@ def check_engine_options(args: argparse.Namespace) -> None:
 
 
 def read_settings(args: argparse.Namespace) -> FitSettings:
-    """Return the settings of the detector."""
+    """Build the settings of the detector that --method and the other options select.
+
+    The default method is the recommended detector; with --epsilon it is ALTBI. Options that
+    contradict each other exit with code 2. Invalid values raise a `ParameterError`.
+    """
     from altbi.model import build_settings
 
     method = args.method or ("recommended" if args.epsilon is None else "altbi")
@@ -117,7 +137,11 @@ def read_settings(args: argparse.Namespace) -> FitSettings:
 
 
 def _read_altbi_parameters(args: argparse.Namespace, method: str) -> dict[str, Any]:
-    """Return the parameters in which a variant of ALTBI differs from the defaults."""
+    """Return the parameters in which a variant of ALTBI differs from the defaults.
+
+    The variants are the paper's settings and the Glow backbone. Plain ALTBI only differs by its
+    privacy budget, if --epsilon is given.
+    """
     if method == "altbi-paper":
         from altbi.networks import IWAE, Schedule
 
@@ -134,7 +158,7 @@ def _read_altbi_parameters(args: argparse.Namespace, method: str) -> dict[str, A
 
 
 def _check_method(args: argparse.Namespace, method: str) -> None:
-    """Report options that the method does not have."""
+    """Exit with code 2 if an option is given that the method does not have."""
     given = [name for name in ("bounds", *BUDGET_OPTIONS) if getattr(args, name) is not None]
     if given and args.epsilon is None:
         args.wrong(f"--{given[0]} belongs to a privacy budget: pass --epsilon too")
@@ -145,6 +169,10 @@ def _check_method(args: argparse.Namespace, method: str) -> None:
 
 
 def _read_budget(args: argparse.Namespace) -> PrivacyBudget:
+    """Build the privacy budget from --epsilon, --bounds and the other budget options.
+
+    Options that were not given keep the defaults of `PrivacyBudget`.
+    """
     from altbi.torch import PrivacyBudget
 
     options = {name: getattr(args, name) for name in BUDGET_OPTIONS}
@@ -153,7 +181,11 @@ def _read_budget(args: argparse.Namespace) -> PrivacyBudget:
 
 
 def _read_bounds(args: argparse.Namespace) -> Any:  # noqa: ANN401 - a pair, a dict or a string
-    """Return the value of --bounds."""
+    """Return the value of --bounds: a pair of numbers, a dict by column, or "estimate".
+
+    One argument that is an existing path is read as a JSON file. Absent or invalid bounds exit with
+    code 2; an invalid file raises a `ParameterError`.
+    """
     texts = args.bounds
     if texts is None:
         args.wrong(f"--epsilon needs --bounds: {BOUNDS}")
@@ -169,6 +201,7 @@ def _read_bounds(args: argparse.Namespace) -> Any:  # noqa: ANN401 - a pair, a d
 
 
 def _parse_number(text: str) -> float:
+    """Parse a finite number; return NaN for any other text."""
     try:
         number = float(text)
     except ValueError:
@@ -177,7 +210,10 @@ def _parse_number(text: str) -> float:
 
 
 def _read_bounds_file(path: str) -> dict[str, Any]:
-    """Read bounds by column; the fit validates them."""
+    """Read the bounds of each column from a JSON file, without validating them.
+
+    A file that is not a JSON object raises a `ParameterError`. The fit validates the bounds.
+    """
     try:
         bounds = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

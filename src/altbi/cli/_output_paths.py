@@ -20,23 +20,28 @@ def resolve_output(
     *,
     stdout_for_stdin: bool = False,
 ) -> Path | None:
-    """Return the path of the output; None is stdout. The default is next to the table.
+    """Return the path that a command writes to, or None for stdout.
+
+    The path is --output. Without this option, it is a path next to the table, named after the
+    table: `altbi detect payments.csv` writes to the folder ``payments-altbi``. Nothing is created
+    here. A path that cannot be the output exits with code 2.
 
     Parameters
     ----------
     args : Namespace
         The arguments.
     suffix : str
-        Added to the table's name for the default path.
-    names : sequence of str
-        The files in the output, if it is a folder. None of them may be an input.
+        Added to the table's name for the default path, such as "-altbi".
+    names : sequence of str, default=("",)
+        The files that the command writes into the output, if it is a folder. None of them may be
+        an input. The default checks the output itself.
     stdout_for_stdin : bool, default=False
-        Whether the default for a table from stdin is stdout.
+        Whether the default for a table from stdin is stdout. Otherwise --output is required.
 
     Returns
     -------
     Path or None
-        The path.
+        The path; None for stdout, that is, for ``--output -``.
     """
     output = args.output
     if output is None and args.table == "-":
@@ -47,14 +52,18 @@ def resolve_output(
         if args.json:
             args.wrong("--json and the output both go to stdout: pass another --output")
         return None
-    path = _default_path(Path(args.table), suffix) if output is None else Path(output)
+    path = _build_default_path(Path(args.table), suffix) if output is None else Path(output)
     for name in names:
         _check_not_input(args, path / name)
     return path
 
 
-def _default_path(table: Path, suffix: str) -> Path:
-    """Return a path named after the table, without its file name suffixes."""
+def _build_default_path(table: Path, suffix: str) -> Path:
+    """Return a path next to the table: its name without ``.csv``, ``.gz`` etc., plus `suffix`.
+
+    A name that is nothing but a suffix, such as ``.csv``, is kept. ``.`` and ``..`` are resolved to
+    the folder's name first.
+    """
     table = table if table.name not in ("", "..") else table.resolve()
     stem = table.name
     for suffixes in (COMPRESSIONS, TABLE_SUFFIXES):
@@ -63,7 +72,11 @@ def _default_path(table: Path, suffix: str) -> Path:
 
 
 def _check_not_input(args: argparse.Namespace, path: Path) -> None:
-    """Report an output that is an input of the command, or would be read as one."""
+    """Exit with code 2 if writing `path` would overwrite an input, or add a file to the input.
+
+    Inputs are the table and the model. A table may be a folder: an output file in it, with the
+    suffix of a table, would be read as rows of the table next time.
+    """
     for name in (args.table, getattr(args, "model", "-")):
         if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
             args.wrong(f"{path} is an input, so it cannot be the output: pass another --output")

@@ -19,13 +19,13 @@ from altbi.model import FittedModel
 from altbi.model._score_source import ScoreSummary
 from altbi.model._score_statistics import ScoreCounts
 from altbi.model._settings import PRIVATE_CONTAMINATION
-from altbi.report._formatting import describe_column, format_expected, format_value
 from altbi.report._explained_rows import (
     MAX_REASONS,
     ExplainedRows,
     format_id,
     format_nearest_values,
 )
+from altbi.report._formatting import describe_column, format_expected, format_value
 from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
 SHOWN_COLUMNS = 30
