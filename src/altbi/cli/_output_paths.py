@@ -41,7 +41,7 @@ def resolve_output(
     Returns
     -------
     Path or None
-        The path; None for stdout, that is, for ``--output -``.
+        The path. None stands for stdout: ``--output -``, or stdin with `stdout_for_stdin`.
     """
     output = args.output
     if output is None and args.table == "-":
