@@ -162,9 +162,8 @@ def detect(
     if engine is None:
         pipeline = Pipeline(source, selection, **options)
     else:
-        distributed = import_module(
-            "altbi.distributed._pipeline"
-        )  # an optional package above this one
+        # altbi.distributed imports this module, and is only loaded if an engine is used.
+        distributed = import_module("altbi.distributed._pipeline")
         pipeline = distributed.DistributedPipeline(source, selection, engine, **options)
     report = can_report() if report is None else report
     folder = Path(tempfile.mkdtemp(prefix="altbi-") if output is None else output)

@@ -250,8 +250,8 @@ def open_folder(folder: str, fingerprint: str) -> tuple[PartitionFolder, FittedM
 def _check_same_run(folder: Path, fingerprint: str) -> None:
     """Raise a `ParameterError` for a file, or a folder with files of another run or program.
 
-    Allowed are a folder that does not exist, an empty one, one with this fingerprint, and one whose
-    run stopped before it had written its plan.
+    A folder may be absent or empty, or have this fingerprint. It may also have files of a run that
+    stopped before it had written its plan.
     """
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"{folder}: it is a file, but expected a folder. Choose another path.")

@@ -182,7 +182,7 @@ def _list_thresholds(
     values, above = np.unique(-top, return_index=True)
     thresholds = dict(zip((-values).tolist(), above.tolist(), strict=True))
     n_at_least = scored.counts.count_at_least()
-    # A score above the number just below an edge is at least the edge.
+    # `score > nextafter(edge, -inf)` is the same as `score >= edge`.
     edges = np.nextafter(scored.counts.edges, -np.inf)
     wanted = np.geomspace(len(top), scored.n_rows, N_LOW_THRESHOLDS)
     indices = np.unique(np.searchsorted(-n_at_least, -wanted, side="left"))
