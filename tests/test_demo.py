@@ -10,7 +10,7 @@ import altbi
 from altbi import OutlierDetector
 from altbi._demo import create_table, run
 from altbi.cli import main
-from altbi.cli._output import print_demo
+from altbi.cli._printing import print_demo
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,11 @@ class Demo:
 
 
 def run(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_progress) -> Demo:
-    """Find outliers in the biopsies table; the seed determines the table and the training."""
+    """Write the table of biopsies into a folder, and find its outliers.
+
+    The folder is created. It gets the table, scores, reasons, model, and the report page if its
+    libraries are installed. The seed determines the rows of the table and the training.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / TABLE) as temporary, report_errors_as(folder / TABLE):
         pyarrow.csv.write_csv(create_table(seed), temporary)
@@ -66,7 +70,11 @@ def run(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_progress
 
 
 def create_table(seed: int) -> pa.Table:
-    """Return all benign rows and ten malignant ones, shuffled, with their diagnosis."""
+    """Return scikit-learn's breast cancer table with all benign rows and ten malignant ones.
+
+    The malignant rows are sampled, and all rows are shuffled, with this seed. The column
+    `diagnosis` has "benign" or "malignant".
+    """
     data = load_breast_cancer()
     rng = np.random.default_rng(seed)
     benign = np.flatnonzero(data.target == 1)

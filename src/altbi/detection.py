@@ -44,7 +44,7 @@ class Detection:
     index : pandas.Index, optional
         The index of the table, if it was a pandas data frame.
     temporary : bool, default=False
-        Whether to remove the folder with this object.
+        Whether to remove the folder when this object is garbage-collected.
 
     Attributes
     ----------
@@ -86,6 +86,7 @@ class Detection:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __repr__(self) -> str:
+        """Return the numbers of flagged rows and of all rows as one phrase."""
         return f"Detection of {self.n_flagged:,} outliers among {self.n_rows:,} rows"
 
     @property
@@ -115,12 +116,13 @@ class Detection:
         return path if path.exists() else None
 
     def scores(self) -> pa.Table:
-        """Return the scores of all rows.
+        """Read the scores of all rows from the scores file.
 
         Returns
         -------
         pyarrow.Table
-            Row number, ids, score and flag of every row, in the order of the table.
+            Row number, ids, score and flag of every row, in the order of the table. With
+            `keep_columns`, also the other columns.
         """
         if self._scores_path.suffix == ".csv":
             texts = [field.name for field in self._scores_schema if field.type == pa.string()]
@@ -129,7 +131,7 @@ class Detection:
         return table
 
     def flagged(self) -> pa.Table:
-        """Return the rows above the threshold.
+        """Read the scores file, and return the rows above the threshold.
 
         Returns
         -------
@@ -137,13 +139,13 @@ class Detection:
             The columns of `scores`, highest score first.
         """
         table = self.scores()
-        # The columns have a prefix if an id or a kept column has one of their names.
+        # Our columns have a prefix if an id or a kept column is called row, score or outlier.
         prefix = table.column_names[0].removesuffix("row")
         flagged = table.filter(table[f"{prefix}outlier"])
         return flagged.sort_by([(f"{prefix}score", "descending")])
 
     def reasons(self) -> pa.Table:
-        """Return the reasons of the rows with the highest scores.
+        """Read the reasons of the rows with the highest scores from ``reasons.csv``.
 
         Returns
         -------
@@ -156,7 +158,7 @@ class Detection:
         return _read_csv(self.folder / "reasons.csv", [*ids, "value", "expected", *nearest])
 
     def model(self) -> FittedModel:
-        """Return the fitted model.
+        """Load the fitted model from the output folder.
 
         Returns
         -------
@@ -172,6 +174,11 @@ class Detection:
         -------
         pandas.DataFrame
             The columns of `scores`. If the table was a pandas data frame, with the same index.
+
+        Raises
+        ------
+        MissingExtraError
+            If pandas is not installed.
         """
         import_extra("pandas", extra="pandas")
         frame = self.scores().to_pandas()
@@ -179,6 +186,9 @@ class Detection:
 
 
 def _read_csv(path: Path, texts: list[str]) -> pa.Table:
-    """Read a CSV file; columns of text stay text, even if they look like numbers."""
+    """Read a CSV file. The columns `texts` stay text even if they look like numbers.
+
+    The types of the other columns are inferred.
+    """
     options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
     return pyarrow.csv.read_csv(path, convert_options=options)

@@ -52,7 +52,7 @@ from altbi.model._score_source import (
 )
 from altbi.networks import TrainingStep
 from altbi.report import Summary, can_report, render, require_report
-from altbi.report._reasons import ExplainedRows, build_reasons_table, explain_rows
+from altbi.report._explained_rows import ExplainedRows, build_reasons_table, explain_rows
 from altbi.report._summarize import summarize
 
 __all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
@@ -149,7 +149,7 @@ def detect(
             f"scores_format={scores_format!r}, but expected one of {', '.join(SCORES_FORMATS)}."
         )
     settings = _read_settings(detector)
-    source = _open(table)
+    source = _open_source(table)
     selection = ColumnSelection(
         columns=_as_tuple(columns),
         exclude=_as_tuple(exclude),
@@ -162,9 +162,8 @@ def detect(
     if engine is None:
         pipeline = Pipeline(source, selection, **options)
     else:
-        distributed = import_module(
-            "altbi.distributed._pipeline"
-        )  # an optional package above this one
+        # altbi.distributed imports this module, and is only loaded if an engine is used.
+        distributed = import_module("altbi.distributed._pipeline")
         pipeline = distributed.DistributedPipeline(source, selection, engine, **options)
     report = can_report() if report is None else report
     folder = Path(tempfile.mkdtemp(prefix="altbi-") if output is None else output)
@@ -186,7 +185,23 @@ def detect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTable:
-    """A table after the first pass, with a fitted model."""
+    """A table after the first pass, with a fitted model.
+
+    Attributes
+    ----------
+    model : FittedModel
+        The model that scores the table.
+    selected : SelectedColumns
+        Which columns are features, ids and label.
+    parser : ColumnParser
+        Converts the values of the table to the types that the model expects.
+    n_rows : int
+        Number of rows of the table.
+    notes : tuple of str
+        Warnings about the data, one sentence each.
+    partitions : tuple of Partition
+        The partitions of a distributed pipeline; empty for others.
+    """
 
     model: FittedModel
     selected: SelectedColumns
@@ -240,12 +255,15 @@ class Pipeline:
     ) -> Summary:
         """Fit, score and explain; write scores, reasons, model and report into a folder.
 
+        Files appear when all of them are complete, so an error leaves no incomplete file. A
+        distributed pipeline keeps the scores of finished partitions.
+
         Parameters
         ----------
         settings : FitSettings
             The detector.
         folder : Path
-            The output folder.
+            The output folder. It is created if it does not exist.
         scores_format : {"csv", "parquet", "arrow", "jsonl"}, default="csv"
             Format of the scores file.
         report : bool, default=True
@@ -255,6 +273,15 @@ class Pipeline:
         -------
         Summary
             Counts, threshold and the rows with the highest scores.
+
+        Raises
+        ------
+        TableError
+            If the table cannot be read, or a column cannot be written in the output format.
+        ParameterError
+            If the folder has files of another run that this run would not replace.
+        MissingExtraError
+            If a library of the report is not installed.
         """
         if report:
             require_report()  # before the training, whose result would be lost
@@ -278,7 +305,10 @@ class Pipeline:
         return summary
 
     def fit(self, settings: FitSettings) -> PreparedTable:
-        """Make the first pass over the table, and fit a model on its sample."""
+        """Make the first pass over the table, and fit a model on a sample of its rows.
+
+        The sample has at most `settings.max_rows` rows. Nothing is written.
+        """
         selected = select_columns(self.source, self.selection)
         found, partitions = self._scan(selected, self.selection, settings.max_rows, settings)
         model = self._fit_sample(found, settings)
@@ -292,12 +322,17 @@ class Pipeline:
         )
 
     def prepare(self, model: FittedModel) -> PreparedTable:
-        """Make the first pass over the table for a model that is already fitted."""
+        """Make the first pass over the table for a model that is already fitted.
+
+        It infers how to parse each column as the type that the model expects. Texts that were
+        missing values at the fit are missing values here, too. A table without the model's columns
+        raises a `TableError`.
+        """
         missing = (*self.selection.missing, *model.training_table.conventions.missing)
         selection = replace(self.selection, missing=tuple(dict.fromkeys(missing)))
         selected = self._select_for(model, selection)
         found, partitions = self._scan(
-            selected, selection, 1, model.settings, _expected_types(model, selected)
+            selected, selection, 1, model.settings, _build_expected_types(model, selected)
         )
         return PreparedTable(
             model=model,
@@ -311,7 +346,11 @@ class Pipeline:
     def score(
         self, prepared: PreparedTable, open_output: WriterFactory | None = None
     ) -> ScoreSummary:
-        """Make the second pass: score all rows, and write the scores if there is an output."""
+        """Make the second pass: score all rows, and return counts and the highest scores.
+
+        With `open_output`, the scores of all rows are written to the writer that it opens, in a
+        background thread. Without it, they are only counted.
+        """
         summary = ScoreSummary(self.top)
         scored = score_source(
             self.source, prepared.parser, prepared.selected, prepared.model, summary
@@ -334,7 +373,10 @@ class Pipeline:
         scores_format: str,
         temporary: Callable[[str], Path],
     ) -> ScoreSummary:
-        """Score all rows into the scores file of an output folder."""
+        """Score all rows, and write the scores file of an output folder.
+
+        `temporary` returns the temporary path for a file name. The caller renames the file later.
+        """
         name = self.scores_name(scores_format)
         path = temporary(name)
         return self.score(
@@ -342,12 +384,15 @@ class Pipeline:
         )
 
     def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
-        """Explain the rows with the highest scores."""
+        """Explain the rows with the highest scores, highest first."""
         table, _, rows = scored.top.sort_by_score()
         return explain_rows(table, rows, prepared.parser, prepared.model)
 
     def explain_at(self, prepared: PreparedTable, rows: Sequence[int]) -> ExplainedRows:
-        """Explain the rows with these numbers, in this order."""
+        """Read the rows with these numbers from the table, and explain them in this order.
+
+        A row that does not exist raises a `TableError`.
+        """
         numbers = np.asarray(rows, dtype=np.int64)
         table = read_rows(self.source, prepared.selected, numbers)
         return explain_rows(table, numbers, prepared.parser, prepared.model)
@@ -355,7 +400,7 @@ class Pipeline:
     def summarize(
         self, prepared: PreparedTable, scored: ScoreSummary, explained: ExplainedRows
     ) -> Summary:
-        """Return the content of the report."""
+        """Build the content of the report from the results of the other steps."""
         return summarize(
             self.source.name,
             prepared.selected,
@@ -382,7 +427,11 @@ class Pipeline:
         settings: FitSettings,
         expected: dict[str, ExpectedType] | None = None,
     ) -> tuple[ScanResult, tuple[Any, ...]]:
-        """Infer column types, sample at most `limit` rows, and return the partitions as well."""
+        """Make the first pass: infer the column types, and sample at most `limit` rows.
+
+        `expected` has the types that a fitted model expects, by column. The second value has the
+        partitions of a distributed pipeline; here it is empty.
+        """
         batches = self.source.batches(selected.to_learn)
         chunks = self.on_progress("reading", batches, self.source.n_rows, len)
         with name_errors(self.source):
@@ -398,10 +447,15 @@ class Pipeline:
         return found, ()
 
     def _fit_sample(self, found: ScanResult, settings: FitSettings) -> FittedModel:
-        """Fit a model on the sample of the first pass; `check_data` reports the warnings."""
+        """Fit a model on the sample of the first pass, and report progress for each training step.
+
+        A `TableWarning` of the fit is suppressed, because `check_data` returns the same warnings as
+        notes.
+        """
         models: list[FittedModel] = []
 
         def train() -> Iterator[TrainingStep]:
+            """Yield the training steps, and append the fitted model to `models`."""
             models.append((yield from iter_fit(found.sample, settings)))
 
         n_steps = settings.training.planned_steps
@@ -412,7 +466,10 @@ class Pipeline:
         return models[0]
 
     def _check_writable(self, scores_format: str) -> None:
-        """Raise an error for columns that cannot be written in the format of an output file."""
+        """Raise a `TableError` for columns that cannot be written in the format of an output file.
+
+        Id columns are also written to ``reasons.csv``, so they must be writable as CSV.
+        """
         ids = select_columns(self.source, self.selection).ids
         with name_errors(self.source):
             check_writable(self.scores_schema(), scores_format)
@@ -420,7 +477,10 @@ class Pipeline:
             check_writable(pa.schema([self.source.schema.field(name) for name in ids]), "csv")
 
     def _select_for(self, model: FittedModel, selection: ColumnSelection) -> SelectedColumns:
-        """Select the columns of a model: by name, or by position if it was fitted on an array."""
+        """Select the columns of a model: by name, or by position if it was fitted on an array.
+
+        Missing columns, or another number of columns than the array had, raise a `TableError`.
+        """
         if model.training_table.is_frame:
             return select_columns(self.source, selection, model.encoder.names)
         selected = select_columns(self.source, selection)
@@ -433,7 +493,7 @@ class Pipeline:
         return selected
 
     def _describe_unused(self, selected: SelectedColumns) -> list[str]:
-        """Return a sentence about columns that the model does not use."""
+        """Return one sentence about the columns that are not used, or an empty list."""
         used = {*selected.to_score, *self.source.extra_columns}
         unused = [name for name in self.source.schema.names if name not in used]
         if not unused:
@@ -441,8 +501,11 @@ class Pipeline:
         return [f"The model does not use the columns {format_names(unused)}."]
 
 
-def _open(table: Any) -> Source:  # noqa: ANN401
-    """Open a path or a table in memory."""
+def _open_source(table: Any) -> Source:  # noqa: ANN401
+    """Open a table: a path with `open_table`, another object with `open_in_memory`.
+
+    A `Source` is already open, and is returned as it is.
+    """
     if isinstance(table, Source):
         return table
     if isinstance(table, str | PathLike):
@@ -451,11 +514,15 @@ def _open(table: Any) -> Source:  # noqa: ANN401
 
 
 def _as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names as a tuple; a single name becomes a tuple of one."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
-    """Return the settings of an estimator, or the default settings."""
+    """Return the settings of an estimator; None means those of ``OutlierDetector()``.
+
+    `FitSettings` are returned as they are. Any other object raises a `ParameterError`.
+    """
     if detector is None:
         return build_settings("OutlierDetector", {})
     if isinstance(detector, FitSettings):
@@ -468,15 +535,18 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
     return settings
 
 
-def _expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
-    """Return the type that the model expects of each column, and its text format at the fit."""
+def _build_expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
+    """Return the type and the text format at the fit that the model expects of each column.
+
+    Columns of the table and of the model are paired by position. The keys are those of the table.
+    """
     encoder, formats = model.encoder, model.training_table.conventions.text_formats
     columns = zip(selected.features, encoder.names, encoder.kinds, strict=True)
     return {name: ExpectedType(kind, formats.get(known, "")) for name, known, kind in columns}
 
 
 def read_seed(settings: FitSettings) -> int:
-    """Return the random state as an integer."""
+    """Return the random state as an integer; raise a `ParameterError` if it is not one."""
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
             f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "
@@ -486,7 +556,10 @@ def read_seed(settings: FitSettings) -> int:
 
 
 def _check_no_leftovers(folder: Path, scores: str, *, report: bool) -> None:
-    """Raise an error if files of another run would remain next to the new ones."""
+    """Raise a `ParameterError` if the folder has output files that this run would not replace.
+
+    Such files are scores in another format than `scores`, and a report page if none is written now.
+    """
     others = {folder / "scores", *folder.glob("scores.*")} - {folder / scores}
     others |= set() if report else {folder / "report.html"}
     for path in sorted(others):

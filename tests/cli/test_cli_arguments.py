@@ -79,8 +79,6 @@ def test_inconsistent_fit_options_are_wrong_usage(table, tmp_path, capsys, optio
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("detect -", "pass a path with --output"),
-        ("score sizes.csv -m m.altbi -o - --json", "both go to stdout"),
         ("detect sizes.csv --scheduler tcp://a:1", "--scheduler is for --engine dask"),
         ("detect sizes.csv --engine local --workers 2", "--workers is for --engine dask"),
         ("detect sizes.csv --engine dask --workers 2 --scheduler tcp://a:1", "its own workers"),
@@ -118,44 +116,3 @@ def test_bounds_are_numbers_or_estimate(table, texts):
     bounds = read_settings(parse("--epsilon", "1", "--bounds", *texts)).parameters["privacy"].bounds
 
     assert bounds == ("estimate" if texts == ["estimate"] else (0.0, 1.0))
-
-
-@pytest.fixture
-def folder(table, tmp_path):
-    (tmp_path / "sizes.altbi").write_text("a model")
-    (tmp_path / "scores.csv").write_text("size\n1\n")
-    (tmp_path / "data").mkdir()
-    for name in ("a.csv", "b.csv"):
-        (tmp_path / "data" / name).write_text("size\n1\n")
-    return tmp_path
-
-
-def contents(folder):
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("score sizes.csv -m sizes.altbi -o ./sizes.csv", "cannot be the output"),
-        ("explain sizes.csv -m sizes.altbi --rows 1 -o sizes.csv", "cannot be the output"),
-        ("report sizes.csv -m sizes.altbi -o sizes.altbi", "cannot be the output"),
-        ("fit sizes.csv -o sizes.csv", "cannot be the output"),
-        ("detect scores.csv -o .", "cannot be the output"),
-        ("score data -m sizes.altbi -o data/a.csv", "would become part of the table"),
-        ("score data -m sizes.altbi -o data/deep/new.csv", "would become part of the table"),
-        ("explain data -m sizes.altbi --rows 1 -o data/b.csv", "would become part of the table"),
-        ("detect data -o data", "would become part of the table"),
-        ("detect data -o data/out --engine local", "would become part of the table"),
-        ("score data -m sizes.altbi -o data/out --engine local", "would become part of the table"),
-    ],
-)
-def test_inputs_are_never_overwritten(folder, capsys, arguments, message):
-    before = contents(folder)
-
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments.split())
-
-    assert stopped.value.code == 2
-    assert message in capsys.readouterr().err
-    assert contents(folder) == before

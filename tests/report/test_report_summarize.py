@@ -5,8 +5,8 @@ import pyarrow.parquet
 import pytest
 
 import altbi
+from altbi.report._explained_rows import build_reasons_table
 from altbi.report._formatting import format_value
-from altbi.report._reasons import build_reasons_table
 from altbi.report._summarize import describe_threshold
 from small_tables import (
     create_pipeline,

@@ -27,18 +27,18 @@ PARTITIONS_LEFT = "Complete partitions are kept; run the same command again to c
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
+    """Run the `altbi` command that the arguments select, and return its exit code.
 
     Parameters
     ----------
     argv : sequence of str, optional
-        The arguments; by default those of the process.
+        The arguments without the program's name; by default those of the process.
 
     Returns
     -------
     int
         0 for success, 1 for an error in the data or the model, 130 when interrupted, 143 when
-        terminated. Wrong usage exits with 2.
+        terminated. Wrong usage raises ``SystemExit`` with code 2.
     """
     return run_program(build_parser(), _run_command, argv, _describe_leftovers)
 
@@ -51,21 +51,26 @@ def run_program(
 ) -> int:
     """Parse the arguments, run a command, and return its exit code.
 
+    Expected errors are printed to stderr as one line, without a traceback: `AltbiError`, `OSError`,
+    `MemoryError`, Ctrl-C and SIGTERM. Other exceptions are raised. A pipe that its reader has
+    closed returns 1 without a message.
+
     Parameters
     ----------
     parser : ArgumentParser
-        The parser of the program.
+        The parser of the program. It exits with code 2 for wrong usage.
     run : callable
-        Runs the command of the parsed arguments.
+        Runs the command of the parsed arguments, and returns its exit code. The arguments as text
+        are in `args.arguments`.
     argv : sequence of str or None
-        The arguments.
+        The arguments without the program's name; None means those of the process.
     describe_leftovers : callable
         Returns a sentence about the files that an interrupted command leaves.
 
     Returns
     -------
     int
-        The exit code; errors are printed as one sentence.
+        The exit code of `run`, or 1 for an error, 130 for Ctrl-C, 143 for SIGTERM.
     """
     fail = partial(_print_error, parser.prog)
     if sys.stdout is None:
@@ -98,23 +103,38 @@ def run_program(
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    """Import the commands and run the one of the arguments."""
+    """Import the commands, call the one named `args.run`, and return its exit code.
+
+    A command that returns None has succeeded: the code is 0.
+    """
     return getattr(import_module("altbi.cli._commands"), args.run)(args) or DONE
 
 
 def _describe_leftovers(args: argparse.Namespace) -> str:
+    """Return the sentence that an interrupted command prints about the files it leaves.
+
+    Only commands with an engine leave files: the partitions that are complete.
+    """
     return PARTITIONS_LEFT if getattr(args, "engine", None) else NOTHING_LEFT
 
 
 class _TerminatedError(BaseException):
-    """The process received SIGTERM; passes through all code that cleans up."""
+    """Raised when the process receives SIGTERM.
+
+    It is a `BaseException`, so that ``except Exception`` does not catch it and clean-up code runs.
+    """
 
 
 @contextmanager
 def _raise_on_termination() -> Iterator[None]:
-    """Raise an exception on SIGTERM, so that temporary files are removed as for Ctrl-C."""
+    """Raise `_TerminatedError` on SIGTERM inside the block, so that temporary files are removed.
+
+    The previous signal handler is restored at the end. Outside the main thread, where Python cannot
+    set signal handlers, nothing changes.
+    """
 
     def stop(signum: int, frame: FrameType | None) -> None:
+        """Raise `_TerminatedError`; called by Python on SIGTERM."""
         raise _TerminatedError
 
     if threading.current_thread() is not threading.main_thread():
@@ -128,24 +148,35 @@ def _raise_on_termination() -> Iterator[None]:
 
 
 def _format_error(error: AltbiError | OSError) -> str:
+    """Return the message of an error; for an `OSError` with a path, ``path: reason``."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def _print_error(program: str, sentence: str) -> None:
-    """Print one line to stderr; escape text from files that a terminal would act on."""
+    """Print ``program: sentence`` to stderr as one line.
+
+    Line breaks become spaces, and control characters are escaped. On a terminal, the line of a
+    progress bar is cleared first.
+    """
     clear_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
     sys.stderr.write(f"{clear_progress}{program}: {escape_text(' '.join(sentence.split()))}\n")
 
 
 def _escape_unprintable_output() -> None:
-    """Escape characters that the encoding of standard output lacks, instead of failing."""
+    """Make standard output escape characters that its encoding lacks, instead of raising an error.
+
+    Streams that are not a `TextIOWrapper`, as in tests, are not changed.
+    """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _detach_stdout() -> None:
-    """Point standard output to the null device, so that Python's last flush does not fail."""
+    """Redirect standard output to the null device after its reader has closed the pipe.
+
+    Otherwise Python's flush at exit would print another error.
+    """
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Convert parsed arguments into library objects: detector, engine, table, output path."""
+"""Convert parsed arguments into library objects: detector, engine, table."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import math
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from altbi.errors import ParameterError, TableError
-from altbi.io import ColumnSelection, Source, is_table_file, open_table
+from altbi.io import ColumnSelection, Source, open_table
 
 if TYPE_CHECKING:  # these load torch
     from altbi.distributed import Engine
@@ -26,16 +26,16 @@ BOUNDS = "two numbers, the smaller one first, a JSON file, or estimate"
 BOUNDS_FILE = (
     'Expected bounds or categories by column, such as {"age": [0, 120], "colour": ["red", "blue"]}.'
 )
-COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
-TABLE_SUFFIXES = (
-    *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc"),
-    *(".jsonl", ".ndjson", ".json", ".npz", ".npy"),
-)
 
 
 @contextmanager
 def open_input(args: argparse.Namespace) -> Iterator[Source]:
-    """Open the table; standard input is copied to a temporary file, because it is read twice."""
+    """Open the table of the arguments, and yield it.
+
+    Standard input is copied to a temporary file, because the table is read twice. The copy is
+    removed at the end of the block. A closed standard input raises a `TableError`, a failed copy an
+    `OSError`.
+    """
     options = {
         "format": args.input_format,
         "encoding": args.encoding,
@@ -58,7 +58,10 @@ def open_input(args: argparse.Namespace) -> Iterator[Source]:
 
 
 def read_selection(args: argparse.Namespace) -> ColumnSelection:
-    """Return the selection of columns."""
+    """Return the selection of columns that the options state.
+
+    Commands without --keep-columns do not keep the other columns.
+    """
     return ColumnSelection(
         columns=tuple(args.columns),
         exclude=tuple(args.exclude),
@@ -69,72 +72,12 @@ def read_selection(args: argparse.Namespace) -> ColumnSelection:
     )
 
 
-def resolve_output(
-    args: argparse.Namespace,
-    suffix: str,
-    names: Sequence[str] = ("",),
-    *,
-    stdout_for_stdin: bool = False,
-) -> Path | None:
-    """Return the path of the output; None is stdout. The default is next to the table.
-
-    Parameters
-    ----------
-    args : Namespace
-        The arguments.
-    suffix : str
-        Added to the table's name for the default path.
-    names : sequence of str
-        The files in the output, if it is a folder. None of them may be an input.
-    stdout_for_stdin : bool, default=False
-        Whether the default for a table from stdin is stdout.
-
-    Returns
-    -------
-    Path or None
-        The path.
-    """
-    output = args.output
-    if output is None and args.table == "-":
-        if not stdout_for_stdin:
-            args.wrong("the table comes from stdin: pass a path with --output")
-        output = "-"
-    if output == "-":
-        if args.json:
-            args.wrong("--json and the output both go to stdout: pass another --output")
-        return None
-    path = _default_path(Path(args.table), suffix) if output is None else Path(output)
-    for name in names:
-        _check_not_input(args, path / name)
-    return path
-
-
-def _default_path(table: Path, suffix: str) -> Path:
-    """Return a path named after the table, without its file name suffixes."""
-    table = table if table.name not in ("", "..") else table.resolve()
-    stem = table.name
-    for suffixes in (COMPRESSIONS, TABLE_SUFFIXES):
-        stem = next((stem[: -len(each)] for each in suffixes if stem.lower().endswith(each)), stem)
-    return table.with_name((stem or table.name) + suffix)
-
-
-def _check_not_input(args: argparse.Namespace, path: Path) -> None:
-    """Report an output that is an input of the command, or would be read as one."""
-    for name in (args.table, getattr(args, "model", "-")):
-        if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
-            args.wrong(f"{path} is an input, so it cannot be the output: pass another --output")
-    # An engine writes a folder of Parquet files.
-    file = path if getattr(args, "engine", None) is None or path.suffix else path / "0.parquet"
-    folder = Path(args.table).resolve()
-    file = file.resolve()
-    if args.table == "-" or not folder.is_dir() or not file.is_relative_to(folder):
-        return
-    if is_table_file(file.relative_to(folder)):
-        args.wrong(f"{path} would become part of the table: pass another --output")
-
-
 def create_engine(args: argparse.Namespace) -> Engine | None:
-    """Return the engine, which starts workers when it needs them; None without --engine."""
+    """Create the engine of --engine; return None without this option.
+
+    Workers are started later, by the first pass. Engine options that contradict each other exit
+    with code 2.
+    """
     check_engine_options(args)
     if args.engine is None:
         return None
@@ -144,7 +87,11 @@ def create_engine(args: argparse.Namespace) -> Engine | None:
 
 
 def check_engine(args: argparse.Namespace) -> None:
-    """Report input and output options that an engine does not support."""
+    """Exit with code 2 if the input, the output or the options do not suit the engine.
+
+    An engine cannot read stdin, write to stdout, or write another format than Parquet. Without an
+    engine, only the options of engines are checked.
+    """
     check_engine_options(args)
     if args.engine is None:
         return
@@ -157,7 +104,7 @@ def check_engine(args: argparse.Namespace) -> None:
 
 
 def check_engine_options(args: argparse.Namespace) -> None:
-    """Report engine options that do not belong together."""
+    """Exit with code 2 for --workers or --scheduler without Dask, or for both together."""
     for name in ("scheduler", "workers"):
         if getattr(args, name) is not None and args.engine != "dask":
             args.wrong(f"--{name} is for --engine dask")
@@ -166,7 +113,11 @@ def check_engine_options(args: argparse.Namespace) -> None:
 
 
 def read_settings(args: argparse.Namespace) -> FitSettings:
-    """Return the settings of the detector."""
+    """Build the settings of the detector that --method and the other options select.
+
+    The default method is the recommended detector; with --epsilon it is ALTBI. Options that
+    contradict each other exit with code 2. Invalid values raise a `ParameterError`.
+    """
     from altbi.model import build_settings
 
     method = args.method or ("recommended" if args.epsilon is None else "altbi")
@@ -186,7 +137,11 @@ def read_settings(args: argparse.Namespace) -> FitSettings:
 
 
 def _read_altbi_parameters(args: argparse.Namespace, method: str) -> dict[str, Any]:
-    """Return the parameters in which a variant of ALTBI differs from the defaults."""
+    """Return the parameters in which a variant of ALTBI differs from the defaults.
+
+    The variants are the paper's settings and the Glow backbone. Plain ALTBI only differs by its
+    privacy budget, if --epsilon is given.
+    """
     if method == "altbi-paper":
         from altbi.networks import IWAE, Schedule
 
@@ -203,7 +158,7 @@ def _read_altbi_parameters(args: argparse.Namespace, method: str) -> dict[str, A
 
 
 def _check_method(args: argparse.Namespace, method: str) -> None:
-    """Report options that the method does not have."""
+    """Exit with code 2 if an option is given that the method does not have."""
     given = [name for name in ("bounds", *BUDGET_OPTIONS) if getattr(args, name) is not None]
     if given and args.epsilon is None:
         args.wrong(f"--{given[0]} belongs to a privacy budget: pass --epsilon too")
@@ -214,6 +169,10 @@ def _check_method(args: argparse.Namespace, method: str) -> None:
 
 
 def _read_budget(args: argparse.Namespace) -> PrivacyBudget:
+    """Build the privacy budget from --epsilon, --bounds and the other budget options.
+
+    Options that were not given keep the defaults of `PrivacyBudget`.
+    """
     from altbi.torch import PrivacyBudget
 
     options = {name: getattr(args, name) for name in BUDGET_OPTIONS}
@@ -222,7 +181,11 @@ def _read_budget(args: argparse.Namespace) -> PrivacyBudget:
 
 
 def _read_bounds(args: argparse.Namespace) -> Any:  # noqa: ANN401 - a pair, a dict or a string
-    """Return the value of --bounds."""
+    """Return the value of --bounds: a pair of numbers, a dict by column, or "estimate".
+
+    One argument that is an existing path is read as a JSON file. Absent or invalid bounds exit with
+    code 2; an invalid file raises a `ParameterError`.
+    """
     texts = args.bounds
     if texts is None:
         args.wrong(f"--epsilon needs --bounds: {BOUNDS}")
@@ -238,6 +201,7 @@ def _read_bounds(args: argparse.Namespace) -> Any:  # noqa: ANN401 - a pair, a d
 
 
 def _parse_number(text: str) -> float:
+    """Parse a finite number; return NaN for any other text."""
     try:
         number = float(text)
     except ValueError:
@@ -246,7 +210,10 @@ def _parse_number(text: str) -> float:
 
 
 def _read_bounds_file(path: str) -> dict[str, Any]:
-    """Read bounds by column; the fit validates them."""
+    """Read the bounds of each column from a JSON file, without validating them.
+
+    A file that is not a JSON object raises a `ParameterError`. The fit validates the bounds.
+    """
     try:
         bounds = json.loads(Path(path).read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -21,8 +21,8 @@ from altbi.cli._arguments import (
     open_input,
     read_selection,
     read_settings,
-    resolve_output,
 )
+from altbi.cli._output_paths import resolve_output
 from altbi.cli._progress import terminal_progress
 from altbi.io import (
     atomic_file,
@@ -40,7 +40,11 @@ if TYPE_CHECKING:  # these load torch
 
 
 def detect(args: argparse.Namespace) -> None:
-    """Fit, score, explain and report."""
+    """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
+
+    All files are written into the output folder. With ``--output -`` only the scores are written,
+    to stdout. The report page is left out if its libraries are not installed.
+    """
     from altbi.report import can_report
 
     scores_format = args.format or "csv"
@@ -65,7 +69,10 @@ def detect(args: argparse.Namespace) -> None:
 
 
 def fit(args: argparse.Namespace) -> None:
-    """Fit a model and write it."""
+    """Run `altbi fit`: fit a model to the table, write the model file, and print a short text.
+
+    Standard output is not possible, and exits with code 2.
+    """
     path = resolve_output(args, ".altbi")
     if path is None:
         args.wrong("a model cannot be written to stdout: pass a file with --output")
@@ -74,10 +81,10 @@ def fit(args: argparse.Namespace) -> None:
         prepared = pipeline.fit(read_settings(args))
         with report_errors_as(path):
             temporary.write_bytes(prepared.model.to_bytes())
-    from altbi.cli._output import print_fit
+    from altbi.cli._printing import print_fit
 
     name = pipeline.source.name
-    _print(
+    _print_result(
         args,
         lambda: print_fit(name, prepared, path),
         lambda: _describe_fit(name, prepared, path),
@@ -85,7 +92,10 @@ def fit(args: argparse.Namespace) -> None:
 
 
 def score(args: argparse.Namespace) -> None:
-    """Score a table with a model."""
+    """Run `altbi score`: score the table with a model file, write the scores, and print a summary.
+
+    Nothing is printed if the scores go to stdout. With an engine, the output is a folder.
+    """
     if args.engine is not None:
         _score_partitions(args)
         return
@@ -101,7 +111,10 @@ def score(args: argparse.Namespace) -> None:
 
 
 def _score_partitions(args: argparse.Namespace) -> None:
-    """Score a table with a model, partition by partition."""
+    """Score a table with an engine, write one Parquet file for each partition, and print a summary.
+
+    Partitions that an interrupted run has finished are not scored again.
+    """
     from altbi.distributed._pipeline import DistributedPipeline
 
     path = resolve_output(args, "-scores")
@@ -118,11 +131,14 @@ def _score_partitions(args: argparse.Namespace) -> None:
 
 
 def explain(args: argparse.Namespace) -> None:
-    """Print or write the reasons of rows."""
+    """Run `altbi explain`: print or write the reasons of the scores of some rows.
+
+    The rows are those of --rows; by default all rows are scored to find the highest scores.
+    """
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
         with _open_pipeline(args) as pipeline:
-            from altbi.report._reasons import build_reasons_table
+            from altbi.report._explained_rows import build_reasons_table
 
             prepared = pipeline.prepare(_load_model(args))
             if args.rows is None:
@@ -136,13 +152,17 @@ def explain(args: argparse.Namespace) -> None:
         elif args.json:
             _write_json(reasons.to_pylist())
         else:
-            from altbi.cli._output import print_reasons
+            from altbi.cli._printing import print_reasons
 
             print_reasons(reasons)
 
 
 def report(args: argparse.Namespace) -> None:
-    """Write the report page about a table and a model."""
+    """Run `altbi report`: score the table with a model file, and write the report page.
+
+    A library of the page that is not installed raises a `MissingExtraError` before the table is
+    read.
+    """
     from altbi.report import render, require_report
 
     require_report()
@@ -153,7 +173,7 @@ def report(args: argparse.Namespace) -> None:
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
     page = render(summary).encode()
     if path is None:
-        _binary_stdout().write(page)
+        _get_binary_stdout().write(page)
         return
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(page)
@@ -161,7 +181,7 @@ def report(args: argparse.Namespace) -> None:
 
 
 def inspect(args: argparse.Namespace) -> None:
-    """Print the content of a model file."""
+    """Run `altbi inspect`: print the content of a model file, as text or as JSON."""
     import msgspec
 
     from altbi.model._inspection import read_description, render
@@ -174,9 +194,9 @@ def inspect(args: argparse.Namespace) -> None:
 
 
 def demo(args: argparse.Namespace) -> None:
-    """Find the outliers of the embedded table."""
+    """Run `altbi demo`: write an embedded table of biopsies, find and print its outliers."""
     from altbi._demo import run
-    from altbi.cli._output import print_demo, summary_to_json
+    from altbi.cli._printing import print_demo, summary_to_json
 
     found = run(Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress)
     if not args.json:
@@ -191,7 +211,7 @@ def demo(args: argparse.Namespace) -> None:
 
 
 def completion(args: argparse.Namespace) -> None:
-    """Print a script with which a shell completes commands, options and file names."""
+    """Run `altbi completion`: print the script with which a shell completes commands."""
     import shtab
 
     from altbi.cli._parser import build_parser
@@ -201,7 +221,11 @@ def completion(args: argparse.Namespace) -> None:
 
 @contextmanager
 def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
-    """Open the table, and yield its pipeline."""
+    """Open the table, and yield the pipeline that processes it.
+
+    The number of threads is set for the process. With --engine, the pipeline is a
+    `DistributedPipeline`, and its workers are stopped at the end of the block.
+    """
     with open_input(args) as source:
         from altbi.pipeline import Pipeline
 
@@ -223,12 +247,14 @@ def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
 
 
 def _load_model(args: argparse.Namespace) -> FittedModel:
+    """Load the model file of --model."""
     from altbi.model import FittedModel
 
     return FittedModel.load(args.model)
 
 
 def _set_threads(threads: int | None) -> None:
+    """Set the number of threads of torch and Arrow for the whole process; None changes nothing."""
     import pyarrow as pa
     import torch
 
@@ -239,7 +265,12 @@ def _set_threads(threads: int | None) -> None:
 
 @contextmanager
 def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFactory]:
-    """Yield a function that opens the output: a file that appears when complete, or stdout."""
+    """Yield a function that opens the output for a given schema.
+
+    The output is a file, or stdout if `path` is None. The file is written under a temporary name,
+    and renamed when the block ends without an error. Without a format, the format follows from the
+    suffix of the path.
+    """
     if path is None:
         yield _open_stdout(format_)
         return
@@ -249,16 +280,18 @@ def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFacto
 
 
 def _open_stdout(format_: str | None) -> WriterFactory:
-    return lambda schema: open_stream_writer(_binary_stdout(), format_ or "csv", schema)
+    """Return a function that opens stdout as a table writer; the default format is CSV."""
+    return lambda schema: open_stream_writer(_get_binary_stdout(), format_ or "csv", schema)
 
 
-def _binary_stdout() -> BinaryIO:
-    """Return standard output for bytes, after any text that was written before."""
+def _get_binary_stdout() -> BinaryIO:
+    """Flush standard output, and return its binary stream."""
     sys.stdout.flush()
     return sys.stdout.buffer
 
 
 def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, Any]:
+    """Return the facts about a fitted model that `altbi fit --json` prints."""
     table = prepared.model.training_table
     return {
         "table": name,
@@ -274,19 +307,26 @@ def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, A
 def _print_summary(
     args: argparse.Namespace, summary: Summary, files: list[str], *, hint: bool = False
 ) -> None:
-    from altbi.cli._output import PAGE_HINT, print_summary, summary_to_json
+    """Print the result for a scored table, as text or as JSON.
 
-    _print(
+    With `hint`, the text ends with how to install the libraries of the report page.
+    """
+    from altbi.cli._printing import PAGE_HINT, print_summary, summary_to_json
+
+    _print_result(
         args,
         lambda: print_summary(summary, files, PAGE_HINT if hint else ""),
         lambda: summary_to_json(summary, files),
     )
 
 
-def _print(
+def _print_result(
     args: argparse.Namespace, print_text: Callable[[], None], to_json: Callable[[], dict[str, Any]]
 ) -> None:
-    """Print the result as text or JSON."""
+    """Print a result as JSON with --json, nothing with --quiet, and otherwise as text.
+
+    --json has precedence over --quiet. Only the chosen function is called.
+    """
     if args.json:
         _write_json(to_json())
     elif not args.quiet:
@@ -294,4 +334,5 @@ def _print(
 
 
 def _write_json(value: object) -> None:
+    """Print a value as indented JSON; NaN or infinity raises a `ValueError`."""
     sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")

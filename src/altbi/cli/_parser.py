@@ -30,7 +30,11 @@ _FILE_NAMES = {"table", "file", "output", "model"}
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Build the parser of the command `altbi`."""
+    """Build the parser of the program `altbi`, with all commands and options.
+
+    Parsed arguments have `run`, the name of the command, and `wrong`, a function that prints a
+    message and exits with code 2.
+    """
     parser = argparse.ArgumentParser(
         prog="altbi",
         description="Find outliers in tables that nobody has labelled, and explain them.",
@@ -41,14 +45,26 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"altbi {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_detect, _fit, _score, _explain, _report, _inspect, _demo, _completion):
+    for add in (
+        _add_detect_command,
+        _add_fit_command,
+        _add_score_command,
+        _add_explain_command,
+        _add_report_command,
+        _add_inspect_command,
+        _add_demo_command,
+        _add_completion_command,
+    ):
         add(commands)
     complete_files(parser, _FILE_NAMES)
     return parser
 
 
 def complete_files(parser: argparse.ArgumentParser, names: Collection[str]) -> None:
-    """Make shells complete file names for the arguments of these names."""
+    """Make shells complete file names for the arguments with these names, in commands as well.
+
+    Sets the attribute `complete`, which shtab reads, on the parser's actions.
+    """
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for command in action.choices.values():
@@ -57,14 +73,15 @@ def complete_files(parser: argparse.ArgumentParser, names: Collection[str]) -> N
             action.complete = _FILE  # type: ignore[attr-defined]
 
 
-def _detect(commands: Commands) -> None:
-    added = _add(
+def _add_detect_command(commands: Commands) -> None:
+    """Add the command `altbi detect` with its options to the sub-parsers."""
+    added = _add_command(
         commands,
         "detect",
         "find the outliers of a table: fit, score, explain, report",
         "detect payments.csv --id invoice --output found",
     )
-    _add_table(added)
+    _add_table_arguments(added)
     added.add_argument(
         "--output",
         "-o",
@@ -72,107 +89,115 @@ def _detect(commands: Commands) -> None:
         help="folder for scores, reasons, model and report (default: NAME-altbi next to the "
         "table), or - to write only the scores, to stdout",
     )
-    _add_columns(added)
-    _add_fit(added)
-    _add_scores(added)
+    _add_column_options(added)
+    _add_model_options(added)
+    _add_scores_options(added)
     added.add_argument("--no-report", action="store_true", help="do not write report.html")
     added.add_argument(
         "--release-scores",
         action="store_true",
         help="with --epsilon: write scores of the training rows, which the budget does not cover",
     )
-    _add_top(added, 200)
-    _add_run(added)
+    _add_top_option(added, 200)
+    _add_execution_options(added)
     add_engine(added, "the table; the scores are a folder of Parquet files")
 
 
-def _fit(commands: Commands) -> None:
+def _add_fit_command(commands: Commands) -> None:
+    """Add the command `altbi fit` with its options to the sub-parsers."""
     about = "fit a model to a table"
-    added = _add(commands, "fit", about, "fit payments.csv --output payments.altbi")
-    _add_table(added)
+    added = _add_command(commands, "fit", about, "fit payments.csv --output payments.altbi")
+    _add_table_arguments(added)
     added.add_argument(
         "--output", "-o", metavar="FILE", help="the model (default: NAME.altbi next to the table)"
     )
-    _add_columns(added)
-    _add_fit(added)
-    _add_run(added)
+    _add_column_options(added)
+    _add_model_options(added)
+    _add_execution_options(added)
 
 
-def _score(commands: Commands) -> None:
+def _add_score_command(commands: Commands) -> None:
+    """Add the command `altbi score` with its options to the sub-parsers."""
     about = "score a table with a model"
-    added = _add(
+    added = _add_command(
         commands, "score", about, "score new.csv --model payments.altbi --output new.parquet"
     )
-    _add_table(added)
-    _add_model(added)
+    _add_table_arguments(added)
+    _add_model_file_option(added)
     added.add_argument(
         "--output",
         "-o",
         metavar="FILE",
         help="the scores (default: NAME-scores.csv next to the table); - for stdout",
     )
-    _add_columns(added)
-    _add_scores(added)
-    _add_run(added)
+    _add_column_options(added)
+    _add_scores_options(added)
+    _add_execution_options(added)
     add_engine(added, "the table; the scores are a folder of Parquet files")
 
 
-def _explain(commands: Commands) -> None:
+def _add_explain_command(commands: Commands) -> None:
+    """Add the command `altbi explain` with its options to the sub-parsers."""
     about = "explain the scores of rows"
     note = (
         "The z-score of a value is its distance to the expected value, divided by IQR / 1.349 of\n"
         "the column (robust z-score), or by the model's standard deviation for scores by loss.\n\n"
     )
     example = "explain new.csv --model payments.altbi --rows 3,17"
-    added = _add(commands, "explain", about, example, note)
-    _add_table(added)
-    _add_model(added)
+    added = _add_command(commands, "explain", about, example, note)
+    _add_table_arguments(added)
+    _add_model_file_option(added)
     added.add_argument(
         "--rows",
-        type=_rows,
+        type=_parse_rows,
         metavar="N,N,...",
         help="numbers of the rows, counted from 0 (default: those with the highest scores)",
     )
-    _add_top(added, 10)
+    _add_top_option(added, 10)
     added.add_argument(
         "--output",
         "-o",
         metavar="FILE",
         help="write one record for each reason to a file (CSV, Parquet, ...)",
     )
-    _add_columns(added)
-    _add_run(added)
+    _add_column_options(added)
+    _add_execution_options(added)
 
 
-def _report(commands: Commands) -> None:
+def _add_report_command(commands: Commands) -> None:
+    """Add the command `altbi report` with its options to the sub-parsers."""
     about = "score a table with a model and write the report page"
-    added = _add(commands, "report", about, "report new.csv --model payments.altbi")
-    _add_table(added)
-    _add_model(added)
+    added = _add_command(commands, "report", about, "report new.csv --model payments.altbi")
+    _add_table_arguments(added)
+    _add_model_file_option(added)
     added.add_argument(
         "--output",
         "-o",
         metavar="FILE",
         help="the page (default: NAME-report.html next to the table); - for stdout",
     )
-    _add_columns(added)
-    _add_top(added, 200)
-    _add_run(added)
+    _add_column_options(added)
+    _add_top_option(added, 200)
+    _add_execution_options(added)
 
 
-def _inspect(commands: Commands) -> None:
-    added = _add(commands, "inspect", "show the content of a model file", "inspect model.altbi")
+def _add_inspect_command(commands: Commands) -> None:
+    """Add the command `altbi inspect` with its options to the sub-parsers."""
+    added = _add_command(
+        commands, "inspect", "show the content of a model file", "inspect model.altbi"
+    )
     added.add_argument(
         "file",
         metavar="FILE",
         help="a model file, written by altbi detect, altbi fit or a detector's save",
     )
-    _add_json(added)
+    _add_json_option(added)
 
 
-def _demo(commands: Commands) -> None:
+def _add_demo_command(commands: Commands) -> None:
+    """Add the command `altbi demo` with its options to the sub-parsers."""
     about = "find malignant biopsies in an embedded table"
-    added = _add(commands, "demo", about, "demo --output altbi-demo")
+    added = _add_command(commands, "demo", about, "demo --output altbi-demo")
     added.add_argument(
         "--output",
         "-o",
@@ -180,12 +205,13 @@ def _demo(commands: Commands) -> None:
         default="altbi-demo",
         help="output folder (default: %(default)s)",
     )
-    _add_seed(added)
-    _add_json(added)
+    _add_seed_option(added)
+    _add_json_option(added)
 
 
-def _completion(commands: Commands) -> None:
-    added = _add(
+def _add_completion_command(commands: Commands) -> None:
+    """Add the command `altbi completion` with its options to the sub-parsers."""
+    added = _add_command(
         commands,
         "completion",
         "print a script for command completion in a shell",
@@ -194,10 +220,13 @@ def _completion(commands: Commands) -> None:
     added.add_argument("shell", choices=SHELLS)
 
 
-def _add(
+def _add_command(
     commands: Commands, name: str, about: str, example: str, note: str = ""
 ) -> argparse.ArgumentParser:
-    """Add a command with its description and an example."""
+    """Add a command with its description, an example and a note, and return its parser.
+
+    `about` is the help text without capital letter and full stop. The example omits "altbi".
+    """
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=about,
@@ -210,7 +239,8 @@ def _add(
     return parser
 
 
-def _add_table(parser: argparse.ArgumentParser) -> None:
+def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the argument TABLE, and the options about its format and missing values."""
     parser.add_argument("table", metavar="TABLE", help=TABLE)
     group = parser.add_argument_group("format of the table (detected by default)")
     group.add_argument("--input-format", choices=INPUTS, help="file format")
@@ -230,7 +260,8 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_columns(parser: argparse.ArgumentParser) -> None:
+def _add_column_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that select the columns: --columns, --exclude, --id, --label."""
     group = parser.add_argument_group("columns (names separated by commas, or repeat the option)")
     names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
     group.add_argument("--columns", help="columns to search for outliers (default: all)", **names)
@@ -246,11 +277,12 @@ def _add_columns(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_fit(parser: argparse.ArgumentParser) -> None:
+def _add_model_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a fit: detector, contamination, threshold, sample, seed, privacy."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--contamination",
-        type=_share,
+        type=_parse_share,
         default="auto",
         metavar="SHARE",
         help="share of outliers in (0, 0.5], which sets the threshold (default: estimated)",
@@ -264,29 +296,30 @@ def _add_fit(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--max-rows",
-        type=_count,
+        type=_parse_count,
         default=200_000,
         metavar="N",
         help="size of the training sample of larger tables (default: %(default)s)",
     )
     group.add_argument(
         "--threshold",
-        type=_finite,
+        type=_parse_finite,
         metavar="SCORE",
         help="flag rows with a score above it, instead of --contamination",
     )
-    _add_seed(group)
-    _add_privacy(parser)
+    _add_seed_option(group)
+    _add_privacy_options(parser)
 
 
-def _add_privacy(parser: argparse.ArgumentParser) -> None:
+def _add_privacy_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a privacy budget."""
     group = parser.add_argument_group("privacy")
     group.add_argument(
-        "--epsilon", type=_above_zero, metavar="E", help="privacy budget (default: no privacy)"
+        "--epsilon", type=_parse_positive, metavar="E", help="privacy budget (default: no privacy)"
     )
     group.add_argument(
         "--delta",
-        type=_below_one,
+        type=_parse_probability,
         metavar="D",
         help="delta of the budget (default: 1e-06)",
     )
@@ -305,27 +338,29 @@ def _add_privacy(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--noise",
-        type=_above_zero,
+        type=_parse_positive,
         metavar="SIGMA",
         help="noise multiplier; training stops when the budget is spent (default: the smallest "
         "with which the budget lasts)",
     )
     group.add_argument(
         "--clip",
-        type=_above_zero,
+        type=_parse_positive,
         metavar="C",
         help="maximum norm of a row's gradient (default: 1)",
     )
 
 
-def _add_scores(parser: argparse.ArgumentParser) -> None:
+def _add_scores_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the scores file: --format and --keep-columns."""
     parser.add_argument("--format", choices=OUTPUTS, help="format of the scores (default: csv)")
     parser.add_argument(
         "--keep-columns", action="store_true", help="add all columns of the table to the scores"
     )
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
+def _add_model_file_option(parser: argparse.ArgumentParser) -> None:
+    """Add the required option --model, the path of a model file."""
     parser.add_argument(
         "--model",
         "-m",
@@ -335,37 +370,48 @@ def _add_model(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_top(parser: argparse.ArgumentParser, default: int) -> None:
+def _add_top_option(parser: argparse.ArgumentParser, default: int) -> None:
+    """Add the option --top with this default."""
     parser.add_argument(
         "--top",
-        type=_count,
+        type=_parse_count,
         default=default,
         metavar="N",
         help="number of rows with the highest scores to explain (default: %(default)s)",
     )
 
 
-def _add_run(parser: argparse.ArgumentParser) -> None:
+def _add_execution_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the execution: --threads, --quiet and --json."""
     group = parser.add_argument_group("execution")
     group.add_argument(
-        "--threads", type=_count, metavar="N", help="number of threads (default: all cores)"
+        "--threads", type=_parse_count, metavar="N", help="number of threads (default: all cores)"
     )
     group.add_argument("--quiet", "-q", action="store_true", help="print only errors")
-    _add_json(group)
+    _add_json_option(group)
 
 
-def _add_seed(parser: Any) -> None:  # noqa: ANN401 - a parser or a group of one
+def _add_seed_option(parser: Any) -> None:  # noqa: ANN401 - a parser or a group of one
+    """Add the option --seed to a parser or a group."""
     parser.add_argument(
-        "--seed", type=_seed, default=0, metavar="N", help="random seed (default: %(default)s)"
+        "--seed",
+        type=_parse_seed,
+        default=0,
+        metavar="N",
+        help="random seed (default: %(default)s)",
     )
 
 
-def _add_json(parser: Any) -> None:  # noqa: ANN401
+def _add_json_option(parser: Any) -> None:  # noqa: ANN401
+    """Add the option --json to a parser or a group."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def add_engine(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options that choose an engine."""
+    """Add the options --engine, --workers and --scheduler.
+
+    `what` completes the help text "process partitions of ...".
+    """
     group = parser.add_argument_group("engine")
     group.add_argument(
         "--engine",
@@ -374,7 +420,7 @@ def add_engine(parser: argparse.ArgumentParser, what: str) -> None:
     )
     group.add_argument(
         "--workers",
-        type=_workers,
+        type=_parse_workers,
         metavar="N",
         help="number of Dask workers on this machine (default: one for each core)",
     )
@@ -386,32 +432,42 @@ def add_engine(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def _integer(text: str, low: int, high: int, expected: str) -> int:
-    """Parse an integer in a range."""
+def _parse_integer(text: str, low: int, high: int, expected: str) -> int:
+    """Parse an integer from `low` to `high`, written in ASCII digits without a sign.
+
+    Any other text raises an `ArgumentTypeError` that states what was `expected`.
+    """
     if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
         raise argparse.ArgumentTypeError(f"{text!r}, but expected {expected}")
     return int(text)
 
 
-def _seed(text: str) -> int:
-    return _integer(text, 0, MAX_SEED, f"an integer from 0 to {MAX_SEED}")
+def _parse_seed(text: str) -> int:
+    """Parse a random seed, an integer from 0 to `MAX_SEED`."""
+    return _parse_integer(text, 0, MAX_SEED, f"an integer from 0 to {MAX_SEED}")
 
 
-def _count(text: str) -> int:
-    return _integer(text, 1, MAX_SEED, "an integer of at least 1")
+def _parse_count(text: str) -> int:
+    """Parse an integer from 1 to `MAX_SEED`."""
+    return _parse_integer(text, 1, MAX_SEED, "an integer of at least 1")
 
 
-def _workers(text: str) -> int:
-    return _integer(text, 1, MAX_WORKERS, f"an integer from 1 to {MAX_WORKERS}")
+def _parse_workers(text: str) -> int:
+    """Parse a number of workers, from 1 to `MAX_WORKERS`."""
+    return _parse_integer(text, 1, MAX_WORKERS, f"an integer from 1 to {MAX_WORKERS}")
 
 
-def _rows(text: str) -> list[int]:
+def _parse_rows(text: str) -> list[int]:
+    """Parse row numbers separated by commas, such as 3,17; spaces are ignored."""
     numbers = [number.strip() for number in text.split(",")]
-    return [_integer(number, 0, 2**63 - 1, "row numbers such as 3,17") for number in numbers]
+    return [_parse_integer(number, 0, 2**63 - 1, "row numbers such as 3,17") for number in numbers]
 
 
-def _number(text: str, low: float, high: float, expected: str) -> float:
-    """Parse a number strictly between two others."""
+def _parse_number(text: str, low: float, high: float, expected: str) -> float:
+    """Parse a number strictly between `low` and `high`.
+
+    Any other text, and NaN, raises an `ArgumentTypeError` that states what was `expected`.
+    """
     try:
         number = float(text)
     except ValueError:
@@ -421,18 +477,22 @@ def _number(text: str, low: float, high: float, expected: str) -> float:
     return number
 
 
-def _share(text: str) -> float | str:
+def _parse_share(text: str) -> float | str:
+    """Parse a share in (0, 0.5]; return "auto" as it is."""
     expected = "a share in (0, 0.5] or auto"
-    return text if text == "auto" else _number(text, 0, math.nextafter(0.5, 1), expected)
+    return text if text == "auto" else _parse_number(text, 0, math.nextafter(0.5, 1), expected)
 
 
-def _above_zero(text: str) -> float:
-    return _number(text, 0, math.inf, "a number above 0")
+def _parse_positive(text: str) -> float:
+    """Parse a finite number above 0."""
+    return _parse_number(text, 0, math.inf, "a number above 0")
 
 
-def _below_one(text: str) -> float:
-    return _number(text, 0, 1, "a number between 0 and 1")
+def _parse_probability(text: str) -> float:
+    """Parse a number in (0, 1)."""
+    return _parse_number(text, 0, 1, "a number between 0 and 1")
 
 
-def _finite(text: str) -> float:
-    return _number(text, -math.inf, math.inf, "a finite number")
+def _parse_finite(text: str) -> float:
+    """Parse a finite number."""
+    return _parse_number(text, -math.inf, math.inf, "a finite number")

@@ -15,7 +15,7 @@ UNITS = {"training": "steps", "running": "jobs"}
 
 
 def terminal_progress(*, quiet: bool) -> ProgressCallback | None:
-    """Return a progress callback if standard error is a terminal, unless `quiet`."""
+    """Return `show_progress` if standard error is a terminal and `quiet` is False, else None."""
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     return show_progress if is_terminal and not quiet else None
 
@@ -23,7 +23,11 @@ def terminal_progress(*, quiet: bool) -> ProgressCallback | None:
 def show_progress(
     activity: str, items: Iterable[Any], total: int | None, size: Callable[[Any], int]
 ) -> Iterator[Any]:
-    """Yield the items, and show how many have been processed in a progress bar on stderr."""
+    """Yield the items unchanged, and show a progress bar on stderr meanwhile.
+
+    After each item the bar advances by ``size(item)``, until `total`; None means unknown. Training
+    counts steps, "running" counts jobs, and other activities count rows.
+    """
     with _create_progress(UNITS.get(activity, "rows")) as progress:
         task = progress.add_task(activity, total=total)
         for item in items:
@@ -32,7 +36,7 @@ def show_progress(
 
 
 def _create_progress(unit: str) -> Progress:
-    """Create a bar that disappears at the end."""
+    """Create a rich progress bar on stderr for counts of `unit`. It disappears at the end."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -50,7 +54,7 @@ def _create_progress(unit: str) -> Progress:
         TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
-        # The result is printed by the commands themselves, to a stream that may be a file.
+        # Commands print their result to stdout, which may be a file: do not redirect it.
         redirect_stdout=False,
         redirect_stderr=False,
     )

@@ -57,9 +57,11 @@ class Engine(abc.ABC):
         """Stop the workers that the engine has started."""
 
     def __enter__(self) -> Self:
+        """Return the engine itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Close the engine; exceptions are raised."""
         self.close()
 
 
@@ -77,7 +79,7 @@ class Local(Engine):
     def run(
         self, function: Callable[[Item], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results in the order of the items.
+        """Call the function on one item after the other, and yield the results in their order.
 
         Parameters
         ----------
@@ -132,7 +134,10 @@ class Dask(Engine):
     def run(
         self, function: Callable[[Item], Result], items: Sequence[Item]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results as the workers return them.
+        """Call the function on all items on the cluster, and yield results as they arrive.
+
+        The first call connects to the cluster, or starts one. If the caller stops early, or a call
+        fails, calls that have not finished are cancelled. Without items nothing is started.
 
         Parameters
         ----------
@@ -154,7 +159,8 @@ class Dask(Engine):
         run = uuid4().hex
         keys = [f"altbi-{run}-{index}" for index in range(len(items))]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # about the size of all items together
+            # Dask warns about the total size of the items.
+            warnings.simplefilter("ignore", UserWarning)
             futures = client.map(function, items, key=keys, pure=False)
         pending = {future: index for index, future in enumerate(futures)}
         del futures  # a future that is still referenced keeps its result on the cluster
@@ -166,14 +172,21 @@ class Dask(Engine):
                 client.cancel(list(pending), force=True)
 
     def close(self) -> None:
-        """Disconnect, and stop a cluster that was started here."""
+        """Disconnect from the cluster, and stop it if this engine has started it.
+
+        Without a connection nothing happens. The engine can be used again.
+        """
         for connection in (self._client, self._cluster):
             if connection is not None:
                 connection.close()
         self._client = self._cluster = None
 
     def _collect_results(self, pending: dict[Any, int]) -> Iterator[tuple[int, Any]]:
-        """Yield results until all are there, or none has arrived for a while."""
+        """Yield the index and result of calls as they finish, and remove them from `pending`.
+
+        After 60 seconds without a result it returns, so that the caller can try again. It raises an
+        `EngineError` if the cluster has no workers then, and the exceptions of failed calls.
+        """
         distributed = import_extra("distributed", extra="cluster")
         completed = distributed.as_completed(
             list(pending),
@@ -193,11 +206,11 @@ class Dask(Engine):
             yield index, value
 
     def _check_workers(self) -> None:
-        """Raise an error if the cluster has no workers."""
+        """Raise an `EngineError` if the cluster has no workers or its scheduler does not answer."""
         try:
             workers = self._client.nthreads()
         except (OSError, ValueError) as cause:
-            raise _connection_error(self.scheduler) from cause
+            raise _build_connection_error(self.scheduler) from cause
         if not workers:
             raise EngineError(
                 f"{self._client.scheduler.address}: the Dask cluster has no workers. Start some "
@@ -205,7 +218,12 @@ class Dask(Engine):
             )
 
     def _connect(self) -> Any:  # noqa: ANN401 - distributed has no types
-        """Return the client, connected to the scheduler or to a new cluster on this machine."""
+        """Return the client of the cluster; the first call connects it.
+
+        Without an address, a cluster is started on this machine. With `quiet`, the loggers of Dask
+        are set to critical messages for the process. An invalid address, or a scheduler that does
+        not answer, raises an `EngineError`.
+        """
         if self._client is not None:
             return self._client
         distributed = import_extra("distributed", extra="cluster")
@@ -223,12 +241,15 @@ class Dask(Engine):
                 self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False
             )
         except (OSError, ValueError) as cause:
-            raise _connection_error(self.scheduler) from cause
+            raise _build_connection_error(self.scheduler) from cause
         return self._client
 
 
 def _start_cluster(distributed: Any, workers: int | None) -> Any:  # noqa: ANN401
-    """Start workers with one thread each; they cannot be reached from other machines."""
+    """Start a Dask cluster on this machine, whose workers are processes with one thread each.
+
+    None workers means one for each core. Other machines cannot reach the cluster.
+    """
     with _block_interrupts():
         return distributed.LocalCluster(
             n_workers=workers,
@@ -242,7 +263,10 @@ def _start_cluster(distributed: Any, workers: int | None) -> Any:  # noqa: ANN40
 
 @contextmanager
 def _block_interrupts() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C: this process receives it too, and stops them."""
+    """Block SIGINT inside the block, so that processes started in it ignore Ctrl-C.
+
+    On Ctrl-C this process stops the workers itself.
+    """
     resource_tracker.ensure_running()  # starting it later would unblock the signal
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -251,7 +275,8 @@ def _block_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _connection_error(address: str | None) -> EngineError:
+def _build_connection_error(address: str | None) -> EngineError:
+    """Build the error that no Dask scheduler answers at the address; None means this machine."""
     return EngineError(
         f"{address or 'this machine'}: no Dask scheduler answers. Expected an address such as "
         f"tcp://10.0.0.1:8786, where `dask scheduler` runs. {RESUME}"
@@ -259,7 +284,11 @@ def _connection_error(address: str | None) -> EngineError:
 
 
 def _get_result(future: Any, result: Any) -> Any:  # noqa: ANN401
-    """Return the result of a call, or raise the reason why there is none."""
+    """Return the result of a finished call, or raise the reason why there is none.
+
+    An exception of the function itself is raised unchanged. A stopped scheduler, lost workers, and
+    modules that a worker cannot import raise an `EngineError`.
+    """
     from distributed.scheduler import KilledWorker
 
     if future.status == "finished":

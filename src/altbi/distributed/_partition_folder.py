@@ -41,19 +41,29 @@ DRIFT_COUNTERS = ("missing", "unseen", "outside", "others")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringPlan:
-    """How to score a partition: its parser, its columns, and how many top rows to keep."""
+    """How to score a partition.
+
+    Attributes
+    ----------
+    parser : ColumnParser
+        Converts the values of the table to the types that the model expects.
+    selected : SelectedColumns
+        Which columns are features, ids, label and kept.
+    top : int
+        Number of rows with the highest scores to keep.
+    """
 
     parser: ColumnParser
     selected: SelectedColumns
     top: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as plain values."""
+        """Convert the plan to plain values for JSON."""
         return {"parser": self.parser.state, "selected": asdict(self.selected), "top": self.top}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> "ScoringPlan":
-        """Return the plan of `to_json`."""
+        """Build a plan from the values that `to_json` returned, after they were saved as JSON."""
         selected = state["selected"]
         label = selected["label"]
         if label is not None:
@@ -94,7 +104,10 @@ class PartitionFolder:
         paths: Sequence[str],
         partitions: Sequence[tuple[int, int]],
     ) -> "PartitionFolder":
-        """Create a folder, or open one of the same model, table and plan.
+        """Create a folder, or resume one of the same model, table and plan.
+
+        If partitions are missing, it writes the model, the plan, and a marker that the folder is
+        unfinished. A folder in which all partitions are done is not changed.
 
         Parameters
         ----------
@@ -105,7 +118,7 @@ class PartitionFolder:
         model : FittedModel
             The model.
         paths : sequence of str
-            The files of the table.
+            The files of the table. Their sizes and modification times identify the table.
         partitions : sequence of (int, int)
             First row and number of rows of each partition.
 
@@ -113,6 +126,11 @@ class PartitionFolder:
         -------
         PartitionFolder
             The folder, marked as unfinished if partitions are missing.
+
+        Raises
+        ------
+        ParameterError
+            If the path is a file, or the folder has files of another run.
         """
         folder, content = folder.absolute(), model.to_bytes()
         run = {
@@ -136,11 +154,14 @@ class PartitionFolder:
         return created
 
     def scores_path(self, index: int) -> Path:
-        """Return the path of the scores of a partition."""
+        """Return the path of the Parquet file with the scores of a partition."""
         return self.folder / f"part-{index:05}.parquet"
 
     def is_done(self, index: int) -> bool:
-        """Return whether this run has written the scores of a partition."""
+        """Return whether this run has written the scores and the summary of a partition.
+
+        Files of another run, or a scores file whose size has changed, do not count.
+        """
         try:
             record = json.loads(self._state_path(index, "json").read_bytes())
             size = self.scores_path(index).stat().st_size
@@ -149,7 +170,10 @@ class PartitionFolder:
         return bool(record["fingerprint"] == self.fingerprint and record["bytes"] == size)
 
     def write_summary(self, index: int, summary: ScoreSummary) -> None:
-        """Write the summary of a partition; the last file marks the partition as done."""
+        """Write the summary of a partition into the state folder, and mark the partition as done.
+
+        The scores file must exist. The JSON file is written last, because `is_done` reads it.
+        """
         values, scores, rows = summary.top.sort_by_row()
         names = [f"c{number}" for number in range(len(values.column_names))]
         top = {"row": rows, "score": scores, **dict(zip(names, values.columns, strict=True))}
@@ -173,7 +197,7 @@ class PartitionFolder:
         _write_bytes(self._state_path(index, "json"), json.dumps(record).encode())
 
     def read_summary(self, index: int) -> ScoreSummary:
-        """Read the summary of a partition."""
+        """Read the summary of a partition, as `write_summary` saved it."""
         record = json.loads(self._state_path(index, "json").read_bytes())
         summary = ScoreSummary(self.plan.top, record["first_row"])
         summary.n_rows, summary.n_flagged = record["rows"], record["flagged"]
@@ -199,12 +223,17 @@ class PartitionFolder:
         (self.folder / UNFINISHED_MARKER).unlink(missing_ok=True)
 
     def _state_path(self, index: int, suffix: str) -> Path:
+        """Return the path of a partition's file in the state folder."""
         return self.folder / STATE_FOLDER / f"part-{index:05}.{suffix}"
 
 
 @lru_cache(maxsize=2)
 def open_folder(folder: str, fingerprint: str) -> tuple[PartitionFolder, FittedModel]:
-    """Open a folder that another process has created; return it with its model."""
+    """Open a folder that another process has created, and load its model.
+
+    Both are cached for the last two folders. Another version of altbi, or another fingerprint,
+    raises an `EngineError`.
+    """
     state = Path(folder, STATE_FOLDER)
     run = json.loads((state / PLAN_FILE).read_bytes())
     if run["version"] != __version__:
@@ -219,7 +248,11 @@ def open_folder(folder: str, fingerprint: str) -> tuple[PartitionFolder, FittedM
 
 
 def _check_same_run(folder: Path, fingerprint: str) -> None:
-    """Raise an error for a folder with files of another run, or of another program."""
+    """Raise a `ParameterError` for a file, or a folder with files of another run or program.
+
+    A folder may be absent or empty, or have this fingerprint. It may also have files of a run that
+    stopped before it had written its plan.
+    """
     if folder.exists() and not folder.is_dir():
         raise ParameterError(f"{folder}: it is a file, but expected a folder. Choose another path.")
     if not folder.exists() or not any(folder.iterdir()):
@@ -236,23 +269,32 @@ def _check_same_run(folder: Path, fingerprint: str) -> None:
 
 
 def _has_no_plan(folder: Path) -> bool:
-    """Return whether a run was stopped here before it had written its plan."""
+    """Return whether the folder only has files of a run that stopped before it wrote its plan.
+
+    Hidden files are ignored.
+    """
     names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
     state = folder / STATE_FOLDER
     return names <= {UNFINISHED_MARKER, STATE_FOLDER} and not (state / PLAN_FILE).exists()
 
 
 def _describe_file(path: str) -> tuple[str, int, int]:
+    """Return the path, the size and the modification time of a file."""
     stat = Path(path).stat()
     return path, stat.st_size, stat.st_mtime_ns
 
 
 def _write_bytes(path: Path, content: bytes) -> None:
+    """Write a file atomically; disk errors state its path, not that of the temporary file."""
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(content)
 
 
 def _write_arrow(path: Path, table: pa.Table) -> None:
+    """Write a table atomically as a compressed Arrow file.
+
+    Chunks are combined, because an Arrow file allows only one dictionary for each column.
+    """
     table = table.unify_dictionaries().combine_chunks()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with (
@@ -264,5 +306,6 @@ def _write_arrow(path: Path, table: pa.Table) -> None:
 
 
 def _read_arrow(path: Path) -> pa.Table:
+    """Read all rows of an Arrow file."""
     with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
         return reader.read_all()

@@ -46,7 +46,15 @@ MAX_PARTITION_ROWS = 1 << 20
 @final
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Consecutive rows of a table."""
+    """Consecutive rows of a table.
+
+    Attributes
+    ----------
+    source : Source
+        Reads these rows only.
+    first_row, n_rows : int
+        Number of the first row in the table, and number of rows.
+    """
 
     source: Source
     first_row: int
@@ -56,7 +64,11 @@ class Partition:
 @final
 @dataclass(frozen=True, slots=True)
 class _SampleRequest:
-    """The rows of a partition that are in the sample: those with keys up to `largest_key`."""
+    """Which rows of a partition belong to the training sample of the table.
+
+    They are the rows with `altbi.table.row_keys` up to `largest_key`. `limit` is the size of the
+    sample of the table, and `seed` its seed. `first_row` and `n_rows` describe the partition.
+    """
 
     limit: int
     seed: int
@@ -65,7 +77,7 @@ class _SampleRequest:
     n_rows: int
 
     def has_rows(self) -> bool:
-        """Return whether any row of the partition is in the sample."""
+        """Return whether any row of the partition is in the sample, without reading the rows."""
         end = self.first_row + self.n_rows
         starts = range(self.first_row, end, MAX_PARTITION_ROWS)
         keys = (
@@ -77,7 +89,11 @@ class _SampleRequest:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ScanTask:
-    """A partition to scan: for column types, for rows of the sample, or both."""
+    """The arguments of `_scan_partition` for one partition.
+
+    `sample` is None if no rows are to be sampled. `infer_types` is False if only rows are to be
+    sampled.
+    """
 
     source: Source
     selected: SelectedColumns
@@ -90,7 +106,12 @@ class _ScanTask:
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PartitionScan:
-    """The scan of a partition; `state` is None if the partition could not be read."""
+    """The result of `_scan_partition` for one partition.
+
+    `state` is None if the partition could not be read, or has another number of rows than expected.
+    `sample` has the sampled rows, and `sample_rows` their numbers in the table. `sample` is None if
+    no rows were requested, or the partition is empty.
+    """
 
     rows: int
     state: dict[str, InferenceState] | None = None
@@ -109,11 +130,28 @@ def scan_partitions(
     expected: Mapping[str, ExpectedType] | None = None,
     on_progress: ProgressCallback = no_progress,
 ) -> tuple[ScanResult, tuple[Partition, ...]]:
-    """Make the first pass with an engine.
+    """Make the first pass with an engine: infer the column types, and sample rows.
 
     Formats that store the number of rows need one round. Otherwise a first round counts the rows,
     and a second one samples them, because a row's number decides whether it is in the sample. The
     second round reads only partitions with rows of the sample.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where the partitions are scanned. It sees the table under the same path.
+    source : Source
+        The table.
+    selected : SelectedColumns
+        Which columns are features, ids and label.
+    selection : ColumnSelection
+        Has the texts to treat as missing values.
+    limit, seed : int
+        Largest size of the sample, and its seed.
+    expected : mapping of str to ExpectedType, optional
+        The types that a fitted model expects, by column.
+    on_progress : ProgressCallback, default=no_progress
+        Receives the results of the partitions.
 
     Returns
     -------
@@ -121,10 +159,19 @@ def scan_partitions(
         The result of `altbi.io.scan_table` on the same table.
     tuple of Partition
         The partitions that have rows.
+
+    Raises
+    ------
+    TableError
+        If the table cannot be read, or changes during the pass.
     """
     sources = source.partitions(MAX_PARTITION_ROWS)
 
     def scan(samples: Sequence[_SampleRequest | None], *, infer: bool) -> list[_PartitionScan]:
+        """Scan the partitions with the engine, and return their results in the order of the table.
+
+        With `infer` all partitions are scanned, otherwise only those with rows of the sample.
+        """
         tasks = [
             _ScanTask(
                 source=each,
@@ -157,11 +204,11 @@ def scan_partitions(
         if not counts_known:
             scans = scan(_request_samples(counts, limit, seed), infer=False)
         if any(scanned.state is None for scanned in scans):
-            raise _changed_error(source)
+            raise _build_changed_error(source)
         rows = np.concatenate([scanned.sample_rows for scanned in scans])
         tables = [scanned.sample for scanned in scans if scanned.sample is not None]
         result = merged.result(pa.concat_tables(tables), rows)
-    partitions = map(Partition, sources, _first_rows(counts), counts)
+    partitions = map(Partition, sources, _compute_first_rows(counts), counts)
     # A CSV file may have a header only.
     return result, tuple(partition for partition in partitions if partition.n_rows)
 
@@ -191,14 +238,23 @@ def score_partitions(
     model : FittedModel
         The model.
     folder : Path
-        The folder for the scores.
+        The folder for the scores. It is created, or resumed after an interrupted run.
     on_progress : ProgressCallback, default=no_progress
         Receives the results.
 
     Returns
     -------
     ScoreSummary
-        The summary of the whole table.
+        The summary of all partitions, including those that were done before.
+
+    Raises
+    ------
+    ParameterError
+        If the folder has files of another run.
+    TableError
+        If a partition cannot be read, or has changed since the first pass.
+    EngineError
+        If the engine has lost its workers.
     """
     rows = [(partition.first_row, partition.n_rows) for partition in partitions]
     output = PartitionFolder.create_or_resume(folder, plan, model, source.paths, rows)
@@ -221,7 +277,10 @@ def score_partitions(
 @final
 @dataclass(frozen=True, slots=True)
 class _ScoreTask:
-    """A partition to score, and the folder for its scores."""
+    """The arguments of `_score_partition`: a partition, its index, and the folder for its scores.
+
+    `fingerprint` identifies the run that the folder belongs to.
+    """
 
     folder: str
     fingerprint: str
@@ -230,7 +289,11 @@ class _ScoreTask:
 
 
 def _score_partition(task: _ScoreTask) -> int:
-    """Score a partition and return its number of rows. A second call writes the same bytes."""
+    """Score a partition, write its scores and its summary, and return its number of rows.
+
+    It runs on one thread. A partition that is done is not scored again. Another number of rows than
+    in the first pass raises a `TableError`.
+    """
     output, model = open_folder(task.folder, task.fingerprint)
     partition, path, plan = task.partition, output.scores_path(task.index), output.plan
     if output.is_done(task.index):
@@ -242,13 +305,17 @@ def _score_partition(task: _ScoreTask) -> int:
             for chunk in score_source(partition.source, plan.parser, plan.selected, model, summary):
                 writer.write(chunk)
         if summary.n_rows != partition.n_rows:
-            raise _changed_error(partition.source)
+            raise _build_changed_error(partition.source)
     output.write_summary(task.index, summary)
     return partition.n_rows
 
 
 def _scan_partition(task: _ScanTask) -> _PartitionScan:
-    """Scan a partition. Errors are raised by `_merge_scan`, which knows the row numbers."""
+    """Scan a partition: infer column types, sample rows, or both.
+
+    A partition that cannot be read, or has another number of rows than expected, returns a result
+    without `state`. `_merge_scan` then raises the error, because it knows the row numbers.
+    """
     selected, request = task.selected, task.sample
     scan = TableScan(task.source, selected.features, missing=task.missing, expected=task.expected)
     sampler, rows = None, 0
@@ -276,28 +343,37 @@ def _scan_partition(task: _ScanTask) -> _PartitionScan:
 def _merge_scan(
     merged: TableScan, source: Source, scanned: _PartitionScan, selected: SelectedColumns
 ) -> None:
-    """Add the scan of the next partition; if that fails, read it again to raise its error."""
+    """Add the scan of the next partition to the scan of the table.
+
+    If that fails, this process reads the partition again, to raise its error with the right row
+    number. If no error occurs then, the table has changed, which raises a `TableError` too.
+    """
     if scanned.state is not None and merged.merge(scanned.state, scanned.rows):
         return
     for batch in select_features(source.batches(selected.to_learn), selected):
         merged.add(batch)
-    raise _changed_error(source)
+    raise _build_changed_error(source)
 
 
 def _request_samples(counts: Sequence[int], limit: int, seed: int) -> list[_SampleRequest]:
+    """Return a sample request for each partition, given the numbers of rows of all partitions.
+
+    Together the requests select the rows that a sample of the whole table would have.
+    """
     largest_key = largest_sample_key(sum(counts), limit, seed)
     return [
         _SampleRequest(limit, seed, largest_key, first_row, n_rows)
-        for first_row, n_rows in zip(_first_rows(counts), counts, strict=True)
+        for first_row, n_rows in zip(_compute_first_rows(counts), counts, strict=True)
     ]
 
 
-def _first_rows(counts: Sequence[int]) -> list[int]:
-    """Return the number of each partition's first row."""
+def _compute_first_rows(counts: Sequence[int]) -> list[int]:
+    """Return the number of each partition's first row, given their numbers of rows."""
     return [0, *accumulate(counts)][: len(counts)]
 
 
-def _changed_error(source: Source) -> TableError:
+def _build_changed_error(source: Source) -> TableError:
+    """Build the error that the table was changed while it was read."""
     return TableError(
         f"{source.name}: the table was changed while it was read. Wait until it is complete, and "
         "try again."

@@ -54,7 +54,7 @@ class DistributedPipeline(Pipeline):
         self.engine = engine
 
     def scores_name(self, scores_format: str) -> str:
-        """Return the name of the folder of scores."""
+        """Return "scores", the name of the folder of scores, for every format."""
         return "scores"
 
     def score_to_folder(
@@ -64,11 +64,19 @@ class DistributedPipeline(Pipeline):
         scores_format: str,
         temporary: Callable[[str], Path],
     ) -> ScoreSummary:
-        """Score all partitions into the folder of scores."""
+        """Score all partitions into the subfolder ``scores`` of an output folder.
+
+        `scores_format` and `temporary` have no effect: each partition is written atomically as
+        Parquet.
+        """
         return self.score_into(prepared, folder / self.scores_name(scores_format))
 
     def score_into(self, prepared: PreparedTable, folder: Path) -> ScoreSummary:
-        """Score all partitions into a folder of Parquet files; skip those that are done."""
+        """Score all partitions into a folder of Parquet files, and return the summary of all rows.
+
+        Partitions that an interrupted run has finished are not scored again. A folder with files of
+        another run raises a `ParameterError`.
+        """
         plan = ScoringPlan(parser=prepared.parser, selected=prepared.selected, top=self.top)
         return score_partitions(
             self.engine,
@@ -88,6 +96,7 @@ class DistributedPipeline(Pipeline):
         settings: FitSettings,
         expected: dict[str, ExpectedType] | None = None,
     ) -> tuple[ScanResult, tuple[Any, ...]]:
+        """Make the first pass with the engine, and return the partitions that have rows as well."""
         return scan_partitions(
             self.engine,
             self.source,
@@ -100,4 +109,5 @@ class DistributedPipeline(Pipeline):
         )
 
     def _check_writable(self, scores_format: str) -> None:
+        """Raise a `TableError` for columns that Parquet, or CSV for the ids, cannot have."""
         super()._check_writable("parquet")

@@ -82,7 +82,11 @@ class ScoreBatches:
         self.keep = tuple(keep)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the kept columns, `score` (high means outlier) and `outlier`, batch by batch."""
+        """Yield for each batch its kept columns, `score` (high means outlier) and `outlier`.
+
+        An empty batch yields an empty batch. After the last batch, drift raises a `TableWarning`. A
+        batch without the model's columns raises a `TableError`.
+        """
         model, n_rows, drift = load_cached(self.model), 0, Drift()
         for batch in batches:
             if not len(batch):
@@ -111,10 +115,14 @@ class ScoreBatches:
             The kept columns, `score` and `outlier`.
         """
         batches = table.combine_chunks().to_batches()
-        return pa.Table.from_batches(self(batches or [_empty_batch(table.schema)]))
+        return pa.Table.from_batches(self(batches or [_create_empty_batch(table.schema)]))
 
     def _find_columns(self, model: FittedModel, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the model's columns: by name, or by position if it was fitted on an array."""
+        """Return the columns of a batch that the model uses.
+
+        They are found by name, or by position among the columns that are not kept if the model was
+        fitted on an array. Missing columns, or another number of columns, raise a `TableError`.
+        """
         wanted = tuple(name for name in names if name not in self.keep)
         if model.training_table.is_frame:
             wanted = model.encoder.names
@@ -129,6 +137,7 @@ class ScoreBatches:
     def _build_output(
         self, batch: pa.RecordBatch, scores: NDArray[np.float64], flagged: NDArray[np.bool_]
     ) -> pa.RecordBatch:
+        """Return a batch with the kept columns of `batch`, the scores and the flags."""
         kept = [batch.column(name) for name in self.keep]
         return pa.RecordBatch.from_arrays(
             [*kept, pa.array(scores), pa.array(flagged)], names=[*self.keep, *ADDED_COLUMNS]
@@ -136,7 +145,11 @@ class ScoreBatches:
 
 
 def load_cached(model: str | bytes) -> FittedModel:
-    """Load a model file, or return it if this process has loaded it before."""
+    """Load a model from a path or from bytes, or return it if this process has loaded it before.
+
+    The last two paths and the last two contents are cached. A file that has changed is loaded
+    again.
+    """
     if isinstance(model, bytes):
         return _load_bytes(model)
     stat = Path(model).stat()
@@ -145,16 +158,19 @@ def load_cached(model: str | bytes) -> FittedModel:
 
 @lru_cache(maxsize=2)
 def _load_path(path: str, size: int, modified: int) -> FittedModel:
+    """Load a model file; size and modification time are only part of the cache key."""
     return FittedModel.load(path)
 
 
 @lru_cache(maxsize=2)
 def _load_bytes(content: bytes) -> FittedModel:
+    """Load a model from the content of a model file, by way of a temporary file."""
     with tempfile.NamedTemporaryFile(prefix="altbi-", suffix=".altbi") as file:
         file.write(content)
         file.flush()
         return FittedModel.load(file.name)
 
 
-def _empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+def _create_empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """Return a record batch without rows."""
     return pa.RecordBatch.from_pylist([], schema=schema)

@@ -10,12 +10,15 @@ EMPTY_TEXT = "''"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HALF_DAY = timedelta(hours=12)
 SHOWN_CATEGORIES = 5
-# Scores from this size on are written with an exponent.
+# Scores from this value on have four significant digits.
 LARGE_SCORE = 1e7
 
 
 def format_number(value: float, digits: int = 6) -> str:
     """Format a number with this many significant digits; integers in full.
+
+    Digits before the decimal point are never replaced by zeros. Numbers from 10**15 on, or below
+    0.0001, have an exponent. Infinity and NaN become "inf" and "nan".
 
     >>> format_number(1234567.0), format_number(0.123456789), format_number(98765.4321, 4)
     ('1234567', '0.123457', '98765')
@@ -34,7 +37,11 @@ def format_number(value: float, digits: int = 6) -> str:
 
 
 def format_value(value: object, digits: int | None = 6) -> str:
-    """Format a value of a table, with all digits if `digits` is None; missing becomes "".
+    """Format a value of a table as text; a missing value becomes "".
+
+    None and NaN are missing. An empty text becomes two quotes, booleans "true" and "false".
+    `digits` limits the digits of numbers, and cuts dates to seconds; None keeps the exact value.
+    Midnight is left out of dates without a time zone, and "+00:00" is left out for UTC.
 
     >>> format_value(None), format_value("")
     ('', "''")
@@ -56,21 +63,32 @@ def format_value(value: object, digits: int | None = 6) -> str:
 
 
 def format_expected(expected: object, value: object, digits: int = 6) -> str:
-    """Format an expected value; next to a date without a time, as the nearest date."""
+    """Format an expected value of a column, for display next to the row's `value`.
+
+    If both are dates and `value` has no time of day, the expected time is rounded to the nearest
+    date.
+    """
     if isinstance(expected, datetime) and isinstance(value, datetime) and value.time() == time():
         expected = (min(expected, datetime.max - HALF_DAY) + HALF_DAY).date()
     return format_value(expected, digits)
 
 
 def format_nearest(nearest: object, value: object) -> str:
-    """Format the value of a reference row; as a date if neither value has a time."""
+    """Format the value of a reference row, for display next to the row's `value`.
+
+    If both are dates and neither has a time of day, only the date is shown.
+    """
     if isinstance(nearest, datetime) and isinstance(value, datetime):
         nearest = nearest.date() if nearest.time() == value.time() == time() else nearest
     return format_value(nearest)
 
 
 def format_score(value: float, threshold: float) -> str:
-    """Format a score with the number of decimals that gives the threshold four digits."""
+    """Format a score with as many decimals as give the threshold four significant digits.
+
+    There are at most 6 decimals, and commas between thousands. Infinite scores and scores from
+    10**7 on have four significant digits.
+    """
     if abs(value) >= LARGE_SCORE or not math.isfinite(value):
         return f"{value:.4g}"
     size = math.floor(math.log10(abs(threshold))) if threshold else 0
@@ -78,7 +96,7 @@ def format_score(value: float, threshold: float) -> str:
 
 
 def format_share(value: float) -> str:
-    """Format a share in per cent, with few digits; only zero becomes 0%.
+    """Format a share in per cent, with at most two decimals; only zero becomes 0%.
 
     >>> format_share(0.0), format_share(0.00001), format_share(0.0312), format_share(0.5)
     ('0%', 'under 0.01%', '3.1%', '50%')
@@ -90,7 +108,11 @@ def format_share(value: float) -> str:
 
 
 def describe_column(column: Column) -> str:
-    """Return the range or the categories of a column in the training sample."""
+    """Describe the values that a column had in the training sample.
+
+    Numbers and dates: their range. Categories: at most five, and the number of the others.
+    Booleans: "true or false", or the only value. A column without values: "no values".
+    """
     if not column.n_present:
         return "no values"
     if column.kind == "category":
@@ -104,6 +126,10 @@ def describe_column(column: Column) -> str:
 
 
 def _format_bound(column: Column, bound: float) -> str:
+    """Format the smallest or largest value of a column; dates are given in seconds since 1970.
+
+    Dates after the year 9999 become a number of seconds.
+    """
     if column.kind != "date":
         return format_number(bound)
     try:

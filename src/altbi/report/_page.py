@@ -31,20 +31,20 @@ SCRIPT_ESCAPES = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much of a summary a page shows.
+    """The largest numbers of rows, values and characters that a page shows.
 
     Attributes
     ----------
     rows, cells, reasons : int
-        Rows of the list; values and reasons of each.
+        Number of rows in the list, and of values and reasons of each row.
     text : int
-        Characters of a text.
+        Number of characters of a text.
     columns, leading : int
-        Columns in the overview, and how many of them are visible at first.
+        Number of columns in the overview, and how many of them are visible at first.
     ids : int
-        Id columns in the list.
+        Number of id columns in the list.
     notes, note : int
-        Warnings, and characters of each.
+        Number of warnings, and of characters of each warning.
     """
 
     rows: int
@@ -69,12 +69,12 @@ LIMITS = (
 
 
 def can_report() -> bool:
-    """Return whether the libraries of the page are installed."""
+    """Return whether all libraries of the report page are installed, without importing them."""
     return all(find_spec(module) for module in LIBRARIES)
 
 
 def require_report() -> None:
-    """Raise an error if a library of the page is not installed."""
+    """Import the libraries of the report page; raise a `MissingExtraError` for a missing one."""
     for module in LIBRARIES:
         import_extra(module, extra="report")
 
@@ -84,7 +84,7 @@ def render(summary: Summary) -> str:
 
     Names and values of the table are escaped, and the page's content security policy only allows
     its own two scripts. If the page would exceed 3 MB, it shows fewer rows and shorter texts, and
-    states so.
+    states so. With the strictest limits it may still be larger.
 
     Parameters
     ----------
@@ -114,7 +114,10 @@ def render(summary: Summary) -> str:
 def _render_with(
     summary: Summary, limits: Limits, scripts: list[str], specs: dict[str, charts.Spec]
 ) -> str:
-    """Render the page with these limits."""
+    """Fill the template of the page with a summary, shortened to these limits.
+
+    `scripts` are embedded in the page, and `specs` are the charts by name.
+    """
     jinja2 = import_extra("jinja2", extra="report")
     unescaped = import_extra("markupsafe", extra="report").Markup
     environment = jinja2.Environment(
@@ -144,10 +147,14 @@ def _render_with(
 
 
 def _create_filters(summary: Summary, limits: Limits) -> dict[str, Callable[..., str]]:
-    """Return the template's filters."""
+    """Return the filters of the template by name: they format texts, scores, counts and shares.
+
+    The filter `text` escapes a text and shortens it to the limit.
+    """
 
     def text(value: str, width: int = limits.text) -> str:
-        # Shortened before escaping as well: a value may have millions of characters.
+        """Escape and shorten a text to `width` characters."""
+        # Escaping is slow for values of millions of characters, so they are cut before.
         return shorten(escape_text(value[: width + 1]), width)
 
     return {
@@ -160,7 +167,10 @@ def _create_filters(summary: Summary, limits: Limits) -> dict[str, Callable[...,
 
 
 def _count_reason_columns(rows: tuple[TopRow, ...], limits: Limits) -> list[tuple[str, int]]:
-    """Return the most frequent columns among the reasons, and the number of their rows."""
+    """Return the columns among the reasons, and in how many rows each is a reason.
+
+    The most frequent come first. At most `MAX_FILTERS` columns are returned.
+    """
     counts = Counter(
         name
         for row in rows
@@ -170,7 +180,10 @@ def _count_reason_columns(rows: tuple[TopRow, ...], limits: Limits) -> list[tupl
 
 
 def _choose_bar_limit(rows: tuple[TopRow, ...], limits: Limits) -> float:
-    """Return the z-score of a full bar: a round number above 90 % of the z-scores.
+    """Return the z-score of a full bar: the 90 % quantile of the z-scores, rounded up.
+
+    The result is 1, 2 or 5 times a power of 10. It is 1 without reasons, and for a quantile that is
+    infinite or at most 1.
 
     >>> from altbi.report import ReasonFact, TopRow
     >>> reason = ReasonFact(column="a", value="9", expected="1", z_score=14.2)
@@ -187,7 +200,10 @@ def _choose_bar_limit(rows: tuple[TopRow, ...], limits: Limits) -> float:
 
 
 def _build_script_data(summary: Summary, limits: Limits) -> dict[str, Any]:
-    """Return the values that the page's script needs."""
+    """Return the values that the page's script reads: thresholds, columns, contents of the rows.
+
+    A row with similar reference rows has its values only in their comparison, `similar`.
+    """
     rows = summary.top[: limits.rows]
     text = _create_filters(summary, limits)["text"]
     thresholds, own = _thin_thresholds(summary)
@@ -215,7 +231,10 @@ def _build_script_data(summary: Summary, limits: Limits) -> dict[str, Any]:
 
 
 def _thin_thresholds(summary: Summary) -> tuple[list[tuple[float, int]], int]:
-    """Return at most `MAX_THRESHOLDS` thresholds or so, and the index of the model's own."""
+    """Return about `MAX_THRESHOLDS` thresholds with their counts, and the index of the model's own.
+
+    Thresholds are sorted from high to low. The lowest and the model's own are always included.
+    """
     own = (summary.threshold, summary.flagged)
     others = [each for each in summary.thresholds if each[0] != summary.threshold]
     stride = math.ceil(len(others) / MAX_THRESHOLDS) or 1
@@ -226,7 +245,7 @@ def _thin_thresholds(summary: Summary) -> tuple[list[tuple[float, int]], int]:
 
 
 def _find_reason_columns(row: TopRow, columns: tuple[str, ...], limits: Limits) -> list[int]:
-    """Return the indices of the columns that are among a row's reasons."""
+    """Return the indices, within `columns`, of those that are among a row's reasons."""
     reasons = {reason.column for reason in row.reasons[: limits.reasons]}
     return [index for index, name in enumerate(columns) if name in reasons]
 
@@ -234,10 +253,11 @@ def _find_reason_columns(row: TopRow, columns: tuple[str, ...], limits: Limits) 
 def _build_comparison(
     row: TopRow, columns: tuple[str, ...], limits: Limits, text: Callable[[str], str]
 ) -> list[list[list[str | int | None]]]:
-    """Compare a row with similar normal rows: first its reasons, then the other columns.
+    """Return two tables that compare a row with similar reference rows: its reasons, other columns.
 
-    Reasons begin with the name of their column, the others with its index. Reference rows have no
-    ids, so their ids are None.
+    In the first, a record has the name of the column, the row's value, and those of the reference
+    rows. In the second, the index of the column replaces its name. Reference rows have no ids, so
+    their ids are None. For scores by loss, which have no reference rows, the result is empty.
     """
     if not row.nearest:
         return []
@@ -266,6 +286,9 @@ def _build_policy(scripts: list[str]) -> str:
 
 
 def _to_script_json(value: object) -> str:
-    """Convert to JSON that cannot end the script element it is in."""
+    """Convert a value to JSON that cannot end the script element it is in.
+
+    NaN and infinity raise a `ValueError`.
+    """
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(SCRIPT_ESCAPES)

@@ -19,13 +19,13 @@ from altbi.model import FittedModel
 from altbi.model._score_source import ScoreSummary
 from altbi.model._score_statistics import ScoreCounts
 from altbi.model._settings import PRIVATE_CONTAMINATION
-from altbi.report._formatting import describe_column, format_expected, format_value
-from altbi.report._reasons import (
+from altbi.report._explained_rows import (
     MAX_REASONS,
     ExplainedRows,
     format_id,
     format_nearest_values,
 )
+from altbi.report._formatting import describe_column, format_expected, format_value
 from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
 SHOWN_COLUMNS = 30
@@ -47,7 +47,32 @@ def summarize(
     notes: Sequence[str],
     command: str,
 ) -> Summary:
-    """Return the content of the report about a scored table."""
+    """Build the summary of a scored table, which is the content of its report.
+
+    Drift and labels that are all the same are added to the warnings.
+
+    Parameters
+    ----------
+    table : str
+        Name of the table.
+    selected : SelectedColumns
+        Which columns are features, ids and label.
+    model : FittedModel
+        The model that scored the table.
+    scored : ScoreSummary
+        Counts and histogram of all scores.
+    explained : ExplainedRows
+        The rows with the highest scores, highest first.
+    notes : sequence of str
+        Warnings about the data.
+    command : str
+        The command to show in the report.
+
+    Returns
+    -------
+    Summary
+        Plain values.
+    """
     explanation = explained.explanation
     metrics = _compute_metrics(scored, selected.label)
     notes = [*notes, *scored.drift.describe()]
@@ -80,7 +105,11 @@ def summarize(
 
 
 def describe_threshold(model: FittedModel) -> str:
-    """Describe how the threshold was chosen."""
+    """Describe in one to three sentences how the model's threshold was chosen.
+
+    It was given, released with noise under a privacy budget, estimated, or follows from the
+    contamination.
+    """
     settings = model.settings
     if settings.threshold is not None:
         return "The threshold was given."
@@ -104,6 +133,7 @@ def describe_threshold(model: FittedModel) -> str:
 
 
 def _describe_constant_labels(label: Label) -> str:
+    """Return a warning that labels which are all the same cannot be compared with scores."""
     problem = "all labels are the same"
     if label.value is not None:
         problem = f"none of the labels, or all of them, are {label.value!r}"
@@ -111,7 +141,10 @@ def _describe_constant_labels(label: Label) -> str:
 
 
 def _compute_metrics(scored: ScoreSummary, label: Label | None) -> Metrics | None:
-    """Compare scores with known labels; None unless there are outliers and inliers."""
+    """Compare the scores with known labels: AUC and average precision.
+
+    Returns None without a label column, or if the labels are not of both classes.
+    """
     if label is None:
         return None
     from sklearn.metrics import average_precision_score, roc_auc_score
@@ -128,6 +161,7 @@ def _compute_metrics(scored: ScoreSummary, label: Label | None) -> Metrics | Non
 
 
 def _build_privacy(model: FittedModel) -> Privacy | None:
+    """Convert the model's privacy ledger to plain values; return None without a budget."""
     if model.ledger is None:
         return None
     state = model.ledger.to_json()
@@ -140,11 +174,15 @@ def _build_privacy(model: FittedModel) -> Privacy | None:
 def _list_thresholds(
     scored: ScoreSummary, top: NDArray[np.float64], threshold: float
 ) -> tuple[tuple[float, int], ...]:
-    """Return thresholds with exact counts: every top score, some lower ones, and the model's."""
+    """Return possible thresholds, highest first, with the exact number of rows above each.
+
+    These are all scores of the top rows, up to 200 lower ones from the histogram, and the model's
+    threshold. `top` has the highest scores in descending order.
+    """
     values, above = np.unique(-top, return_index=True)
     thresholds = dict(zip((-values).tolist(), above.tolist(), strict=True))
     n_at_least = scored.counts.count_at_least()
-    # A score above the number just below an edge is at least the edge.
+    # `score > nextafter(edge, -inf)` is the same as `score >= edge`.
     edges = np.nextafter(scored.counts.edges, -np.inf)
     wanted = np.geomspace(len(top), scored.n_rows, N_LOW_THRESHOLDS)
     indices = np.unique(np.searchsorted(-n_at_least, -wanted, side="left"))
@@ -156,7 +194,11 @@ def _list_thresholds(
 
 
 def _compute_bins(counts: ScoreCounts) -> tuple[tuple[float, float, int], ...]:
-    """Return bins of equal width, and a wide last one if a few scores are far above the others."""
+    """Return the histogram as 60 intervals of equal width: start, end and number of rows.
+
+    If the highest scores are far above the 99.5 % quantile, one wide interval for them is added. If
+    the intervals would have no width, there is only one.
+    """
     edges, n_rows = counts.edges, counts.counts.sum()
     low, highest = float(edges[0]), float(np.nextafter(edges[-1] * (1 + 2**-16), np.inf))
     quantile = np.searchsorted(np.cumsum(counts.counts), WIDE_BIN_QUANTILE * n_rows)
@@ -172,7 +214,10 @@ def _compute_bins(counts: ScoreCounts) -> tuple[tuple[float, float, int], ...]:
 
 
 def _select_shown_columns(explanation: Explanation) -> list[int]:
-    """Return the columns with the largest contributions, in the order of the table."""
+    """Return the indices of the 30 columns with the largest contributions, in table order.
+
+    Fewer columns are all returned. Negative contributions count as 0.
+    """
     totals = np.maximum(explanation.contributions, 0).sum(axis=0)
     return sorted(np.argsort(-totals, kind="stable")[:SHOWN_COLUMNS].tolist())
 
@@ -180,6 +225,10 @@ def _select_shown_columns(explanation: Explanation) -> list[int]:
 def _build_column_facts(
     columns: tuple[Column, ...], explanation: Explanation
 ) -> tuple[ColumnFact, ...]:
+    """Describe all columns, by decreasing share of the top rows' scores.
+
+    Negative contributions count as 0. Ties are sorted by how often a column is among the reasons.
+    """
     totals = np.maximum(explanation.contributions, 0).sum(axis=0)
     shares = totals / (totals.sum() or 1)
     n_reasons = Counter(
@@ -204,6 +253,10 @@ def _build_column_facts(
 def _build_top_rows(
     selected: SelectedColumns, explained: ExplainedRows, shown: list[int]
 ) -> Iterator[TopRow]:
+    """Yield the explained rows with formatted ids, values, reasons and similar reference rows.
+
+    `shown` has the indices of the feature columns whose values are included.
+    """
     explanation, cells = explained.explanation, explained.cells
     values = [
         _format_column(cells[selected.features[index]], explanation.values[index])
@@ -227,6 +280,7 @@ def _build_top_rows(
 
 
 def _build_reasons(explanation: Explanation, index: int) -> Iterator[ReasonFact]:
+    """Yield the reasons of the row at `index`, largest first, with formatted values."""
     for reason in explanation.reasons(index, MAX_REASONS):
         column = explanation.columns.index(reason.column)
         yield ReasonFact(
@@ -239,12 +293,17 @@ def _build_reasons(explanation: Explanation, index: int) -> Iterator[ReasonFact]
 
 
 def _format_column(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
-    """Format values as the source has them; texts that stand for a missing value become ""."""
+    """Format the values of a column as the source has them; missing values become "".
+
+    `cells` has the source's values, and `values` the parsed ones. A text that was parsed as
+    missing, such as "n/a", becomes "" as well.
+    """
     pairs = zip(cells.to_pylist(), values.to_pylist(), strict=True)
     return ["" if value is None else format_value(cell) for cell, value in pairs]
 
 
 def _collect_versions() -> dict[str, str]:
+    """Return the versions of altbi, Python and the main libraries."""
     return {
         "altbi": __version__,
         "Python": platform.python_version(),

@@ -91,7 +91,17 @@ class ColumnFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """Comparison of the scores with known labels, which were not used for training."""
+    """Comparison of the scores with known labels, which were not used for training.
+
+    Attributes
+    ----------
+    label : str
+        The label column.
+    outliers : int
+        Number of rows labelled as outliers.
+    auc, average_precision : float
+        Area under the ROC curve, and average precision, of the rows with a label.
+    """
 
     label: str
     outliers: int

@@ -32,7 +32,7 @@ NEAREST_HEAD = ("this row", "most similar", "2nd", "3rd")
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of the table of reasons."""
+    """A row with its reasons, as `_print_rows` prints it. `ids` maps id columns to values."""
 
     number: int
     score: float
@@ -42,7 +42,11 @@ class _Row:
 
 
 def print_summary(summary: Summary, files: Sequence[str], hint: str = "") -> None:
-    """Print the result for a table, at most 100 columns wide."""
+    """Print the result for a table: counts, threshold, metrics, top rows, warnings, and files.
+
+    Prints at most 10 rows with 3 reasons each, and 8 warnings. Text is wrapped at 100 columns. A
+    non-empty `hint` is the last line.
+    """
     share = summary.flagged / summary.rows
     about = "about " if summary.privacy else ""
     verb = (
@@ -76,7 +80,10 @@ def print_summary(summary: Summary, files: Sequence[str], hint: str = "") -> Non
 
 
 def print_demo(demo: Demo) -> None:
-    """Print the result of the demonstration."""
+    """Print the result of the demonstration: the table, its summary, and the malignant rows found.
+
+    If no report page was written, a line states how to install its libraries.
+    """
     summary, malignant = demo.summary, demo.malignant
     by_chance = 10 * malignant / summary.rows
     _print_text(
@@ -96,7 +103,10 @@ def print_demo(demo: Demo) -> None:
 
 
 def print_fit(name: str, prepared: PreparedTable, path: Path) -> None:
-    """Print a text about a fitted model."""
+    """Print the result of a fit: rows, columns, threshold, warnings, and the model file.
+
+    Counts are called approximate if the model was fitted under a privacy budget.
+    """
     model = prepared.model
     about = "about " if model.ledger else ""  # no count is exact under a privacy budget
     table = model.training_table
@@ -110,7 +120,10 @@ def print_fit(name: str, prepared: PreparedTable, path: Path) -> None:
 
 
 def print_reasons(reasons: pa.Table) -> None:
-    """Print the reasons of rows, as `build_reasons_table` returns them."""
+    """Print a table of reasons, as `build_reasons_table` returns it, grouped by row.
+
+    Consecutive records with the same row number form one row.
+    """
     nearest = [name for name in reasons.column_names if name.startswith("nearest_")]
     rows = []
     for _, group in itertools.groupby(reasons.to_pylist(), key=lambda record: record["row"]):
@@ -132,7 +145,11 @@ def print_reasons(reasons: pa.Table) -> None:
 
 
 def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
-    """Return the result as plain values for JSON: counts, top rows, paths of the files."""
+    """Convert a summary to plain values for JSON, and add the paths of the written files.
+
+    Thresholds, histogram, training steps and the values of the top rows are left out. At most 10
+    top rows are kept.
+    """
     values = asdict(summary)
     for name in ("thresholds", "bins", "history", "shown_columns"):
         del values[name]
@@ -143,7 +160,7 @@ def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
 
 
 def _print_rows(rows: Iterable[_Row]) -> None:
-    """Print rows with their reasons."""
+    """Print rows with their reasons: on a terminal as a rich table, otherwise as plain text."""
     if sys.stdout.isatty():
         _print_rich(list(rows))
         return
@@ -157,12 +174,16 @@ def _print_rows(rows: Iterable[_Row]) -> None:
 
 
 def _format_row(row: _Row) -> Iterator[str]:
-    """Format a row as plain text."""
+    """Yield the lines of plain text for a row: one for each reason, then its ids.
+
+    If the reasons have the values of similar reference rows, a comparison of these rows follows. A
+    row without reasons and ids yields nothing. `*` marks flagged rows.
+    """
     start = f"{row.number:>9} {format_number(row.score):>10} {'*' if row.flagged else ' '}  "
     indent = " " * len(start)
     for reason in row.reasons:
-        name = _clean(reason.column, COLUMN_WIDTH)
-        texts = (_clean(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
+        name = _format_cell(reason.column, COLUMN_WIDTH)
+        texts = (_format_cell(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
         values = " ".join(f"{text:>{VALUE_WIDTH}}" for text in texts)
         yield f"{start}{name:{COLUMN_WIDTH}} {values} {reason.z_score:>10.1f}"
         start = indent
@@ -176,12 +197,16 @@ def _format_row(row: _Row) -> Iterator[str]:
 
 
 def _format_nearest(column: str, values: Sequence[str]) -> str:
-    texts = "".join(f" {_clean(value, NEAREST_WIDTH):>{NEAREST_WIDTH}}" for value in values)
-    return f"{' ' * NEAREST_INDENT}{_clean(column, COLUMN_WIDTH):{COLUMN_WIDTH}}{texts}"
+    """Return a line that compares the values of a column: this row and similar reference rows."""
+    texts = "".join(f" {_format_cell(value, NEAREST_WIDTH):>{NEAREST_WIDTH}}" for value in values)
+    return f"{' ' * NEAREST_INDENT}{_format_cell(column, COLUMN_WIDTH):{COLUMN_WIDTH}}{texts}"
 
 
 def _print_rich(rows: Sequence[_Row]) -> None:
-    """Print rows as a rich table. Texts are `Text`, so that markup in a table has no effect."""
+    """Print rows as a rich table; flagged rows are bold.
+
+    Texts are wrapped in `Text`, so that rich does not interpret markup in values of the table.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -196,9 +221,9 @@ def _print_rich(rows: Sequence[_Row]) -> None:
     for row in rows:
         start = [str(row.number), format_number(row.score), "*" if row.flagged else ""]
         for reason in row.reasons:
-            texts = (_clean(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
-            nearest = ", ".join(_clean(value, NEAREST_WIDTH) for value in reason.nearest)
-            name, z_score = _clean(reason.column, COLUMN_WIDTH), f"{reason.z_score:.1f}"
+            texts = (_format_cell(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
+            nearest = ", ".join(_format_cell(value, NEAREST_WIDTH) for value in reason.nearest)
+            name, z_score = _format_cell(reason.column, COLUMN_WIDTH), f"{reason.z_score:.1f}"
             cells = [*start, name, *texts, z_score, nearest][: len(heads)]
             table.add_row(*map(Text, cells), style="bold" if start[2] else "")
             start = [""] * 3
@@ -207,16 +232,18 @@ def _print_rich(rows: Sequence[_Row]) -> None:
     Console(highlight=False).print(table)
 
 
-def _clean(text: str, width: int) -> str:
-    """Return a text of the table for the terminal: escaped, shorten, never empty."""
+def _format_cell(text: str, width: int) -> str:
+    """Escape a value and shorten it to `width` characters; an empty value becomes "missing"."""
     return shorten(escape_text(text) or "missing", width)
 
 
 def _format_ids(ids: dict[str, str]) -> str:
+    """Return the names and values of id columns, escaped, as in "invoice 12, shop 3"."""
     return escape_text(", ".join(f"{name} {value}" for name, value in ids.items()))
 
 
 def _print_notes(notes: Sequence[str]) -> None:
+    """Print at most 8 warnings and the number of the others; print nothing without any."""
     if not notes:
         return
     _print_lines(["", "warnings:"])
@@ -227,13 +254,17 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 
 def _print_files(files: Sequence[str], hint: str) -> None:
+    """Print the paths of the written files, and the hint if it is not empty."""
     _print_lines(["", "written:", *(f"  {escape_text(file)}" for file in files)])
     if hint:
         _print_lines([hint])
 
 
 def _print_text(text: str, bullet: str = "") -> None:
-    """Print a text, wrapped at 100 columns."""
+    """Print a text, escaped and wrapped at 100 columns.
+
+    The first line starts with the bullet, and the others are indented by its width.
+    """
     indent = " " * len(bullet)
     _print_lines(
         textwrap.wrap(escape_text(text), WIDTH, initial_indent=bullet, subsequent_indent=indent)
@@ -241,4 +272,5 @@ def _print_text(text: str, bullet: str = "") -> None:
 
 
 def _print_lines(lines: Iterable[str]) -> None:
+    """Write lines to standard output, each with a line break."""
     sys.stdout.writelines(f"{line}\n" for line in lines)

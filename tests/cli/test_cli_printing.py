@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from altbi._demo import Demo
-from altbi.cli import _output
+from altbi.cli import _printing
 from altbi.networks import TrainingStep
 from altbi.report import ColumnFact, Metrics, ReasonFact, Summary, TopRow
 
@@ -84,7 +84,7 @@ def words(screen):
 
 
 def test_summary_names_rows_reasons_and_files(screen):
-    show(screen, _output.print_summary, create_summary(), ["out/scores.csv"], "a hint")
+    show(screen, _printing.print_summary, create_summary(), ["out/scores.csv"], "a hint")
 
     text = words(screen)
     assert text.startswith(
@@ -100,7 +100,7 @@ def test_summary_names_rows_reasons_and_files(screen):
 
 
 def test_only_flagged_rows_are_marked(screen):
-    show(screen, _output.print_summary, create_summary(threshold=20.0, flagged=0), [])
+    show(screen, _printing.print_summary, create_summary(threshold=20.0, flagged=0), [])
 
     text = words(screen)
     assert "0 rows are flagged as outliers (0.00%)" in text
@@ -110,7 +110,7 @@ def test_only_flagged_rows_are_marked(screen):
 def test_many_notes_are_shortened(screen):
     show(
         screen,
-        _output.print_summary,
+        _printing.print_summary,
         create_summary(notes=tuple(f"Note {i}." for i in range(11))),
         [],
     )
@@ -126,7 +126,7 @@ def test_texts_of_a_table_have_no_effect(screen, hostile):
 
     show(
         screen,
-        _output.print_summary,
+        _printing.print_summary,
         create_summary(top=(row,), id_columns=(hostile,), notes=(hostile,)),
         [],
     )
@@ -149,7 +149,7 @@ def reasons_table(**changes):
 
 
 def test_reasons_include_similar_normal_rows(screen):
-    show(screen, _output.print_reasons, reasons_table())
+    show(screen, _printing.print_reasons, reasons_table())
 
     text = words(screen)
     assert "similar normal rows" in text
@@ -162,14 +162,14 @@ def test_reasons_include_similar_normal_rows(screen):
 
 
 def test_reasons_of_losses_have_no_similar_rows(screen):
-    show(screen, _output.print_reasons, reasons_table().drop(["nearest_1", "nearest_2"]))
+    show(screen, _printing.print_reasons, reasons_table().drop(["nearest_1", "nearest_2"]))
 
     assert "similar" not in screen.getvalue()
     assert "1 2 * size missing 1 3.0" in words(screen)
 
 
 def test_json_has_no_large_fields():
-    facts = _output.summary_to_json(create_summary(), ["scores.csv"])
+    facts = _printing.summary_to_json(create_summary(), ["scores.csv"])
 
     assert facts["files"] == ["scores.csv"]
     assert facts["top"][0]["reasons"][0]["nearest"] == ("1", "2")
@@ -181,9 +181,9 @@ def test_demo_compares_with_chance(screen):
     files = ("out/scores.csv",)
     demo = Demo(summary=create_summary(), malignant=10, in_top_ten=6, in_top_twenty=8, files=files)
 
-    show(screen, _output.print_demo, demo)
+    show(screen, _printing.print_demo, demo)
 
     text = words(screen)
     assert "A table of 300 breast biopsies with 2 measurements each: 290 are benign" in text
     assert "6 are malignant (by chance: 0.3); of the first twenty, 8." in text
-    assert _output.PAGE_HINT in text
+    assert _printing.PAGE_HINT in text

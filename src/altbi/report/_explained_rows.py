@@ -1,4 +1,4 @@
-"""Explained rows of a table, and their reasons as a table."""
+"""Rows with the explanation of their scores, and the table of their reasons (reasons.csv)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -43,17 +43,35 @@ class ExplainedRows:
 def explain_rows(
     cells: pa.Table, rows: NDArray[np.int64], parser: ColumnParser, model: FittedModel
 ) -> ExplainedRows:
-    """Explain rows of a source."""
+    """Parse the values of some rows, compute their scores, and explain these by column.
+
+    Parameters
+    ----------
+    cells : pyarrow.Table
+        The rows, with the columns as the source has them.
+    rows : ndarray of int
+        Their numbers in the table.
+    parser : ColumnParser
+        Converts the values to the types that the model expects.
+    model : FittedModel
+        Scores the rows; those above its threshold are flagged.
+
+    Returns
+    -------
+    ExplainedRows
+        The rows with their explanation, in the same order.
+    """
     explanation = model.explain(parser.parse(cells, 0, model.encoder.names))
     flagged = explanation.score > model.threshold
     return ExplainedRows(rows=rows, cells=cells, flagged=flagged, explanation=explanation)
 
 
 def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> pa.Table:
-    """Return a table with one record for each row and reason.
+    """Return a table with one record for each row and reason, as in ``reasons.csv``.
 
-    For scores by distance, ``nearest_1`` and so on are the values of the most similar reference
-    rows.
+    A row has at most `MAX_REASONS` reasons, and those of a row have consecutive records. Values are
+    formatted as text. Id columns get the prefix ``id_``. For scores by distance, ``nearest_1`` to
+    ``nearest_3`` are the values of the most similar reference rows.
     """
     explanation = explained.explanation
     records: list[dict[str, Any]] = []
@@ -84,14 +102,15 @@ def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> 
 
 
 def format_id(value: object) -> str:
-    """Format a value of an id column."""
+    """Format a value of an id column; an empty text stays empty, unlike in `format_value`."""
     return "" if value == "" else format_value(value)
 
 
 def format_nearest_values(explanation: Explanation, index: int, column: int) -> tuple[str, ...]:
-    """Return a column's values in the reference rows most similar to a row.
+    """Return the formatted values of one column in the reference rows most similar to a row.
 
-    The result is empty for scores by loss. `Explanation.nearest` would convert all columns.
+    `index` is the row's index in the explanation, and `column` the column's index. There are at
+    most `N_NEAREST` values, most similar first. The result is empty for scores by loss.
     """
     if explanation.neighbours is None:
         return ()

@@ -1,0 +1,90 @@
+"""Where a command writes: the --output path, or a default path next to the table."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from altbi.io import is_table_file
+
+COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
+TABLE_SUFFIXES = (
+    *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc"),
+    *(".jsonl", ".ndjson", ".json", ".npz", ".npy"),
+)
+
+
+def resolve_output(
+    args: argparse.Namespace,
+    suffix: str,
+    names: Sequence[str] = ("",),
+    *,
+    stdout_for_stdin: bool = False,
+) -> Path | None:
+    """Return the path that a command writes to, or None for stdout.
+
+    The path is --output. Without this option, it is a path next to the table, named after the
+    table: `altbi detect payments.csv` writes to the folder ``payments-altbi``. Nothing is created
+    here. A path that cannot be the output exits with code 2.
+
+    Parameters
+    ----------
+    args : Namespace
+        The arguments.
+    suffix : str
+        Added to the table's name for the default path, such as "-altbi".
+    names : sequence of str, default=("",)
+        The files that the command writes into the output, if it is a folder. None of them may be
+        an input. The default checks the output itself.
+    stdout_for_stdin : bool, default=False
+        Whether the default for a table from stdin is stdout. Otherwise --output is required.
+
+    Returns
+    -------
+    Path or None
+        The path. None stands for stdout: ``--output -``, or stdin with `stdout_for_stdin`.
+    """
+    output = args.output
+    if output is None and args.table == "-":
+        if not stdout_for_stdin:
+            args.wrong("the table comes from stdin: pass a path with --output")
+        output = "-"
+    if output == "-":
+        if args.json:
+            args.wrong("--json and the output both go to stdout: pass another --output")
+        return None
+    path = _build_default_path(Path(args.table), suffix) if output is None else Path(output)
+    for name in names:
+        _check_not_input(args, path / name)
+    return path
+
+
+def _build_default_path(table: Path, suffix: str) -> Path:
+    """Return a path next to the table: its name without ``.csv``, ``.gz`` etc., plus `suffix`.
+
+    A name that is nothing but a suffix, such as ``.csv``, is kept. ``.`` and ``..`` are resolved to
+    the folder's name first.
+    """
+    table = table if table.name not in ("", "..") else table.resolve()
+    stem = table.name
+    for suffixes in (COMPRESSIONS, TABLE_SUFFIXES):
+        stem = next((stem[: -len(each)] for each in suffixes if stem.lower().endswith(each)), stem)
+    return table.with_name((stem or table.name) + suffix)
+
+
+def _check_not_input(args: argparse.Namespace, path: Path) -> None:
+    """Exit with code 2 if writing `path` would overwrite an input, or add a file to the input.
+
+    Inputs are the table and the model. A table may be a folder: an output file in it, with the
+    suffix of a table, would be read as rows of the table next time.
+    """
+    for name in (args.table, getattr(args, "model", "-")):
+        if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
+            args.wrong(f"{path} is an input, so it cannot be the output: pass another --output")
+    # An engine writes a folder of Parquet files.
+    file = path if getattr(args, "engine", None) is None or path.suffix else path / "0.parquet"
+    folder = Path(args.table).resolve()
+    file = file.resolve()
+    if args.table == "-" or not folder.is_dir() or not file.is_relative_to(folder):
+        return
+    if is_table_file(file.relative_to(folder)):
+        args.wrong(f"{path} would become part of the table: pass another --output")
