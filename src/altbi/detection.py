@@ -11,7 +11,6 @@ import pyarrow.feather
 import pyarrow.json
 import pyarrow.parquet
 
-from altbi.errors import import_extra
 from altbi.model import FittedModel
 from altbi.report import Summary, TopRow
 
@@ -180,7 +179,6 @@ class Detection:
         MissingExtraError
             If pandas is not installed.
         """
-        import_extra("pandas", extra="pandas")
         frame = self.scores().to_pandas()
         return frame if self._index is None else frame.set_axis(self._index, axis=0)
 
