@@ -34,7 +34,7 @@ class _NoRowsError(TableError):
 class CsvSource(Source):
     """A CSV file, plain or compressed, whose columns are all read as text.
 
-    `header` tells whether the first record holds the column names.
+    `header` is True if the first record holds the column names.
     """
 
     format = "csv"

@@ -140,10 +140,10 @@ def _parse_delimiter(delimiter: str) -> str:
 
 
 def _find_quote(head: bytes) -> str:
-    """Return the quote character of a file: an apostrophe or a double quote.
+    """Return the quote character of a file: a double quote or an apostrophe.
 
-    It is the apostrophe only if no value starts with a double quote, some values start with an
-    apostrophe, and all of these also end with one.
+    It is the apostrophe only if no value starts with a double quote. In addition, some values must
+    start with an apostrophe, and all of these must end with one.
     """
     before = rb"(?:\A|(?<=%b))" % _EDGE
     if re.search(before + rb'"', head):

@@ -311,8 +311,8 @@ def _is_wide_text(head: bytes, encoding: str) -> bool:
 def _find_invalid_utf8(packed: CompressedFile) -> tuple[str | None, bool]:
     """Return a description of the first byte that is not UTF-8, or None if there is none.
 
-    The second value tells whether valid letters outside of ASCII were found. The file is read until
-    both are known.
+    The second value is True if valid letters outside of ASCII were found. The file is read until
+    both are known, or to its end.
     """
     decoder = codecs.getincrementaldecoder("utf-8")("strict")
     bad, has_other_letters, line = None, False, 1

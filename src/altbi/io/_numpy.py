@@ -34,6 +34,7 @@ _HEADER_ERRORS = (
     MemoryError,
     tokenize.TokenError,
 )
+# The Arrow unit for each unit of NumPy; seconds for those that Arrow does not have.
 _ARROW_UNITS = {"D": "D", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 _ARROW_UNITS |= dict.fromkeys("YMWhm", "s")
 

@@ -188,7 +188,7 @@ def _compute_batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
     """Return how many rows a batch of these columns of about `BATCH_BYTES` bytes has.
 
     The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the row size
-    is the largest average over all row groups, and counts all columns of the file.
+    is estimated: the largest average over the row groups, with all columns of the file.
     """
     schema = file.schema_arrow  # a property that builds the schema at each call
     row_bytes = sum(_compute_value_bytes(schema.field(name).type) for name in columns)
@@ -212,7 +212,8 @@ def _convert_batch(batch: pa.RecordBatch, fragment: _Fragment, schema: pa.Schema
     """Return the batch with the columns, order and types of `schema`.
 
     Partition columns are filled with their value, and absent columns with null. Casts do not check
-    for overflow or lost digits. An empty schema returns the rows without columns.
+    for overflow or lost digits; other values that cannot be cast raise a `TableError`. An empty
+    schema returns the rows without columns.
     """
     if not len(schema):
         return batch.select([])

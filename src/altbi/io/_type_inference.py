@@ -276,7 +276,7 @@ class TypeInference:
         """Add the next texts, with null for missing; drop the formats that cannot parse them.
 
         A `TableError` is raised if no format is left, which only happens for a type that a model
-        expects.
+        expects. Nothing is done if text is the only format left.
         """
         if self.formats == (TEXT,):
             return
