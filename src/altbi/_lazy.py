@@ -6,14 +6,14 @@ from typing import Any
 
 
 def import_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module's ``__getattr__`` that imports each name from its own module.
+    """Return a ``__getattr__`` for a package that imports each name at its first use.
 
     Parameters
     ----------
     package : str
-        The package that has the names.
+        Name of the package, for error messages.
     modules : mapping of str to str
-        The module of each name.
+        For each name, the full name of the module that defines it.
 
     Returns
     -------
@@ -22,6 +22,10 @@ def import_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], A
     """
 
     def get_name(name: str) -> Any:  # noqa: ANN401
+        """Import the module of a name and return the name's value.
+
+        An unknown name raises an `AttributeError`.
+        """
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(modules[name]), name)

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from altbi.errors import ParameterError
 
-# For each parameter whether its value is valid, and a description of the valid values.
+# For each parameter: whether its value is valid, and a description of the valid values.
 Rules = Mapping[str, tuple[bool, str]]
 
 
@@ -20,7 +20,8 @@ class ParameterObject:
     """
 
     @classmethod
-    def _parameter_names(cls) -> list[str]:
+    def _list_parameter_names(cls) -> list[str]:
+        """Return the names of the constructor's parameters, in order."""
         return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -36,10 +37,12 @@ class ParameterObject:
         dict
             The value of each parameter of the constructor.
         """
-        return {name: getattr(self, name) for name in self._parameter_names()}
+        return {name: getattr(self, name) for name in self._list_parameter_names()}
 
     def set_params(self, **params: Any) -> Self:  # noqa: ANN401 - scikit-learn's signature
-        """Set parameters by name.
+        """Set parameters by name; the values are not checked.
+
+        A name that is not a parameter raises a `ParameterError`.
 
         Parameters
         ----------
@@ -51,7 +54,7 @@ class ParameterObject:
         object
             This object.
         """
-        names = self._parameter_names()
+        names = self._list_parameter_names()
         for name, value in params.items():
             if name not in names:
                 raise ParameterError(
@@ -61,10 +64,11 @@ class ParameterObject:
         return self
 
     def _copy_with(self, **changes: object) -> Self:
-        """Return a copy in which some parameters have other values."""
+        """Return a new object with the same parameters, except for the given changes."""
         return type(self)(**{**self.get_params(), **changes})
 
     def __repr__(self) -> str:
+        """Return the constructor call with the parameters that differ from their defaults."""
         defaults = inspect.signature(type(self).__init__).parameters
         changed = (
             f"{name}={value!r}"
@@ -74,25 +78,31 @@ class ParameterObject:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __eq__(self, other: object) -> bool:
+        """Return whether both objects have the same class and equal parameters."""
         if type(other) is not type(self):
             return NotImplemented
         return self.get_params() == other.get_params()
 
     def __hash__(self) -> int:
+        """Return a hash of the class and `repr`, because parameters need not be hashable."""
         return hash((type(self), repr(self)))
 
 
 def _is_same(value: object, default: object) -> bool:
+    """Return whether a value has the type of the default and equals it; 1 differs from 1.0."""
     return type(value) is type(default) and bool(value == default)
 
 
 def is_count(value: object, least: int = 1) -> bool:
-    """Return whether a value is a whole number of at least `least`."""
+    """Return whether a value is an integer of at least `least`; booleans are not integers here."""
     return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
 def is_number(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
-    """Return whether a value is a finite number within the bounds."""
+    """Return whether a value is a finite real number with ``least <= value <= most``.
+
+    Booleans are not numbers here.
+    """
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
     number = float(value)
@@ -100,21 +110,21 @@ def is_number(value: object, least: float = -math.inf, most: float = math.inf) -
 
 
 def is_share(value: object) -> bool:
-    """Return whether a value is a number in (0, 1]."""
+    """Return whether a value is a number in (0, 1]; booleans are not numbers here."""
     return is_number(value, 0, 1) and value != 0
 
 
 def check_parameters(owner: str, values: Mapping[str, object], rules: Rules) -> None:
-    """Raise an error for the first parameter whose value is not valid.
+    """Raise a `ParameterError` for the first parameter whose value is not valid.
 
     Parameters
     ----------
     owner : str
         Name of the class that has the parameters.
     values : mapping
-        The parameters.
+        The values by parameter name, for the message.
     rules : mapping
-        For each parameter whether its value is valid, and what was expected.
+        For each parameter, whether its value is valid, and a description of the valid values.
     """
     for name, (is_valid, expected) in rules.items():
         if not is_valid:

@@ -2,7 +2,9 @@
 
 
 def escape_text(text: str) -> str:
-    r"""Return the text with control characters, escape sequences and lone surrogates escaped.
+    r"""Return the text with all characters that are not printable replaced by Python escapes.
+
+    This includes newlines, terminal escape sequences and lone surrogates.
 
     >>> escape_text("café \x1b[2J")
     'café \\x1b[2J'
@@ -14,7 +16,7 @@ def escape_text(text: str) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return a text of at most ``width`` characters; a longer one ends with an ellipsis.
+    """Return a text of at most ``width`` characters; a longer text is cut and ends with "…".
 
     >>> shorten("anticonstitutionally", 9)
     'anticons…'

@@ -44,7 +44,7 @@ class ParameterError(AltbiError, ValueError):
 
 
 class TrainingError(AltbiError, RuntimeError):
-    """Training failed."""
+    """Training failed, for example because the loss became NaN."""
 
 
 class ModelFileError(AltbiError, ValueError):
@@ -52,15 +52,18 @@ class ModelFileError(AltbiError, ValueError):
 
 
 class EngineError(AltbiError, RuntimeError):
-    """Distributed work failed."""
+    """Distributed work failed, for example in a worker."""
 
 
 class MissingExtraError(AltbiError, ImportError):
-    """An optional dependency is not installed."""
+    """An optional dependency is not installed; the message names the extra to install."""
 
 
 def import_extra(module: str, *, extra: str) -> ModuleType:
-    """Import an optional dependency; the error for a missing one names the extra to install."""
+    """Import an optional dependency and return the module.
+
+    If the import fails, a `MissingExtraError` names the extra of altbi to install.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as cause:
@@ -70,7 +73,7 @@ def import_extra(module: str, *, extra: str) -> ModuleType:
 
 
 def infinity_error(name: str, row: int) -> TableError:
-    """Return the error for an infinite value in a column."""
+    """Return (do not raise) the `TableError` for an infinite value in a column."""
     return TableError(
         f"Column {name!r} contains infinity, first in row {row} (counted from 0), but expected "
         "finite numbers. Replace infinite values by finite numbers, or leave them empty (missing)."

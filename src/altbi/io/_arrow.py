@@ -17,12 +17,15 @@ _PADDED_MAGIC_BYTES = 8
 
 @final
 class ArrowSource(Source):
-    """An Arrow IPC file, with an index of its batches, or an IPC stream."""
+    """An Arrow IPC file (Feather), which has an index of its batches, or an Arrow IPC stream.
+
+    `is_file_format` distinguishes the two formats. `n_rows` is None for a stream.
+    """
 
     format = "arrow"
 
     def __init__(
-        self, packed: CompressedFile, schema: pa.Schema, *, is_file: bool, n_rows: int | None
+        self, packed: CompressedFile, schema: pa.Schema, *, is_file_format: bool, n_rows: int | None
     ) -> None:
         self.name = packed.name
         self.paths = (packed.path,)
@@ -30,11 +33,14 @@ class ArrowSource(Source):
         self.n_rows = n_rows
         self.notes = []
         self._packed = packed
-        self._is_file = is_file
+        self._is_file_format = is_file_format
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, batch by batch."""
-        with _open_reader(self._packed, self._is_file) as (_, batches):
+        """Yield these columns, batch by batch; large batches are split.
+
+        Damaged data raises a `TableError`.
+        """
+        with _open_reader(self._packed, self._is_file_format) as (_, batches):
             for batch in batches:
                 selected = batch.select(list(columns))
                 selected.validate(full=True)  # the reader does not validate the buffers
@@ -42,12 +48,19 @@ class ArrowSource(Source):
 
 
 def open_arrow(packed: CompressedFile, head: bytes) -> ArrowSource:
-    """Open an Arrow file or stream; only its metadata and first batch are read."""
-    is_file = head.startswith(_FILE_MAGIC)
-    with _open_reader(packed, is_file) as (schema, batches):
+    """Open an Arrow IPC file or stream; the first bytes `head` show which of the two it is.
+
+    The first batch is read. The rows of a file are counted; if it is compressed, all of it is
+    decompressed for this. Damaged data, invalid column names and a table without rows raise a
+    `TableError`.
+    """
+    is_file_format = head.startswith(_FILE_MAGIC)
+    with _open_reader(packed, is_file_format) as (schema, batches):
         check_names(schema.names, packed.where)
-        n_rows = sum(batch.num_rows for batch in batches) if is_file else None
-    source = ArrowSource(packed, schema.remove_metadata(), is_file=is_file, n_rows=n_rows)
+        n_rows = sum(batch.num_rows for batch in batches) if is_file_format else None
+    source = ArrowSource(
+        packed, schema.remove_metadata(), is_file_format=is_file_format, n_rows=n_rows
+    )
     if next(source.batches([]), None) is None:
         raise TableError(f"{packed.where}: it holds no rows. Expected at least one.")
     return source
@@ -55,19 +68,23 @@ def open_arrow(packed: CompressedFile, head: bytes) -> ArrowSource:
 
 @contextlib.contextmanager
 def _open_reader(
-    packed: CompressedFile, is_file: bool
+    packed: CompressedFile, is_file_format: bool
 ) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """Open the schema and the batches of a file or stream."""
+    """Yield the schema and an iterator over the batches of an Arrow IPC file or stream.
+
+    A plain file is mapped into memory, a compressed one is decompressed as a stream. Damaged data
+    raises a `TableError`, also if it is found inside the ``with`` block.
+    """
     with contextlib.ExitStack() as stack, report_damage(packed.where, "the Arrow data"):
-        # A batch may have any size; mapped, it is not copied into memory. Columns are selected
-        # later, because a reader that selects columns copies them.
+        # A memory map avoids copying batches, which may have any size. Columns are selected later,
+        # because a reader that selects columns copies them.
         is_plain = packed.compression is None
         stream = stack.enter_context(pa.memory_map(packed.path) if is_plain else packed.open())
-        if is_plain and is_file:
+        if is_plain and is_file_format:
             file = pa.ipc.open_file(stream)
             yield file.schema, map(file.get_batch, range(file.num_record_batches))
             return
-        if is_file:
-            stream.read(_PADDED_MAGIC_BYTES)  # a file is a stream after its magic bytes
+        if is_file_format:
+            stream.read(_PADDED_MAGIC_BYTES)  # the rest of a file is a stream
         reader = pa.ipc.open_stream(stream)
         yield reader.schema, iter(reader)

@@ -15,8 +15,9 @@ _UMASK_LOCK = threading.Lock()
 def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path]]:
     """Write several files of a folder atomically.
 
-    Files are renamed when the block ends without an error, and existing files are replaced only
-    then. After an error all temporary files are removed, and the folder if it was created here.
+    Files are flushed to disk and renamed when the block ends without an error; existing files are
+    replaced only then. After an error all temporary files are removed, and the folder if it was
+    created here. The files are renamed one by one: if a rename fails, earlier files stay replaced.
 
     Parameters
     ----------
@@ -42,6 +43,7 @@ def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Pat
     temporary: dict[Path, Path] = {}
 
     def temporary_path(name: str) -> Path:
+        """Create an empty temporary file next to the file `name`, and return its path."""
         path = _resolve_replaceable(folder / name)
         with report_errors_as(path):
             descriptor, created_path = tempfile.mkstemp(
@@ -55,7 +57,7 @@ def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Pat
         yield temporary_path
         for path, file in temporary.items():
             with report_errors_as(path):
-                _flush(file)
+                _finish_file(file)
         for path, file in temporary.items():
             with report_errors_as(path):
                 file.replace(path)
@@ -70,7 +72,10 @@ def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Pat
 
 @contextmanager
 def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Write one file atomically; yields the temporary path. The folder must exist."""
+    """Yield a temporary path that replaces the file when the block ends without an error.
+
+    A folder that does not exist raises a `FileNotFoundError`.
+    """
     path = Path(path)
     if not path.parent.exists():
         raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
@@ -80,7 +85,10 @@ def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 @contextmanager
 def report_errors_as(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise disk errors with this path instead of the path of a temporary file."""
+    """Raise disk errors in the block with this path instead of the path of a temporary file.
+
+    An `OSError` without an error number is raised unchanged.
+    """
     try:
         yield
     except OSError as error:
@@ -90,9 +98,9 @@ def report_errors_as(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _resolve_replaceable(path: Path) -> Path:
-    """Return the target of links; anything but a regular file raises an error.
+    """Return the path with links resolved; the file need not exist.
 
-    A rename would replace a device or a pipe by a regular file.
+    A folder, a device, a pipe or a socket raises an `OSError`, because a rename would replace it.
     """
     path = path.resolve()
     if path.is_dir():
@@ -104,7 +112,10 @@ def _resolve_replaceable(path: Path) -> Path:
 
 
 def _create_folder(folder: Path) -> list[Path]:
-    """Create a folder and its parents; return the new ones, innermost first."""
+    """Create a folder and its parents; return the folders that are new, innermost first.
+
+    A path that is a file raises a `NotADirectoryError`.
+    """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
@@ -112,14 +123,15 @@ def _create_folder(folder: Path) -> list[Path]:
     return missing
 
 
-def _flush(path: Path) -> None:
-    """Write a file to the disk before it is renamed, with the permissions of a normal file."""
+def _finish_file(path: Path) -> None:
+    """Flush a file to disk, and replace its private permissions by those of a normal file."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
     path.chmod(0o666 & ~_read_umask())
 
 
 def _read_umask() -> int:
+    """Return the umask of the process, which is set to 0 for a moment to read it."""
     with _UMASK_LOCK:  # the umask can only be read by setting it
         mask = os.umask(0)
         os.umask(mask)

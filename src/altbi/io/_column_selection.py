@@ -21,7 +21,7 @@ class ColumnSelection:
     Attributes
     ----------
     columns : tuple of str
-        Columns to search; if empty, all that are not excluded, ids or the label.
+        Columns to search; if empty, all columns that are not excluded, ids or the label.
     exclude : tuple of str
         Columns to leave out.
     ids : tuple of str
@@ -52,7 +52,7 @@ class Label:
     column : str
         Name of the column.
     value : str or None
-        The text that marks an outlier. None is 1 or true.
+        The text that marks an outlier. If None, 1 and true mark outliers.
     missing : tuple of str
         The texts that mean that a row has no label.
     """
@@ -64,7 +64,19 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectedColumns:
-    """The columns of one source by their use."""
+    """The columns of one source by their use.
+
+    Attributes
+    ----------
+    features : tuple of str
+        Columns that are searched for outliers.
+    ids : tuple of str
+        Columns that identify a row in the output.
+    label : Label or None
+        The column of known labels.
+    kept : tuple of str
+        Columns to copy to the output: all columns, or none.
+    """
 
     features: tuple[str, ...]
     ids: tuple[str, ...]
@@ -73,19 +85,24 @@ class SelectedColumns:
 
     @property
     def to_learn(self) -> list[str]:
-        """The columns that the first pass reads."""
-        return _unique(self.features, _label_column(self.label))
+        """The columns that the first pass reads: features and label."""
+        return _join_unique(self.features, _list_label_columns(self.label))
 
     @property
     def to_score(self) -> list[str]:
-        """The columns that the second pass reads."""
-        return _unique(self.features, self.ids, _label_column(self.label), self.kept)
+        """The columns that the second pass reads: features, ids, label and kept columns."""
+        return _join_unique(self.features, self.ids, _list_label_columns(self.label), self.kept)
 
 
 def select_columns(
     source: Source, selection: ColumnSelection, expected: Sequence[str] | None = None
 ) -> SelectedColumns:
-    """Return the columns of a source that a selection names.
+    """Return the columns of a source that a selection asks for, by their use.
+
+    Without named columns and without a model, the features are all columns except extra columns,
+    ids, the label and excluded columns. Names that do not exist and a selection without features
+    raise a `ParameterError`. Columns of the model that the source does not have raise a
+    `TableError`.
 
     Parameters
     ----------
@@ -100,7 +117,7 @@ def select_columns(
     ids = _resolve_names(source, selection.ids, "--id")
     label = _resolve_label(source, selection)
     excluded = _resolve_names(source, selection.exclude, "--exclude")
-    left_out = {*excluded, *_label_column(label)}
+    left_out = {*excluded, *_list_label_columns(label)}
     named = _resolve_names(source, selection.columns, "--columns")
     if expected is None:
         candidates = named or [name for name in names if name not in source.extra_columns]
@@ -118,7 +135,11 @@ def select_columns(
 
 
 def parse_labels_column(label: Label, values: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
-    """Return labels as 1 for outliers, 0 for inliers and NaN for rows without a label."""
+    """Return labels as 1 for outliers, 0 for inliers and NaN for rows without a label.
+
+    Texts are trimmed; empty texts are missing. If the label has a value, all other values are
+    inliers. Otherwise labels must be 0 and 1 or true and false; others raise a `TableError`.
+    """
     missing = pa.array({"", *label.missing} - {label.value}, pa.string())
     texts = mask_missing(pc.ascii_trim_whitespace(_to_texts(label, values)), missing)
     if label.value is not None:
@@ -131,6 +152,7 @@ def parse_labels_column(label: Label, values: pa.Array | pa.ChunkedArray) -> NDA
 
 
 def _to_texts(label: Label, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Convert labels of any type to text; a type without a text form raises a `TableError`."""
     try:
         if pa.types.is_dictionary(values.type):
             values = values.cast(values.type.value_type)
@@ -143,11 +165,14 @@ def _to_texts(label: Label, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa
 
 
 def _parse_numbers(label: Label, texts: pa.Array) -> NDArray[np.float64]:
-    """Parse labels such as 1.0; values other than 0 and 1 raise an error."""
+    """Parse labels such as 1.0; null becomes NaN.
+
+    Values other than 0 and 1 raise a `TableError`.
+    """
     try:
         labels = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
-        labels = np.array([2.0])
+        labels = np.array([2.0])  # not a label, so that the check below raises
     if not np.isin(labels[~np.isnan(labels)], [0, 1]).all():
         found = pc.unique(texts.drop_null())[:3].to_pylist()
         raise TableError(
@@ -158,19 +183,27 @@ def _parse_numbers(label: Label, texts: pa.Array) -> NDArray[np.float64]:
 
 
 def _resolve_names(source: Source, entries: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the names of columns; an entry that is not a name is split at its commas."""
+    """Return the column names in the entries of an option, without duplicates.
+
+    An entry that is not the name of a column is split at its commas. A name that does not exist
+    raises a `ParameterError`.
+    """
     known = set(source.schema.names)
     names: list[str] = []
     for entry in entries:
         names += [entry] if entry in known else [name.strip() for name in entry.split(",")]
     for name in names:
         if name not in known:
-            raise _unknown_name_error(source, name, option)
+            raise _build_unknown_name_error(source, name, option)
     return tuple(dict.fromkeys(names))
 
 
 def _resolve_label(source: Source, selection: ColumnSelection) -> Label | None:
-    """Return the column of labels; the entry is a name, or ``COLUMN=VALUE``."""
+    """Return the label that `selection.label` asks for, or None.
+
+    The entry is the name of a column, or ``COLUMN=VALUE``. A column that does not exist and several
+    columns raise a `ParameterError`.
+    """
     entry = selection.label
     if entry is None:
         return None
@@ -185,7 +218,8 @@ def _resolve_label(source: Source, selection: ColumnSelection) -> Label | None:
     return Label(names[0], None if is_name else value, missing)
 
 
-def _unknown_name_error(source: Source, name: str, option: str) -> ParameterError:
+def _build_unknown_name_error(source: Source, name: str, option: str) -> ParameterError:
+    """Return the error for a column that does not exist; it suggests a similar name."""
     names = source.schema.names
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"Did you mean {near[0]!r}?" if near else f"There are {format_names(names)}."
@@ -195,7 +229,10 @@ def _unknown_name_error(source: Source, name: str, option: str) -> ParameterErro
 def _check_expected(
     source: Source, expected: Sequence[str], named: Sequence[str], left_out: Collection[str]
 ) -> None:
-    """Raise an error for columns of the model that are absent or that options leave out."""
+    """Check that the table has all columns of a model, and that no option leaves one out.
+
+    Absent columns raise a `TableError`. Columns that options leave out raise a `ParameterError`.
+    """
     known = set(source.schema.names)
     absent = [name for name in expected if name not in known]
     if absent:
@@ -212,9 +249,11 @@ def _check_expected(
         )
 
 
-def _label_column(label: Label | None) -> tuple[str, ...]:
+def _list_label_columns(label: Label | None) -> tuple[str, ...]:
+    """Return the column name of a label as a tuple; the tuple is empty for None."""
     return () if label is None else (label.column,)
 
 
-def _unique(*groups: Sequence[str]) -> list[str]:
+def _join_unique(*groups: Sequence[str]) -> list[str]:
+    """Return the names of all groups in order, each once."""
     return list(dict.fromkeys(name for group in groups for name in group))

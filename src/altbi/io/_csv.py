@@ -27,12 +27,15 @@ _START_BYTES = 16
 
 
 class _NoRowsError(TableError):
-    """A file without rows; in a folder, the next file may have some."""
+    """The error for a CSV file without rows. In a folder, such a file is skipped."""
 
 
 @final
 class CsvSource(Source):
-    """A CSV file, plain or compressed."""
+    """A CSV file, plain or compressed, whose columns are all read as text.
+
+    `header` is True if the first record holds the column names.
+    """
 
     format = "csv"
     is_untyped = True
@@ -57,44 +60,57 @@ class CsvSource(Source):
         self._header = header
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, block by block."""
+        """Yield these columns as text, block by block.
+
+        Records with another number of values than the first one raise a `TableError`.
+        """
         wanted = list(columns)
         for block in self.body():
             for batch in self._parse_block(block, wanted).select(wanted).to_batches():
                 yield from split_batch(batch)
 
     def body(self) -> Iterator[Block]:
-        """Yield the records below the header; no block is blank."""
-        blocks = _blocks(self._packed, self._encoding, self._dialect)
+        """Yield blocks of complete records without the header; blank blocks are skipped."""
+        blocks = _read_blocks(self._packed, self._encoding, self._dialect)
         first = next(blocks, None)
         if first is not None and self._header:
             record = self._dialect.first_record(first.data)
-            first = _skip(first, len(record), self._dialect)
+            first = _remove_start(first, len(record), self._dialect)
         for block in chain([first] if first else [], blocks):
             if block.data.strip(b"\r\n"):
                 yield block
 
     def _parse_block(self, block: Block, wanted: list[str]) -> pa.Table:
+        """Parse a block to a table of text columns; invalid records raise a `TableError`.
+
+        If `wanted` is empty, the first column is returned, so that the rows can be counted.
+        """
         bad: list[pacsv.InvalidRow] = []
 
         def collect(row: pacsv.InvalidRow) -> str:
+            """Store an invalid record for the error message, and let Arrow raise an error."""
             bad.append(row)
             return "error"
 
-        # Arrow reads all columns if none is given.
+        # Arrow would read all columns for an empty list.
         some = wanted or self.schema.names[:1]
         try:
-            return _parse(block.data, self._dialect, self.schema.names, some, collect)
+            return _parse_records(block.data, self._dialect, self.schema.names, some, collect)
         except (pa.ArrowException, UnicodeError) as cause:
             raise self._build_error(block, bad, cause) from cause
 
     def _build_error(
         self, block: Block, bad: list[pacsv.InvalidRow], cause: BaseException
     ) -> TableError:
+        """Return the error for a block that Arrow cannot parse.
+
+        It names the line of the first record in `bad`; without one, the first line of the block.
+        """
         where, newline = self._packed.where, self._dialect.newline
         if not bad:
             return TableError(f"{where}: the lines from {block.line} on: {describe_cause(cause)}.")
-        # Lines are counted up to the row's text, because quoted values may hold newlines.
+        # Arrow numbers records, but not lines: quoted values may hold newlines. So the text of the
+        # record is searched in the block.
         text = bad[0].text.encode()
         position = 0 if block.data.startswith(text) else block.data.find(newline + text) + 1
         line = block.line + block.data.count(newline, 0, position)
@@ -107,7 +123,10 @@ class CsvSource(Source):
 
 @final
 class CsvFolder(Source):
-    """The rows of several CSV files with the same columns."""
+    """The rows of several CSV files with the same columns, read one file after the other.
+
+    Each file is renamed to the folder's name in messages, because it is a partition of this source.
+    """
 
     format = "csv"
     is_untyped = True
@@ -122,12 +141,12 @@ class CsvFolder(Source):
             file.name = name
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, file by file."""
+        """Yield these columns as text, file by file."""
         for file in self._files:
             yield from file.batches(columns)
 
     def partitions(self, max_rows: int) -> Sequence[Source]:
-        """Return the files."""
+        """Return one source per file; files are not divided, so `max_rows` is ignored."""
         return self._files
 
 
@@ -139,12 +158,16 @@ def open_csv(
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> CsvSource:
-    """Open a CSV file; its first lines show the dialect and the columns."""
-    dialect = detect_dialect(_head(packed, encoding), delimiter)
-    first = next(_blocks(packed, encoding, dialect), None)
+    """Open a CSV file; its first lines show the dialect and the columns.
+
+    `notes` is extended by assumptions about the header. A delimiter or header of None is detected.
+    A file without rows raises a `TableError`.
+    """
+    dialect = detect_dialect(_read_head(packed, encoding), delimiter)
+    first = next(_read_blocks(packed, encoding, dialect), None)
     if first is None:
         raise _NoRowsError(f"{packed.where}: it holds no rows. Expected lines with cells.")
-    columns = name_columns(_first_values(packed, dialect, first), header, packed.where)
+    columns = name_columns(_parse_first_record(packed, dialect, first), header, packed.where)
     source = CsvSource(
         packed,
         encoding=encoding,
@@ -162,11 +185,14 @@ def open_csv(
 
 
 def _open_like(first: CsvSource, packed: CompressedFile) -> CsvSource:
-    """Open another file of a folder like its first file; it must have the same columns."""
-    record = next(_blocks(packed, first._encoding, first._dialect), None)
+    """Open another file of a folder with the encoding, dialect and columns of the first one.
+
+    Other columns raise a `TableError`. A file without rows is accepted.
+    """
+    record = next(_read_blocks(packed, first._encoding, first._dialect), None)
     names = first.schema.names
     if record is not None:
-        cells = _first_values(packed, first._dialect, record)
+        cells = _parse_first_record(packed, first._dialect, record)
         found = name_columns(cells, first._header, packed.where).names
         if found != names:
             raise TableError(
@@ -193,10 +219,14 @@ def open_csv_folder(
     delimiter: str | None = None,
     header: bool | None = None,
 ) -> CsvFolder:
-    """Open CSV files with the encoding, dialect and columns of the first file with rows."""
+    """Open CSV files with the encoding, dialect and columns of the first file with rows.
+
+    Options that are None are detected. Files with other columns, and a folder without rows, raise a
+    `TableError`.
+    """
     base = Path(folder).resolve()
     files = [
-        _open_compressed(path, str(Path(name, Path(path).relative_to(base)))) for path in paths
+        _read_compression(path, str(Path(name, Path(path).relative_to(base)))) for path in paths
     ]
     for packed in files:
         with packed.open() as stream:
@@ -211,15 +241,19 @@ def open_csv_folder(
     raise TableError(f"{escape_text(name)}: none of its {len(files)} CSV files holds a row.")
 
 
-def _open_compressed(path: str, name: str) -> CompressedFile:
+def _read_compression(path: str, name: str) -> CompressedFile:
+    """Read the first bytes of a file, and return the file with the detected compression."""
     with Path(path).open("rb") as file:
         start = file.read(_START_BYTES)
     packed, _ = detect_compression(path, name, start)
     return packed
 
 
-def _head(packed: CompressedFile, encoding: str) -> bytes:
-    """Return the first complete lines as UTF-8."""
+def _read_head(packed: CompressedFile, encoding: str) -> bytes:
+    """Return the first complete lines as UTF-8, at most `_HEAD_BYTES` bytes.
+
+    If the first line is longer, its start is returned.
+    """
     pieces = read_utf8(packed, encoding)
     head = b""
     while len(head) <= _HEAD_BYTES and (piece := next(pieces, None)) is not None:
@@ -230,45 +264,51 @@ def _head(packed: CompressedFile, encoding: str) -> bytes:
     return head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1] or head
 
 
-def _blocks(packed: CompressedFile, encoding: str, dialect: Dialect) -> Iterator[Block]:
-    """Yield complete records; the first block starts with one that is not blank."""
+def _read_blocks(packed: CompressedFile, encoding: str, dialect: Dialect) -> Iterator[Block]:
+    """Yield blocks of complete records; blank lines before the first record are skipped."""
     pieces = read_utf8(packed, encoding)
     started = False
     for block in split_lines(pieces, dialect.find_end, packed.where, dialect.newline):
         blank = len(block.data) - len(block.data.lstrip(b"\r\n"))
-        remaining = block if started else _skip(block, blank, dialect)
+        remaining = block if started else _remove_start(block, blank, dialect)
         if not remaining.data:
             continue
         started = True
         yield remaining
 
 
-def _skip(block: Block, start: int, dialect: Dialect) -> Block:
+def _remove_start(block: Block, start: int, dialect: Dialect) -> Block:
+    """Return a block without its first `start` bytes; its line number is adjusted."""
     return Block(block.data[start:], block.line + block.data.count(dialect.newline, 0, start))
 
 
-def _first_values(packed: CompressedFile, dialect: Dialect, block: Block) -> list[str]:
-    """Return the values of the first record."""
+def _parse_first_record(packed: CompressedFile, dialect: Dialect, block: Block) -> list[str]:
+    """Return the values of the first record of a block as texts, or raise a `TableError`."""
     record = dialect.first_record(block.data)
     names = [str(index) for index in range(next(dialect.widths(record), 1))]
     try:
-        table = _parse(record, dialect, names, names)
+        table = _parse_records(record, dialect, names, names)
     except (pa.ArrowException, UnicodeError) as cause:
         raise TableError(f"{packed.where}: line {block.line}: {describe_cause(cause)}.") from cause
     return [column[0].as_py() for column in table.columns]
 
 
-def _parse(
+def _parse_records(
     data: bytes,
     dialect: Dialect,
     names: list[str],
     wanted: list[str],
     collect: Callable[[pacsv.InvalidRow], str] | None = None,
 ) -> pa.Table:
-    """Parse complete records; Arrow must not split them again."""
+    """Parse complete records to a table with the columns `wanted`, all as text.
+
+    `names` are the names of all columns. `collect` is called for records with another number of
+    values. Arrow's errors are not converted.
+    """
     return pacsv.read_csv(
         pa.BufferReader(data),
-        # A thread that still holds the handler when the process ends would abort it.
+        # One block, because Arrow must not split it. No threads, because a thread that holds the
+        # handler at the end of the process would abort it.
         read_options=pacsv.ReadOptions(
             column_names=names, block_size=len(data) + 1, use_threads=False
         ),

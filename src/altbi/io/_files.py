@@ -53,7 +53,7 @@ _FALLBACK = "cp1252"
 
 @dataclass(frozen=True, slots=True)
 class CompressedFile:
-    """A file that may be compressed.
+    """The path of a file, its name in messages, and how it is compressed, if at all.
 
     Parameters
     ----------
@@ -74,24 +74,34 @@ class CompressedFile:
 
     @property
     def where(self) -> str:
-        """The name, safe to print."""
+        """The name of the file, escaped so that it is safe to print."""
         return escape_text(self.name)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
-        """Open the decompressed bytes; a damaged file raises a `TableError`."""
+        """Yield a stream of the decompressed bytes.
+
+        Damaged data raises a `TableError`, also if it is found inside the ``with`` block.
+        """
         what = f"the {self.compression} data" if self.compression else "the file"
         with contextlib.ExitStack() as stack, report_damage(self.where, what):
             file = stack.enter_context(Path(self.path).open("rb"))
             yield self._decompress(file, stack)
 
     def pieces(self, size: int = _PIECE_BYTES) -> Iterator[bytes]:
-        """Yield the decompressed bytes in pieces."""
+        """Yield the decompressed bytes in pieces of at most `size` bytes.
+
+        An empty file yields nothing; a damaged file raises a `TableError`.
+        """
         with self.open() as stream:
             while piece := stream.read(size):
                 yield piece
 
     def _decompress(self, file: BinaryIO, stack: contextlib.ExitStack) -> BinaryIO:
+        """Return a stream of the decompressed bytes, which the stack closes.
+
+        A file without compression is returned unchanged.
+        """
         if self.compression in _ARROW_CODECS:
             stream = stack.enter_context(pa.CompressedInputStream(file, self.compression))
             return cast(BinaryIO, stream)
@@ -105,12 +115,16 @@ class CompressedFile:
 
 @contextlib.contextmanager
 def report_damage(where: str, what: str) -> Iterator[None]:
-    """Convert the errors that libraries raise for damaged files to a `TableError`."""
+    """Convert the errors that libraries raise for damaged files to a `TableError`.
+
+    `where` is the name of the file and `what` the damaged content in the message. Errors of the
+    operating system, such as a missing file, are raised unchanged.
+    """
     try:
         yield
     except (*_DAMAGE, OSError) as cause:
-        # An error with a number comes from the operating system and is clear enough. The exception
-        # is EINVAL, which a damaged zip archive causes by a negative offset.
+        # An error with a number comes from the operating system, so the file is not damaged. The
+        # exception is EINVAL, which is raised for the negative offsets of a damaged zip archive.
         if isinstance(cause, OSError) and cause.errno not in (None, errno.EINVAL):
             raise
         raise TableError(
@@ -120,13 +134,20 @@ def report_damage(where: str, what: str) -> Iterator[None]:
 
 
 def describe_cause(cause: BaseException) -> str:
-    """Return another library's message as one short line."""
+    """Return another library's message as one line of at most 200 characters, safe to print.
+
+    A period at its end is removed. An error without a message is described by its type.
+    """
     line = escape_text(str(cause).replace("\n", " ").strip()) or type(cause).__name__
     return line[:200].rstrip(".")
 
 
 def detect_compression(path: str, name: str, start: bytes) -> tuple[CompressedFile, bool]:
-    """Return the file with the compression that its first bytes show, and whether it is npz."""
+    """Return the file with the compression that its first bytes show, and whether it is npz.
+
+    A zip archive must hold exactly one file; otherwise it raises a `TableError`. An npz archive is
+    returned without compression, because its reader unpacks it.
+    """
     kinds = (kind for magic, kind in COMPRESSION_MAGIC.items() if start.startswith(magic))
     compression = next(kinds, None)
     if compression == "zip":
@@ -135,7 +156,11 @@ def detect_compression(path: str, name: str, start: bytes) -> tuple[CompressedFi
 
 
 def _find_zip_member(packed: CompressedFile) -> tuple[CompressedFile, bool]:
-    """Return the only file of a zip archive; an npz archive is returned unchanged."""
+    """Return the only file of a zip archive and False, or an npz archive unchanged and True.
+
+    Damaged and encrypted archives, Excel workbooks, and archives without or with several files
+    raise a `TableError`.
+    """
     with report_damage(packed.where, "the zip file"), zipfile.ZipFile(packed.path) as archive:
         members = [
             member
@@ -157,7 +182,7 @@ def _find_zip_member(packed: CompressedFile) -> tuple[CompressedFile, bool]:
 
 
 def check_zip_member(packed: CompressedFile, member: zipfile.ZipInfo) -> None:
-    """Raise an error for a member that the standard library cannot decompress."""
+    """Raise a `TableError` for a member that is encrypted or that Python cannot decompress."""
     known = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
     if member.flag_bits & 1 or member.compress_type not in known:
         what = "encrypted" if member.flag_bits & 1 else "compressed in an uncommon way"
@@ -167,14 +192,18 @@ def check_zip_member(packed: CompressedFile, member: zipfile.ZipInfo) -> None:
 
 
 def guess_encoding(packed: CompressedFile, head: bytes) -> str:
-    """Return the encoding that the first bytes of a file suggest; binary files raise an error."""
+    """Return the encoding that the first bytes of a file suggest: UTF-8, UTF-16 or UTF-32.
+
+    UTF-8 is returned for all files without a byte order mark and zero bytes. Binary files raise a
+    `TableError`.
+    """
     for mark, encoding in _BYTE_ORDER_MARKS.items():
         if head.startswith(mark):
             return encoding
     if b"\0" not in head:
         return "utf-8"
     for encoding in _WIDE_ENCODINGS:
-        if _looks_like(head[:_HEAD_BYTES], encoding):
+        if _is_wide_text(head[:_HEAD_BYTES], encoding):
             return encoding
     raise TableError(
         f"{packed.where}: it contains zero bytes, so it is not text, and not a known table format. "
@@ -185,9 +214,11 @@ def guess_encoding(packed: CompressedFile, head: bytes) -> str:
 def detect_encoding(
     packed: CompressedFile, head: bytes, asked: str | None
 ) -> tuple[str, list[str]]:
-    """Return the encoding of a file, and a note if it is an assumption.
+    """Return the encoding of a text file, and a list with a note if it is an assumption.
 
-    The file is read to its end, because the first character outside of ASCII may come late.
+    `asked` is the encoding that the user states, or None. A UTF-8 file is read to its end, because
+    the first invalid byte may come late. If it is not valid, cp1252 is assumed. A `TableError` is
+    raised if the user asked for UTF-8, or if other letters outside of ASCII are valid UTF-8.
     """
     encoding = guess_encoding(packed, head) if asked is None else _normalize_encoding(asked)
     if encoding != "utf-8":
@@ -209,7 +240,11 @@ def detect_encoding(
 
 
 def read_utf8(packed: CompressedFile, encoding: str) -> Iterator[bytes]:
-    """Yield the text as UTF-8 without a byte order mark."""
+    """Yield the text of a file as UTF-8 in pieces, without a byte order mark.
+
+    Pieces may end inside a character. UTF-8 input is not validated; invalid bytes in another
+    encoding raise a `TableError` with their line.
+    """
     if encoding == "utf-8":
         for index, piece in enumerate(packed.pieces()):
             yield piece.removeprefix(codecs.BOM_UTF8) if index == 0 else piece
@@ -232,6 +267,10 @@ def _decode(
     *,
     final: bool = False,
 ) -> bytes:
+    """Decode the next bytes and return them as UTF-8; invalid bytes raise a `TableError`.
+
+    `line` is the number of the first line in the piece. `final` is True after the last piece.
+    """
     try:
         return decoder.decode(piece, final).encode()
     except UnicodeError as cause:
@@ -245,7 +284,10 @@ def _decode(
 
 
 def _normalize_encoding(asked: str) -> str:
-    """Return the usual name of a text encoding that Python can decode in pieces."""
+    """Return Python's name of an encoding, without the suffix "-sig".
+
+    An encoding that is unknown, or that Python cannot decode in pieces, raises a `ParameterError`.
+    """
     try:
         "".encode(asked)
         codecs.getincrementaldecoder(asked)
@@ -256,8 +298,8 @@ def _normalize_encoding(asked: str) -> str:
         ) from cause
 
 
-def _looks_like(head: bytes, encoding: str) -> bool:
-    """Return whether this is mostly ASCII text in a wide encoding without a byte order mark."""
+def _is_wide_text(head: bytes, encoding: str) -> bool:
+    """Return whether bytes are valid in a UTF-16 or UTF-32 encoding, and mostly ASCII letters."""
     try:
         text = codecs.getincrementaldecoder(encoding)("strict").decode(head)
     except UnicodeDecodeError:
@@ -267,7 +309,11 @@ def _looks_like(head: bytes, encoding: str) -> bool:
 
 
 def _find_invalid_utf8(packed: CompressedFile) -> tuple[str | None, bool]:
-    """Return the first byte that is not UTF-8, and whether there are letters outside of ASCII."""
+    """Return a description of the first byte that is not UTF-8, or None if there is none.
+
+    The second value is True if valid letters outside of ASCII were found. The file is read until
+    both are known, or to its end.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")("strict")
     bad, has_other_letters, line = None, False, 1
     for piece in _add_end(packed.pieces()):
@@ -289,7 +335,7 @@ def _find_invalid_utf8(packed: CompressedFile) -> tuple[str | None, bool]:
 
 
 def _add_end(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield an empty piece at the end, so that an incomplete last letter is detected."""
+    """Yield the pieces and an empty one, so that an incomplete letter at the end is detected."""
     yield from pieces
     yield b""
 
@@ -305,14 +351,16 @@ class Block:
 def split_lines(
     pieces: Iterator[bytes], find_end: Callable[[bytes], int], where: str, newline: bytes = b"\n"
 ) -> Iterator[Block]:
-    """Yield blocks of complete lines.
+    """Yield blocks of complete lines; a newline is added to the last line if it has none.
+
+    A line of more than `LINE_BYTES` bytes and a quote that is never closed raise a `TableError`.
 
     Parameters
     ----------
     pieces : iterator of bytes
         The text in pieces of any size.
     find_end : callable
-        Returns the position after the last complete line of a text.
+        Returns the position after the last complete line of a text; 0 if there is none.
     where : str
         Name of the file in messages.
     newline : bytes
@@ -338,7 +386,10 @@ def split_lines(
 
 
 def _end_last_line(pieces: Iterator[bytes], newline: bytes) -> Iterator[bytes]:
-    """Yield the pieces, and a newline if the last one does not end with it."""
+    """Yield the pieces, and a newline if the last piece does not end with one.
+
+    A text without pieces stays empty.
+    """
     last = newline
     for piece in pieces:
         last = piece or last

@@ -30,7 +30,11 @@ _KINDS: dict[pa.DataType, Kind] = {
 
 @final
 class JsonLinesSource(Source):
-    """A JSON lines file; `columns` has the type at each path of keys."""
+    """A JSON lines file; nested objects are flattened to columns such as ``address.city``.
+
+    `columns` holds the type at each path of keys. If `is_plain`, Arrow reads the file; otherwise
+    Python reads it line by line.
+    """
 
     format = "jsonl"
     is_untyped = True
@@ -56,16 +60,28 @@ class JsonLinesSource(Source):
         self._is_plain = is_plain
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, block by block."""
+        """Yield these columns, block by block.
+
+        Keys that a line does not have are null. Lines that changed since the file was opened raise
+        a `TableError`.
+        """
         wanted = list(columns)
-        some = wanted or self.schema.names[:1]
-        for block in _blocks(self._packed, self._encoding):
-            arrays = self._read_by_arrow(block, some) if self._is_plain else self._read(block, some)
+        some = wanted or self.schema.names[:1]  # one column shows the number of rows
+        for block in _read_blocks(self._packed, self._encoding):
+            arrays = (
+                self._read_by_arrow(block, some)
+                if self._is_plain
+                else self._read_by_python(block, some)
+            )
             schema = pa.schema([self.schema.field(name) for name in some])
             batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
             yield from split_batch(batch.select(wanted))
 
     def _read_by_arrow(self, block: Block, names: list[str]) -> list[pa.Array]:
+        """Return the columns of a block, parsed by Arrow.
+
+        Lines that do not fit the schema raise a `TableError`.
+        """
         tree: dict[str, Any] = {}
         for name in names:
             *above, last = self._paths[name]
@@ -78,29 +94,36 @@ class JsonLinesSource(Source):
                 pa.BufferReader(block.data),
                 read_options=pajson.ReadOptions(block_size=len(block.data) + 1),
                 parse_options=pajson.ParseOptions(
-                    explicit_schema=pa.schema(_fields(tree)), unexpected_field_behavior="ignore"
+                    explicit_schema=pa.schema(_build_fields(tree)),
+                    unexpected_field_behavior="ignore",
                 ),
             )
         except (pa.ArrowException, UnicodeError) as cause:
-            raise self._changed_error(block, cause) from cause
-        return [_at(table, self._paths[name]) for name in names]
+            raise self._build_changed_error(block, cause) from cause
+        return [_select_column(table, self._paths[name]) for name in names]
 
-    def _read(self, block: Block, names: list[str]) -> list[pa.Array]:
+    def _read_by_python(self, block: Block, names: list[str]) -> list[pa.Array]:
+        """Return the columns of a block, parsed by Python line by line.
+
+        Lists become JSON text. In text columns, numbers stay as written. Lines that do not fit the
+        schema raise a `TableError`.
+        """
         cells: list[list[Any]] = [[] for _ in names]
         wanted = [(self._paths[name], self.schema.field(name).type) for name in names]
         try:
             for _, row in _read_objects(block, self._packed.where):
                 for column, (path, type_) in zip(cells, wanted, strict=True):
-                    column.append(_convert(_get(row, path), type_))
+                    column.append(_convert_value(_get_value(row, path), type_))
             return [
                 pa.array(column, type_) for column, (_, type_) in zip(cells, wanted, strict=True)
             ]
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
             if isinstance(cause, TableError):
                 raise
-            raise self._changed_error(block, cause) from cause
+            raise self._build_changed_error(block, cause) from cause
 
-    def _changed_error(self, block: Block, cause: BaseException) -> TableError:
+    def _build_changed_error(self, block: Block, cause: BaseException) -> TableError:
+        """Return the error for lines that do not have the types found when the file was opened."""
         return TableError(
             f"{self._packed.where}: the lines from {block.line} on are not what they were when the "
             f"file was opened ({describe_cause(cause)}). Read it again when nobody writes to it."
@@ -108,9 +131,13 @@ class JsonLinesSource(Source):
 
 
 def open_json_lines(packed: CompressedFile, encoding: str, notes: list[str]) -> JsonLinesSource:
-    """Open a JSON lines file; it is read once for its columns and their types."""
+    """Open a JSON lines file; it is read once for its columns and their types.
+
+    A file without rows, invalid lines, and a key that holds an object in some lines and a plain
+    value in others raise a `TableError`. So do duplicate column names.
+    """
     seen = _ColumnTypes(packed.where)
-    for block in _blocks(packed, encoding):
+    for block in _read_blocks(packed, encoding):
         seen.add(block)
     if not seen.n_rows:
         raise TableError(f"{packed.where}: it holds no rows. Expected one JSON object per line.")
@@ -126,29 +153,34 @@ def open_json_lines(packed: CompressedFile, encoding: str, notes: list[str]) -> 
     )
 
 
-def _blocks(packed: CompressedFile, encoding: str) -> Iterator[Block]:
+def _read_blocks(packed: CompressedFile, encoding: str) -> Iterator[Block]:
+    """Return an iterator over blocks of complete lines, decoded to UTF-8."""
+
     def find_end(data: bytes) -> int:
+        """Return the position after the last newline; 0 if there is none."""
         return data.rfind(b"\n") + 1
 
     return split_lines(read_utf8(packed, encoding), find_end, packed.where)
 
 
-def _fields(tree: Mapping[str, Any]) -> list[pa.Field]:
+def _build_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
+    """Return the Arrow fields of a tree of keys: a dict is a struct, and a leaf is a type."""
     return [
-        pa.field(key, pa.struct(_fields(below)) if isinstance(below, dict) else below)
+        pa.field(key, pa.struct(_build_fields(below)) if isinstance(below, dict) else below)
         for key, below in tree.items()
     ]
 
 
-def _at(table: pa.Table, path: Path) -> pa.Array:
-    """Return the column at a path; values inside a missing object are missing."""
+def _select_column(table: pa.Table, path: Path) -> pa.Array:
+    """Return the column at a path of keys as one array; values inside a missing object are null."""
     column = table.column(path[0]).combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks)
     return pc.struct_field(column, list(path[1:])) if path[1:] else column
 
 
-def _get(row: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the line holds
+def _get_value(row: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the line holds
+    """Return the value at a path of keys in a row; None if a key is absent."""
     for key in path:
         if not isinstance(row, dict):
             return None
@@ -156,13 +188,18 @@ def _get(row: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the line holds
     return row
 
 
-def _convert(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
+def _convert_value(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
+    """Convert a parsed JSON value to a Python value for a column of this Arrow type.
+
+    None stays None. A list becomes JSON text, in which numbers are quoted. In a text column,
+    booleans become "true" or "false", and numbers stay as written.
+    """
     if value is None:
         return None
     if isinstance(value, list):
         return json.dumps(value, ensure_ascii=False)
     if type_ == pa.string():
-        # Truth is written as JSON writes it; all else is a text already, or was left as one.
+        # Booleans are written as in JSON. Numbers are texts already.
         return str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, _NumberText):
         return int(value) if type_ == pa.int64() else float(value)
@@ -170,7 +207,7 @@ def _convert(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
 
 
 class _NumberText(str):
-    """A number as it is written in the file."""
+    """The text of a number in the file, which is converted when the type of its column is known."""
 
     __slots__ = ()
 
@@ -181,7 +218,7 @@ _DECODER = json.JSONDecoder(
 
 
 class _ColumnTypes:
-    """The kinds of values under each key of a file.
+    """Collects the kinds of values under each key of a file, block by block.
 
     Parameters
     ----------
@@ -211,17 +248,24 @@ class _ColumnTypes:
             yield f"Column {name!r} holds lists (line {line}); they are read as text."
 
     def add(self, block: Block) -> None:
-        """Add the next lines."""
-        quick = _quick_kinds(block.data)
+        """Add the kinds in the next lines; invalid lines raise a `TableError`.
+
+        Arrow infers the kinds. If it cannot, or if they do not fit the previous ones, Python reads
+        the lines, and `is_plain` becomes False.
+        """
+        quick = _infer_kinds_by_arrow(block.data)
         if quick is None or not self._fits(quick[0]):
             self._add_by_line(block)
             return
         for path, kind in quick[0].items():
-            self.kinds[path] = _join(self.kinds.get(path, "null"), kind)
+            self.kinds[path] = _join_kinds(self.kinds.get(path, "null"), kind)
         self.n_rows += quick[1]
 
     def columns(self) -> dict[Path, pa.DataType]:
-        """Return the type of each column; columns of one object are adjacent."""
+        """Return the Arrow type at each path that is not an object.
+
+        Columns of one object are adjacent. Columns of mixed kinds are texts.
+        """
         types = {kind: type_ for type_, kind in _KINDS.items()} | {"mixed": pa.string()}
         tree: dict[str, Any] = {}
         for path in self.kinds:
@@ -229,21 +273,27 @@ class _ColumnTypes:
             for key in path:
                 node = node.setdefault(key, {})
         return {
-            path: types[self.kinds[path]] for path in _leaves(tree) if self.kinds[path] != "object"
+            path: types[self.kinds[path]]
+            for path in _walk_paths(tree)
+            if self.kinds[path] != "object"
         }
 
     def _fits(self, kinds: Mapping[Path, Kind]) -> bool:
-        joined = (_join(self.kinds.get(path, "null"), kind) for path, kind in kinds.items())
+        """Return whether no path holds an object here and a plain value before, or vice versa."""
+        joined = (_join_kinds(self.kinds.get(path, "null"), kind) for path, kind in kinds.items())
         return "clash" not in joined
 
     def _add_by_line(self, block: Block) -> None:
-        """Add the next lines one by one, because Arrow cannot read some of them."""
+        """Add the next lines one by one in Python, and set `is_plain` to False.
+
+        Invalid lines, and an object and a plain value under the same key, raise a `TableError`.
+        """
         self.is_plain = False
         for line, row in _read_objects(block, self.where):
             self.n_rows += 1
-            for path, value in _walk(row, self.where, line):
+            for path, value in _walk_values(row, self.where, line):
                 before = self.kinds.get(path, "null")
-                kind = _join(before, _kind(value, f"{self.where}: line {line}", path))
+                kind = _join_kinds(before, _infer_kind(value, f"{self.where}: line {line}", path))
                 if isinstance(value, list):
                     self.lists[".".join(path)] = line
                 if kind == "clash":
@@ -255,7 +305,10 @@ class _ColumnTypes:
 
 
 def _read_objects(block: Block, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the object of each line that is not blank; numbers stay as written."""
+    """Yield the line number and the object of each line that is not blank.
+
+    Numbers stay as written. Lines that are not a JSON object raise a `TableError`.
+    """
     for line, text in enumerate(block.data.split(b"\n"), start=block.line):
         if not text.strip():
             continue
@@ -263,8 +316,8 @@ def _read_objects(block: Block, where: str) -> Iterator[tuple[int, dict[str, Any
             row = _DECODER.decode(text.decode().strip())
         except (ValueError, RecursionError) as cause:
             raise TableError(
-                f"{where}: line {line} is no JSON ({_reason(cause)}). Expected one object on each "
-                "line; jq -c . FILE writes them so."
+                f"{where}: line {line} is no JSON ({_describe_reason(cause)}). Expected one "
+                "object on each line; jq -c . FILE writes them so."
             ) from cause
         if not isinstance(row, dict):
             raise TableError(
@@ -274,8 +327,11 @@ def _read_objects(block: Block, where: str) -> Iterator[tuple[int, dict[str, Any
         yield line, row
 
 
-def _walk(row: dict[str, Any], where: str, line: int) -> Iterator[tuple[Path, Any]]:
-    """Yield the paths and values of an object and its nested objects."""
+def _walk_values(row: dict[str, Any], where: str, line: int) -> Iterator[tuple[Path, Any]]:
+    """Yield the path and value of each key of a row, including nested objects and their keys.
+
+    Objects nested deeper than `_MAX_DEPTH` raise a `TableError`.
+    """
     pending: list[tuple[Path, Any]] = [((key,), value) for key, value in reversed(row.items())]
     while pending:
         path, value = pending.pop()
@@ -289,25 +345,34 @@ def _walk(row: dict[str, Any], where: str, line: int) -> Iterator[tuple[Path, An
             pending += [((*path, key), inner) for key, inner in reversed(value.items())]
 
 
-def _kind(value: object, where: str, path: Path) -> Kind:
+def _infer_kind(value: object, where: str, path: Path) -> Kind:
+    """Return the kind of a value; lists are "mixed", and None is "null".
+
+    Integers outside of 64 bits are "double". A lone surrogate in the text or name raises a
+    `TableError`.
+    """
     name = ".".join(path)
     if isinstance(value, list):
         return "mixed"
     if isinstance(value, str) or not name.isascii():
-        _check_letters(value, name, where)
+        _check_surrogates(value, name, where)
     if isinstance(value, _NumberText):
         is_integer = value.lstrip("-").isdigit()
-        return "int" if is_integer and len(value) <= 20 and _in_int64(int(value)) else "double"
+        return "int" if is_integer and len(value) <= 20 and _fits_int64(int(value)) else "double"
     kinds: dict[type, Kind] = {bool: "bool", str: "string", dict: "object"}
     return kinds.get(type(value), "null")
 
 
-def _in_int64(value: int) -> bool:
+def _fits_int64(value: int) -> bool:
+    """Return whether an integer fits into 64 bits with a sign."""
     return -(2**63) <= value < 2**63
 
 
-def _check_letters(value: object, name: str, where: str) -> None:
-    """Raise an error for half of a surrogate pair, which is not a letter."""
+def _check_surrogates(value: object, name: str, where: str) -> None:
+    """Raise a `TableError` if the name or a text value holds half of a surrogate pair.
+
+    Such a half cannot be encoded as UTF-8.
+    """
     try:
         (name + value if isinstance(value, str) else name).encode()
     except UnicodeEncodeError as cause:
@@ -317,8 +382,12 @@ def _check_letters(value: object, name: str, where: str) -> None:
         ) from cause
 
 
-def _join(one: Kind, other: Kind) -> Kind:
-    """Return the narrowest kind that holds both; an object and a plain value clash."""
+def _join_kinds(one: Kind, other: Kind) -> Kind:
+    """Return the narrowest kind that holds both; "null" fits every kind.
+
+    "int" and "double" give "double". An object and a plain value give "clash". Other different
+    kinds give "mixed".
+    """
     if one == other or other == "null":
         return one
     if one == "null":
@@ -328,8 +397,12 @@ def _join(one: Kind, other: Kind) -> Kind:
     return "double" if {one, other} == {"int", "double"} else "mixed"
 
 
-def _quick_kinds(data: bytes) -> tuple[dict[Path, Kind], int] | None:
-    """Return the kinds that Arrow infers; None if it cannot read the lines."""
+def _infer_kinds_by_arrow(data: bytes) -> tuple[dict[Path, Kind], int] | None:
+    """Return the kind at each path that Arrow infers, and the number of rows.
+
+    Returns None if Arrow cannot read the lines, infers a type that is not supported, or finds
+    another number of rows than there are lines. Then Python must read them.
+    """
     if _may_be_deep(data):
         return None
     options = pajson.ReadOptions(block_size=len(data) + 1)
@@ -337,22 +410,26 @@ def _quick_kinds(data: bytes) -> tuple[dict[Path, Kind], int] | None:
         table = pajson.read_json(pa.BufferReader(data), read_options=options)
     except (pa.ArrowException, UnicodeError):
         return None
-    kinds = dict(_arrow_kinds(table.schema))
+    kinds = dict(_convert_arrow_kinds(table.schema))
     if None in kinds.values() or table.num_rows != data.count(b"\n") - len(_BLANK.findall(data)):
         return None
     return {path: kind for path, kind in kinds.items() if kind}, table.num_rows
 
 
-def _arrow_kinds(
+def _convert_arrow_kinds(
     fields: Iterable[pa.Field], above: Path = ()
 ) -> Iterator[tuple[Path, Kind | None]]:
+    """Yield the path and kind of each Arrow field, including nested ones.
+
+    The kind is None for types that are not supported and for paths longer than `_MAX_DEPTH`.
+    """
     for field in fields:
         path = (*above, field.name)
         if len(path) > _MAX_DEPTH:
             yield path, None
         elif pa.types.is_struct(field.type):
             yield path, "object"
-            yield from _arrow_kinds(field.type, path)
+            yield from _convert_arrow_kinds(field.type, path)
         elif pa.types.is_temporal(field.type):
             yield path, "string"  # Arrow has read a date, but the file holds a text
         else:
@@ -360,7 +437,11 @@ def _arrow_kinds(
 
 
 def _may_be_deep(data: bytes) -> bool:
-    """Return whether a line may nest so deep that Arrow's reader would overflow its stack."""
+    """Return whether a line may nest so deep that Arrow's reader would overflow its stack.
+
+    The test counts opening brackets per line, also those inside of texts, so it may be wrongly
+    True.
+    """
     opening = data.count(b"{") + data.count(b"[")
     if opening <= data.count(b"\n") + _MAX_DEPTH:
         return False
@@ -371,14 +452,16 @@ def _may_be_deep(data: bytes) -> bool:
     return bool(opened.max(initial=0) > 2 * _MAX_DEPTH)
 
 
-def _leaves(tree: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+def _walk_paths(tree: Mapping[str, Any], above: Path = ()) -> Iterator[Path]:
+    """Yield the path of each key in a tree of keys, parents before their children."""
     for key, below in tree.items():
         path = (*above, key)
         yield path
-        yield from _leaves(below, path)
+        yield from _walk_paths(below, path)
 
 
-def _reason(cause: BaseException) -> str:
+def _describe_reason(cause: BaseException) -> str:
+    """Return a short reason why a line is not JSON: the syntax, its nesting, or its encoding."""
     if isinstance(cause, json.JSONDecodeError):
         return f"{cause.msg} at letter {cause.colno}"
     return "nested too deep" if isinstance(cause, RecursionError) else "not UTF-8"

@@ -34,13 +34,14 @@ _HEADER_ERRORS = (
     MemoryError,
     tokenize.TokenError,
 )
+# The Arrow unit for each unit of NumPy; seconds for those that Arrow does not have.
 _ARROW_UNITS = {"D": "D", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
 _ARROW_UNITS |= dict.fromkeys("YMWhm", "s")
 
 
 @dataclass(frozen=True, slots=True)
 class _ArrayFile:
-    """An array in a file, and the contents of its header.
+    """An array in an npy file or npz archive, and the contents of its header.
 
     Parameters
     ----------
@@ -71,31 +72,37 @@ class _ArrayFile:
         return max(self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)), 1)
 
     def chunks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the array in chunks of at most this many rows."""
+        """Yield the array in chunks of at most this many rows.
+
+        An incomplete file raises a `TableError`. An array in Fortran order is first copied to a
+        temporary file and mapped into memory.
+        """
         with self.open() as stream:
             _read_header(stream, self.where)
             if not self.is_fortran:
                 yield from self._read_rows(stream, rows)
                 return
-            # The values of a row are spread over the array, so it is copied to disk and mapped.
+            # In Fortran order the values of a row are not adjacent, so a stream cannot yield rows.
             with tempfile.TemporaryFile() as file:
                 shutil.copyfileobj(stream, file, 1 << 20)
                 file.flush()
                 if file.tell() < self.shape[0] * self.row_bytes:
-                    raise self._incomplete_error(0)
+                    raise self._build_incomplete_error(0)
                 array = np.memmap(file, dtype=self.dtype, mode="r", shape=self.shape, order="F")
                 for start in range(0, self.shape[0], rows):
                     yield array[start : start + rows]
 
     def _read_rows(self, stream: BinaryIO, rows: int) -> Iterator[NDArray[Any]]:
+        """Yield chunks of a stream that holds an array in C order, and is at its first value."""
         for start in range(0, self.shape[0], rows):
             shape = (min(rows, self.shape[0] - start), *self.shape[1:])
             data = stream.read(shape[0] * self.row_bytes)
             if len(data) < shape[0] * self.row_bytes:
-                raise self._incomplete_error(start + len(data) // self.row_bytes)
+                raise self._build_incomplete_error(start + len(data) // self.row_bytes)
             yield np.frombuffer(data, dtype=self.dtype).reshape(shape)
 
-    def _incomplete_error(self, n_found: int) -> TableError:
+    def _build_incomplete_error(self, n_found: int) -> TableError:
+        """Return the error for an array that ends after `n_found` complete rows."""
         return TableError(
             f"{self.where}: it ends after {n_found} complete rows, but expected {self.shape[0]}. "
             "It seems incomplete: copy or write the file again."
@@ -104,7 +111,11 @@ class _ArrayFile:
 
 @final
 class NumpySource(Source):
-    """A table of one 2-D array and any number of 1-D arrays of the same length."""
+    """A table of at most one 2-D array and any number of 1-D arrays of the same length.
+
+    The columns of the 2-D array are called x0, x1, ...; a 1-D array is a column with its own name.
+    Duplicate names raise a `TableError`.
+    """
 
     def __init__(
         self,
@@ -128,21 +139,30 @@ class NumpySource(Source):
         ]
         check_names([name for name, *_ in columns], arrays[0].where)
         self._columns = {name: (array, index) for name, array, index in columns}
-        self.schema = pa.schema([(name, _arrow_type(array.dtype)) for name, array, _ in columns])
+        self.schema = pa.schema(
+            [(name, _get_arrow_type(array.dtype)) for name, array, _ in columns]
+        )
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, chunk by chunk."""
-        names = list(columns) or self.schema.names[:1]
+        """Yield these columns, chunk by chunk.
+
+        An array that is incomplete or cannot be converted raises a `TableError`.
+        """
+        names = list(columns) or self.schema.names[:1]  # one column shows the number of rows
         arrays = {self._columns[name][0].name: self._columns[name][0] for name in names}
         schema = pa.schema([self.schema.field(name) for name in names])
         n_rows = max(BATCH_BYTES // sum(array.row_bytes for array in arrays.values()), 1)
         readers = [array.chunks(min(n_rows, BATCH_ROWS)) for array in arrays.values()]
         for chunks in zip(*readers, strict=True):
             values = dict(zip(arrays, chunks, strict=True))
-            converted = [self._convert(values, name) for name in names]
+            converted = [self._convert_column(values, name) for name in names]
             yield pa.RecordBatch.from_arrays(converted, schema=schema).select(list(columns))
 
-    def _convert(self, chunks: dict[str, NDArray[Any]], name: str) -> pa.Array:
+    def _convert_column(self, chunks: dict[str, NDArray[Any]], name: str) -> pa.Array:
+        """Convert one column to Arrow; `chunks` holds the chunk of each array by its name.
+
+        Values that Arrow cannot hold raise a `TableError`.
+        """
         array, index = self._columns[name]
         chunk = chunks[array.name]
         try:
@@ -155,14 +175,22 @@ class NumpySource(Source):
 
 
 def open_npy(packed: CompressedFile) -> NumpySource:
-    """Open an npy file; only its header is read."""
+    """Open an npy file; only its header is read.
+
+    A 1-D array is a table with the column x0. An array that is not a table raises a `TableError`.
+    """
     array = _open_array("x0", packed.where, packed.open)
     _check_array(array)
     return NumpySource(packed, "npy", [array])
 
 
 def open_npz(packed: CompressedFile) -> NumpySource:
-    """Open an npz archive: a 2-D array with 1-D arrays as extra columns, or 1-D arrays only."""
+    """Open an npz archive; only the headers of its arrays are read.
+
+    A 2-D array is the table, and 1-D arrays of its length are extra columns; other arrays are
+    ignored with a note. Without a 2-D array, all 1-D arrays are the columns. Archives that are not
+    a table raise a `TableError`.
+    """
     arrays = _open_members(packed)
     matrix = _find_matrix(packed, arrays)
     if matrix is None:
@@ -171,7 +199,7 @@ def open_npz(packed: CompressedFile) -> NumpySource:
     extra = [
         array
         for array in arrays
-        if array.shape == matrix.shape[:1] and _arrow_type(array.dtype) is not None
+        if array.shape == matrix.shape[:1] and _get_arrow_type(array.dtype) is not None
     ]
     ignored = [array for array in arrays if array not in extra and array is not matrix]
     names = tuple(array.name for array in extra)
@@ -187,7 +215,10 @@ def open_npz(packed: CompressedFile) -> NumpySource:
 
 
 def _open_members(packed: CompressedFile) -> list[_ArrayFile]:
-    """Return the arrays of an npz archive."""
+    """Read the headers of the arrays in an npz archive, and return the arrays.
+
+    A damaged archive, an archive without arrays and duplicate names raise a `TableError`.
+    """
     with report_damage(packed.where, "the npz file"), zipfile.ZipFile(packed.path) as archive:
         members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
     for member in members:
@@ -210,7 +241,10 @@ def _open_members(packed: CompressedFile) -> list[_ArrayFile]:
 
 
 def _find_matrix(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> _ArrayFile | None:
-    """Return the only 2-D array, or the one named X."""
+    """Return the 2-D array that is the table: the one named X or the only one.
+
+    Returns None if there is no 2-D array. Several 2-D arrays without an X raise a `TableError`.
+    """
     matrices = [array for array in arrays if len(array.shape) == 2]
     named = [array for array in matrices if array.name == "X"]
     if len(matrices) > 1 and not named:
@@ -222,7 +256,10 @@ def _find_matrix(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> _Array
 
 
 def _open_vectors(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> NumpySource:
-    """Open an archive of 1-D arrays, which are the columns."""
+    """Open an archive of 1-D arrays, which are the columns.
+
+    Arrays of different lengths or with another number of axes raise a `TableError`.
+    """
     if len({array.shape for array in arrays}) > 1 or len(arrays[0].shape) != 1:
         raise TableError(
             f"{packed.where}: expected an array with two axes, or arrays with one axis of the same "
@@ -236,14 +273,17 @@ def _open_vectors(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> Numpy
 def _open_array(
     name: str, where: str, open_bytes: Callable[[], AbstractContextManager[BinaryIO]]
 ) -> _ArrayFile:
-    """Read the header of an array."""
+    """Read the header of an array and return its description; the values are not read."""
     with open_bytes() as stream:
         shape, is_fortran, dtype = _read_header(stream, where)
     return _ArrayFile(name, where, open_bytes, shape, dtype, is_fortran and len(shape) > 1)
 
 
 def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, Fortran order and dtype; the stream is then at the first value."""
+    """Return shape, Fortran order and dtype; the stream is then at the first value.
+
+    A damaged header raises a `TableError`.
+    """
     try:
         version = np.lib.format.read_magic(stream)
         shape, is_fortran, dtype = _HEADER_READERS[version](stream)
@@ -257,8 +297,8 @@ def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, n
 
 
 def _check_array(array: _ArrayFile) -> None:
-    """Raise an error for an array whose type or shape is not that of a table."""
-    if _arrow_type(array.dtype) is None:
+    """Raise a `TableError` for an array with an unsupported type or shape, or without values."""
+    if _get_arrow_type(array.dtype) is None:
         what = "Python objects" if array.dtype.hasobject else f"values of type {array.dtype}"
         raise TableError(
             f"{array.where}: it holds {what}, but expected numbers, booleans, text or dates. "
@@ -276,8 +316,8 @@ def _check_array(array: _ArrayFile) -> None:
         )
 
 
-def _arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
-    """Return the Arrow type of a column, or None if the dtype is not supported."""
+def _get_arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
+    """Return the Arrow type to which a dtype is converted, or None if it is not supported."""
     if dtype.itemsize == 0 or dtype.kind not in "biufUMm":
         return None
     if dtype.kind in "Mm" and np.datetime_data(dtype)[0] not in _ARROW_UNITS:
@@ -286,7 +326,11 @@ def _arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
 
 
 def _to_arrow(values: NDArray[Any]) -> pa.Array:
-    """Convert a column to Arrow; NaN stays a number, NaT becomes null."""
+    """Convert a column to Arrow; NaN stays a number, NaT becomes null.
+
+    Half precision becomes float32, and extended precision is rounded to float64. Dates and
+    durations in a unit that Arrow does not have are converted to seconds.
+    """
     kind, dtype = values.dtype.kind, values.dtype.newbyteorder("=")
     if kind == "f" and dtype.itemsize not in (4, 8):
         dtype = np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
@@ -297,5 +341,6 @@ def _to_arrow(values: NDArray[Any]) -> pa.Array:
 
 
 def _format_arrays(arrays: Sequence[_ArrayFile]) -> str:
+    """Return the names and shapes of the first five arrays for a message."""
     shown = [f"{array.name!r} {array.shape}" for array in arrays[:5]]
     return ", ".join(shown) + (", …" if len(arrays) > 5 else "")

@@ -56,8 +56,9 @@ def open_table(
     r"""Open a table in a file or folder.
 
     Format, compression, encoding and CSV dialect are detected from the content. CSV and JSON lines
-    files are read once for this, in bounded memory. All other formats have the information in
-    their metadata.
+    files are read once for this, in bounded memory. All other formats have the information in their
+    metadata. In a folder, files and folders whose names start with a dot or an underscore are
+    ignored.
 
     Parameters
     ----------
@@ -109,7 +110,7 @@ def open_table(
         found, paths = _list_table_files(path, name, format)
         _check_options(found, name, encoding, delimiter, header)
         return _open_folder(found, path, name, paths, encoding, delimiter, header)
-    packed, head, found = _detect(path, name, format)
+    packed, head, found = _detect_file(path, name, format)
     _check_options(found, name, encoding, delimiter, header)
     if found in ("csv", "jsonl"):
         return _open_text(found, packed, head, encoding, delimiter, header)
@@ -120,6 +121,7 @@ def open_table(
 
 
 def _open_binary(format: str, packed: CompressedFile, head: bytes) -> Source:
+    """Open a file in the format "parquet", "arrow", "npz" or "npy" with its reader."""
     if format == "parquet":
         from altbi.io._parquet import open_parquet
 
@@ -141,6 +143,10 @@ def _open_text(
     delimiter: str | None,
     header: bool | None,
 ) -> Source:
+    """Detect the encoding of a CSV or JSON lines file, and open it with its reader.
+
+    Options that are None are detected. The delimiter and header are ignored for JSON lines.
+    """
     detected, notes = detect_encoding(packed, head, encoding)
     if format == "jsonl":
         from altbi.io._json_lines import open_json_lines
@@ -160,6 +166,10 @@ def _open_folder(
     delimiter: str | None,
     header: bool | None,
 ) -> Source:
+    """Open the files of a folder as one table; the format is "parquet" or "csv".
+
+    The encoding, delimiter and header are ignored for Parquet.
+    """
     if format == "parquet":
         from altbi.io._parquet import open_parquet_folder
 
@@ -169,8 +179,12 @@ def _open_folder(
     return open_csv_folder(path, name, paths, encoding=encoding, delimiter=delimiter, header=header)
 
 
-def _detect(path: str, name: str, format: str | None) -> tuple[CompressedFile, bytes, str]:
-    """Return the file, its first decompressed bytes, and its format."""
+def _detect_file(path: str, name: str, format: str | None) -> tuple[CompressedFile, bytes, str]:
+    """Return the file with its compression, its first decompressed bytes, and its format.
+
+    A format that the user states is not verified. For npz archives, the bytes are not decompressed.
+    A file that cannot be read twice, such as a pipe, raises a `TableError`.
+    """
     with Path(path).open("rb") as file:
         if not file.seekable():
             raise TableError(
@@ -189,7 +203,11 @@ def _detect(path: str, name: str, format: str | None) -> tuple[CompressedFile, b
 
 
 def _detect_format(packed: CompressedFile, head: bytes) -> str:
-    """Return the format that the first bytes show; unsupported formats raise an error."""
+    """Return the format that the first decompressed bytes show; "csv" if they show no other one.
+
+    Known formats that are not supported, binary data, doubly compressed files and JSON lists raise
+    a `TableError`.
+    """
     for magic, format in _FORMAT_MAGIC.items():
         if head.startswith(magic):
             return format
@@ -214,7 +232,7 @@ def _detect_format(packed: CompressedFile, head: bytes) -> str:
 def _check_options(
     format: str, name: str, encoding: object, delimiter: object, header: object
 ) -> None:
-    """Raise an error for options that do not apply to the format."""
+    """Raise a `ParameterError` if an option is not None and does not apply to the format."""
     options: dict[str, object] = {}
     if format != "csv":
         options |= {"delimiter": delimiter, "header": header}
@@ -229,8 +247,12 @@ def _check_options(
 
 
 def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, list[str]]:
-    """Return the format and the files of a folder; an unfinished folder raises an error."""
-    where, paths = escape_text(name), list(_walk(Path(folder).resolve()))
+    """Return the format and the sorted paths of the table files in a folder and its subfolders.
+
+    `format` restricts the search to one format. An unfinished folder, a folder without table files,
+    and a folder with both Parquet and CSV files raise a `TableError`.
+    """
+    where, paths = escape_text(name), list(_walk_files(Path(folder).resolve()))
     unfinished = [path for path in paths if Path(path).name == UNFINISHED_MARKER]
     if unfinished:
         raise TableError(
@@ -260,6 +282,9 @@ def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, 
 def is_table_file(path: Path) -> bool:
     """Return whether a file with this relative path in a folder would be read with the folder.
 
+    It must end like a Parquet or CSV file. No part of the path may start with a dot or an
+    underscore.
+
     >>> is_table_file(Path("year/a.csv.gz")), is_table_file(Path("_old/a.csv"))
     (True, False)
     """
@@ -268,14 +293,19 @@ def is_table_file(path: Path) -> bool:
     return not is_hidden and path.name.lower().endswith(endings)
 
 
-def _walk(folder: Path) -> Iterator[str]:
-    """Yield all files, except those whose name starts with a dot or an underscore."""
-    for above, folders, names in os.walk(folder, onerror=_raise):
+def _walk_files(folder: Path) -> Iterator[str]:
+    """Yield the paths of all files in a folder and its subfolders.
+
+    Names that start with a dot or an underscore are skipped, except for `UNFINISHED_MARKER`. A
+    folder that cannot be read raises an `OSError`.
+    """
+    for above, folders, names in os.walk(folder, onerror=_raise_error):
         folders[:] = [name for name in folders if not name.startswith((".", "_"))]
         for name in names:
             if name == UNFINISHED_MARKER or not name.startswith((".", "_")):
                 yield str(Path(above, name))
 
 
-def _raise(error: OSError) -> None:
+def _raise_error(error: OSError) -> None:
+    """Raise the error; passed to `os.walk`, which ignores errors otherwise."""
     raise error

@@ -15,13 +15,17 @@ from altbi.errors import TableError
 from altbi.io._files import CompressedFile, describe_cause, report_damage
 from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, split_batch
 
-# Pages are read one after the other, so that memory does not hold complete row groups.
+# Without a pre-buffer, pages are read one by one, so that memory never holds a full row group.
 _READER_OPTIONS = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
 
 
 @dataclass(frozen=True, slots=True)
 class _Fragment:
-    """A file or some of its row groups, and the values of its partition columns."""
+    """One Parquet file or some of its row groups, and the values of its partition columns.
+
+    `where` is the name of the file in messages. `row_groups=None` means all row groups. Partition
+    columns come from folder names such as ``year=2024``; the file itself does not hold them.
+    """
 
     path: str
     where: str
@@ -29,14 +33,14 @@ class _Fragment:
     row_groups: tuple[int, ...] | None = None
 
     def open(self) -> pq.ParquetFile:
-        """Open the file."""
+        """Open the file and read its metadata; a damaged file raises a `TableError`."""
         with report_damage(self.where, "the Parquet file"):
             return pq.ParquetFile(self.path, **_READER_OPTIONS)
 
 
 @final
 class ParquetSource(Source):
-    """The rows of one or more Parquet files."""
+    """The rows of one or more Parquet files, read one file after the other."""
 
     format = "parquet"
 
@@ -51,14 +55,21 @@ class ParquetSource(Source):
         self._fragments = fragments
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, file by file."""
+        """Yield these columns file by file, converted to the types of the table's schema.
+
+        Columns that a file does not hold are null. A damaged file raises a `TableError`.
+        """
         schema = pa.schema([self.schema.field(name) for name in columns])
         for fragment in self._fragments:
             for batch in _read_batches(fragment, columns):
                 yield from split_batch(_convert_batch(batch, fragment, schema))
 
     def partitions(self, max_rows: int) -> list[Source]:
-        """Return one source per file; large files are divided by row groups."""
+        """Return one source per file; files above `max_rows` rows are divided by row groups.
+
+        A row group is never divided, so a partition may have more than `max_rows` rows. Files
+        without rows are left out. The metadata of each file is read.
+        """
         return [
             ParquetSource(self.name, [replace(fragment, row_groups=groups)], self.schema, n_rows)
             for fragment in self._fragments
@@ -67,7 +78,10 @@ class ParquetSource(Source):
 
 
 def open_parquet(packed: CompressedFile) -> ParquetSource:
-    """Open a Parquet file; only its metadata is read."""
+    """Open a Parquet file; only its metadata is read.
+
+    A compressed or damaged file, invalid column names and a file without rows raise a `TableError`.
+    """
     if packed.compression:
         raise TableError(
             f"{packed.where}: it is a Parquet file inside {packed.compression}, which cannot be "
@@ -82,7 +96,11 @@ def open_parquet(packed: CompressedFile) -> ParquetSource:
 
 
 def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSource:
-    """Open the Parquet files of a folder; only their metadata is read."""
+    """Open Parquet files in a folder as one table; only their metadata is read.
+
+    The table has the columns of all files. Folder names such as ``year=2024`` are a column as well.
+    A damaged file, files with incompatible types and a table without rows raise a `TableError`.
+    """
     import pyarrow.dataset as ds
 
     base = Path(path).resolve()
@@ -95,7 +113,7 @@ def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSo
         fragments = [
             _Fragment(
                 each.path,
-                escape_text(_name_file(name, base, each.path)),
+                escape_text(_format_file_name(name, base, each.path)),
                 ds.get_partition_keys(each.partition_expression),
             )
             for each in dataset.get_fragments()
@@ -104,8 +122,8 @@ def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSo
     except (pa.ArrowException, OSError, UnicodeError) as cause:
         if isinstance(cause, OSError) and cause.errno is not None:
             raise
-        for each in paths:  # a damaged file raises an error that names it
-            open_parquet(CompressedFile(each, _name_file(name, base, each)))
+        for each in paths:  # if one file is damaged, this raises an error that names it
+            open_parquet(CompressedFile(each, _format_file_name(name, base, each)))
         raise TableError(
             f"{escape_text(name)}: the Parquet files in the folder are not one table "
             f"({describe_cause(cause)}). Write the same columns into all files, or pass one file."
@@ -115,13 +133,13 @@ def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSo
     return source
 
 
-def _name_file(folder: str, base: Path, path: str) -> str:
-    """Return the name in messages of a file in a folder."""
+def _format_file_name(folder: str, base: Path, path: str) -> str:
+    """Return the name in messages of a file: its path below `base`, joined to the folder's name."""
     return str(Path(folder, Path(path).relative_to(base)))
 
 
 def _check_source(source: ParquetSource) -> None:
-    """Raise an error for invalid column names and for a table without rows."""
+    """Raise a `TableError` for invalid column names or a table without rows."""
     where = escape_text(source.name)
     with report_damage(where, "the list of columns"):
         check_names(source.schema.names, where)
@@ -132,7 +150,11 @@ def _check_source(source: ParquetSource) -> None:
 def _combine_row_groups(
     fragment: _Fragment, max_rows: int
 ) -> Iterator[tuple[tuple[int, ...], int]]:
-    """Yield consecutive row groups with at most `max_rows` rows together, and their rows."""
+    """Yield tuples of consecutive row groups, each with the number of rows that they hold.
+
+    A tuple holds at most `max_rows` rows, unless a single row group is larger. A file without rows
+    yields nothing.
+    """
     with fragment.open() as file:
         metadata = file.metadata
         sizes = [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
@@ -148,29 +170,38 @@ def _combine_row_groups(
 
 
 def _read_batches(fragment: _Fragment, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yield the columns that the file itself holds."""
+    """Yield batches of the requested columns that the file itself holds, in the order of the file.
+
+    Partition columns and columns that the file does not have are left out. Damaged data raises a
+    `TableError`.
+    """
     with fragment.open() as file, report_damage(fragment.where, "the Parquet file"):
         wanted = set(columns) - set(fragment.partition_values)
         names = [name for name in file.schema_arrow.names if name in wanted]
-        n_rows = _batch_rows(file, names)
+        n_rows = _compute_batch_rows(file, names)
         for batch in file.iter_batches(n_rows, row_groups=fragment.row_groups, columns=names):
             batch.validate(full=True)  # the reader does not check that texts are UTF-8
             yield batch
 
 
-def _batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
-    """Return the number of rows of a batch of about `BATCH_BYTES`."""
+def _compute_batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
+    """Return how many rows a batch of these columns of about `BATCH_BYTES` bytes has.
+
+    The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the row size
+    is estimated: the largest average over the row groups, with all columns of the file.
+    """
     schema = file.schema_arrow  # a property that builds the schema at each call
-    row_bytes = sum(_value_bytes(schema.field(name).type) for name in columns)
+    row_bytes = sum(_compute_value_bytes(schema.field(name).type) for name in columns)
     if row_bytes == math.inf:
-        # By row groups and not by columns: the size of a damaged column would end the process.
+        # The metadata of row groups is read instead of the metadata of columns: Arrow aborts the
+        # process if the metadata of a column is damaged.
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
         row_bytes = max(group.total_byte_size / max(group.num_rows, 1) for group in groups)
     return int(max(min(BATCH_ROWS, BATCH_BYTES / max(row_bytes, 1)), 1))
 
 
-def _value_bytes(type_: pa.DataType) -> float:
-    """Return the bytes of one value; infinity for types of variable size."""
+def _compute_value_bytes(type_: pa.DataType) -> float:
+    """Return the size in bytes of one value of a type; infinity for types of variable size."""
     try:
         return type_.bit_width / 8
     except ValueError:
@@ -178,7 +209,12 @@ def _value_bytes(type_: pa.DataType) -> float:
 
 
 def _convert_batch(batch: pa.RecordBatch, fragment: _Fragment, schema: pa.Schema) -> pa.RecordBatch:
-    """Return the batch with the columns and types of the table; absent columns are null."""
+    """Return the batch with the columns, order and types of `schema`.
+
+    Partition columns are filled with their value, and absent columns with null. Casts do not check
+    for overflow or lost digits; other values that cannot be cast raise a `TableError`. An empty
+    schema returns the rows without columns.
+    """
     if not len(schema):
         return batch.select([])
     arrays, present = [], set(batch.schema.names)

@@ -31,10 +31,11 @@ _KEYS_PER_CHUNK = 1 << 20
 
 @final
 class RowSampler:
-    """A uniform, seeded, bounded sample of rows that arrive in chunks.
+    """Samples rows that arrive in chunks: uniform, seeded, and of bounded size.
 
-    It keeps the rows with the smallest `altbi.table.row_keys`, which are the rows that
-    `altbi.table.sample_rows` samples from the full table.
+    It keeps the rows with the smallest `altbi.table.row_keys`. These are the rows that
+    `altbi.table.sample_rows` samples from the full table. At most ``2 * limit`` rows and one chunk
+    are in memory.
 
     Parameters
     ----------
@@ -67,7 +68,7 @@ class RowSampler:
         self._max_key = np.uint64(max_key)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the next rows."""
+        """Add the next rows; rows whose key is too large for the sample are dropped."""
         keys = row_keys(self.next_row, self.next_row + len(batch), self.seed)
         chosen = np.flatnonzero(keys <= self._max_key)
         # `take` copies the rows, so that the batch can be freed.
@@ -79,13 +80,19 @@ class RowSampler:
             self._shrink()
 
     def result(self) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Return the sample and its row numbers, in the order of the rows."""
+        """Return the sampled rows and their row numbers, in the order of the table.
+
+        At least one batch must have been added.
+        """
         if len(self._keys) > self.limit:
             self._shrink()
         return pa.Table.from_batches(self._batches), self._rows
 
     def _shrink(self) -> None:
-        """Drop all rows but those with the `limit` smallest keys."""
+        """Keep only the rows with the `limit` smallest keys.
+
+        Later rows with a larger key are no longer added.
+        """
         self._max_key = np.partition(self._keys, self.limit - 1)[self.limit - 1]
         kept = np.flatnonzero(self._keys <= self._max_key)
         table = pa.Table.from_batches(self._batches).take(pa.array(kept))
@@ -94,7 +101,10 @@ class RowSampler:
 
 
 def largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
-    """Return the largest key in the sample of a table, so that partitions can be sampled alone.
+    """Return the largest key of the rows that `altbi.table.sample_rows` samples from a table.
+
+    Workers pass it as `max_key` to a `RowSampler`, so that each samples its own partition. A table
+    of at most `limit` rows returns the largest 64-bit integer.
 
     >>> from altbi.table import sample_rows
     >>> keys = row_keys(0, 99, seed=3)[sample_rows(99, 7, seed=3)]
@@ -115,7 +125,9 @@ def largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
 
 @final
 class ColumnParser:
-    """Parses the columns of a source to those of a table.
+    """Converts columns of a source to typed columns of a `Table`, with known text formats.
+
+    Columns without a text format keep their type; only texts that mean a missing value become null.
 
     Parameters
     ----------
@@ -136,7 +148,10 @@ class ColumnParser:
 
     @property
     def state(self) -> dict[str, Any]:
-        """The parser in plain values, for `from_state` of the same version of altbi."""
+        """The parser as plain values, for `from_state` of the same version of altbi.
+
+        A text format becomes its index in `TEXT_FORMATS`.
+        """
         formats = {name: TEXT_FORMATS.index(each) for name, each in self.text_formats.items()}
         return {"names": self.names, "text_formats": formats, "missing": self.missing.to_pylist()}
 
@@ -149,7 +164,10 @@ class ColumnParser:
     def parse(
         self, batch: pa.RecordBatch | pa.Table, first_row: int, names: Sequence[str] | None = None
     ) -> Table:
-        """Parse the columns of a chunk.
+        """Return the columns `self.names` of a chunk as a typed table.
+
+        A text that does not have the format of its column raises `pyarrow.ArrowInvalid`. A chunk
+        without rows raises a `TableError`.
 
         Parameters
         ----------
@@ -166,6 +184,7 @@ class ColumnParser:
         return table
 
     def _parse_column(self, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Parse a column by its text format; without one, only replace missing texts by null."""
         text_format = self.text_formats.get(name)
         if text_format is None:
             return mask_missing(values, self.missing)
@@ -176,7 +195,21 @@ class ColumnParser:
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """The result of the first pass: a parser, the training sample, and notes about the types."""
+    """The result of the first pass over a table.
+
+    Attributes
+    ----------
+    n_rows : int
+        Number of rows of the table.
+    parser : ColumnParser
+        Parses the columns with the inferred text formats.
+    sample : Table
+        The training sample, parsed.
+    sample_rows : ndarray of int
+        Row numbers of the sample in the table.
+    notes : tuple of str
+        Sentences about the inferred types, for the user.
+    """
 
     n_rows: int
     parser: ColumnParser
@@ -195,7 +228,10 @@ def scan_table(
     missing: Sequence[str] = (),
     expected: Mapping[str, ExpectedType] | None = None,
 ) -> ScanResult:
-    """Read a source once.
+    """Read a source once: infer the types of its columns and sample the training rows.
+
+    A source without rows, an infinite number and a text that a model does not accept raise a
+    `TableError`.
 
     Parameters
     ----------
@@ -225,6 +261,9 @@ def scan_table(
 @final
 class TableScan:
     """Infers the types of the columns of a source, batch by batch or partition by partition.
+
+    Types are inferred for text columns of untyped sources, such as CSV. Other columns are only
+    checked for infinite numbers.
 
     Parameters
     ----------
@@ -258,7 +297,11 @@ class TableScan:
         }
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Add the next rows."""
+        """Add the next rows.
+
+        An infinite number in a typed column, or a text that a model does not accept, raises a
+        `TableError`. Infinite numbers in text columns raise in `result`.
+        """
         for name in self.names:
             if name in self._inferences:
                 texts = present_texts(batch.column(name), self._missing)
@@ -269,18 +312,26 @@ class TableScan:
 
     @property
     def state(self) -> dict[str, InferenceState]:
-        """The state of the type inference of each text column."""
+        """The state of the type inference of each text column, by column name."""
         return {name: inference.state for name, inference in self._inferences.items()}
 
     def merge(self, state: Mapping[str, InferenceState], n_rows: int) -> bool:
-        """Add the state of the next partition; return False if no type fits both."""
+        """Add the state of the next partition, which has `n_rows` rows.
+
+        Returns False if no text format parses all texts of a column. The rows are then not counted,
+        but other columns may be merged already.
+        """
         fits = [self._inferences[name].merge(each, self.n_rows) for name, each in state.items()]
         if all(fits):
             self.n_rows += n_rows
         return all(fits)
 
     def result(self, sample: pa.Table, rows: NDArray[np.int64]) -> ScanResult:
-        """Return the inferred types and the parsed sample."""
+        """Infer the types, and return them with the parsed sample and notes for the user.
+
+        `sample` and `rows` are the result of a `RowSampler`. Infinite numbers, and ambiguous texts
+        where a model expects a type, raise a `TableError`.
+        """
         formats = {name: inference.infer() for name, inference in self._inferences.items()}
         parser = ColumnParser(self.names, formats, self._missing_texts)
         table = parser.parse(sample, first_row=0)

@@ -16,12 +16,12 @@ from altbi.table import as_arrow_table, is_frame
 
 Item = TypeVar("Item")
 
-# A batch is never larger, so that memory does not grow with the table.
+# Limits of a record batch, so that memory does not grow with the table.
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 24
 
-# Called with the name of the activity, its items, the total (if known), and a function that returns
-# the size of an item. It passes the items on.
+# Returns the items and reports progress while they are consumed. The arguments are the name of the
+# activity, the items, the total size (None if unknown), and a function that returns an item's size.
 ProgressCallback = Callable[[str, Iterable[Any], int | None, Callable[[Any], int]], Iterable[Any]]
 
 
@@ -42,7 +42,7 @@ class Source(abc.ABC):
         Whether texts may stand for numbers, booleans or dates, because the format has no types for
         them (CSV, JSON lines). Missing values may then be texts as well.
     extra_columns : tuple of str
-        Columns that are only read if they are named, such as the labels `y` beside an array `X`.
+        Columns that are only read if they are named, such as the labels `y` of an array `X`.
     n_rows : int or None
         Number of rows, if the file states it.
     notes : list of str
@@ -81,6 +81,8 @@ class Source(abc.ABC):
     def partitions(self, max_rows: int) -> Sequence[Source]:
         """Return sources of consecutive rows that workers can read independently.
 
+        The default is this source as the only partition.
+
         Parameters
         ----------
         max_rows : int
@@ -97,7 +99,7 @@ class Source(abc.ABC):
 
 @final
 class MemorySource(Source):
-    """A pyarrow table in memory."""
+    """A pyarrow table in memory as a source."""
 
     format = "arrow"
 
@@ -110,13 +112,15 @@ class MemorySource(Source):
         self._table = table
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns in record batches."""
+        """Yield these columns in slices of at most `BATCH_ROWS` rows, without a copy."""
         selected = self._table.select(list(columns))
         yield from selected.to_batches(max_chunksize=BATCH_ROWS)
 
 
 def open_in_memory(table: Any) -> MemorySource:  # noqa: ANN401 - any table
-    """Return a table in memory as a source.
+    """Return a data frame or 2-D array in memory as a source.
+
+    An array with another number of dimensions raises a `TableError`.
 
     Parameters
     ----------
@@ -143,14 +147,14 @@ def open_in_memory(table: Any) -> MemorySource:  # noqa: ANN401 - any table
 def no_progress(
     activity: str, items: Iterable[Item], total: int | None, size: Callable[[Item], int]
 ) -> Iterable[Item]:
-    """Return the items unchanged, without reporting progress."""
+    """Return the items unchanged; a `ProgressCallback` that reports nothing."""
     return items
 
 
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the items; a thread computes the next one while the caller uses the current one.
 
-    Errors are raised when their item is due.
+    An error is raised when its item is due. An item that is None ends the iteration.
 
     Examples
     --------
@@ -166,7 +170,10 @@ def prefetch(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yield slices of a batch of at most `BATCH_ROWS` rows and about `BATCH_BYTES` bytes."""
+    """Yield slices of a batch with at most `BATCH_ROWS` rows and about `BATCH_BYTES` bytes each.
+
+    Slices have at least one row and are not copied. A batch without rows yields nothing.
+    """
     n_slices = max(-(-batch.nbytes // BATCH_BYTES), -(-batch.num_rows // BATCH_ROWS), 1)
     step = max(-(-batch.num_rows // n_slices), 1)
     for start in range(0, batch.num_rows, step):
@@ -174,7 +181,10 @@ def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raise an error for duplicate column names, and for a table without columns."""
+    """Raise a `TableError` for duplicate column names or an empty list of names.
+
+    `where` is the name of the table in the message.
+    """
     if not names:
         raise TableError(f"{where}: it holds no columns. Expected at least one.")
     duplicates = [name for name, count in Counter(names).items() if count > 1]
@@ -186,7 +196,7 @@ def check_names(names: Sequence[str], where: str) -> None:
 
 
 def format_names(names: Sequence[str], limit: int = 10) -> str:
-    """Return quoted names, separated by commas; only the first ``limit`` of a long list.
+    """Return quoted names, separated by commas; a long list is cut after ``limit`` names.
 
     >>> format_names(["a", "b", "c"], limit=2)
     "'a', 'b', … (3 in all)"

@@ -38,7 +38,7 @@ Parse = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """A way to parse the texts of a column.
+    """A way in which the texts of a column are written, and the function that parses them.
 
     Attributes
     ----------
@@ -56,22 +56,28 @@ class TextFormat:
     parse: Parse
 
 
-def _as(type_: pa.DataType) -> Parse:
+def _build_cast_parser(type_: pa.DataType) -> Parse:
+    """Return a parser that casts texts to an Arrow type."""
     return lambda texts: texts.cast(type_)
 
 
-def _decimal_comma(texts: pa.Array) -> pa.Array:
+def _parse_decimal_comma(texts: pa.Array) -> pa.Array:
+    """Parse numbers such as 1,5 to 1.5; a text with a point raises `pyarrow.ArrowInvalid`."""
     if pc.any(pc.match_substring(texts, ".")).as_py():
         raise pa.ArrowInvalid("a point in a number with a decimal comma")
     return pc.replace_substring(texts, ",", ".").cast(pa.float64())
 
 
-def _grouped(comma: str, point: str) -> Parse:
-    """Return a parser of numbers with thousands separators and optional decimals."""
-    integer = rf"(0|[1-9]\d{{0,2}}(\{comma}\d{{3}})*)"  # no thousands begin with 0
+def _build_thousands_parser(comma: str, point: str) -> Parse:
+    """Return a parser of numbers with optional thousands separators and optional decimals.
+
+    `comma` separates thousands and `point` separates decimals, whatever characters they are.
+    """
+    integer = rf"(0|[1-9]\d{{0,2}}(\{comma}\d{{3}})*)"  # no leading zeros
     pattern = rf"^[-+]?{integer}(\{point}\d+)?$"
 
     def parse(texts: pa.Array) -> pa.Array:
+        """Parse texts to float64; a text that does not match raises `pyarrow.ArrowInvalid`."""
         if not pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py():
             raise pa.ArrowInvalid("no number with a sign between the thousands")
         bare = pc.replace_substring(texts, comma, "")
@@ -80,24 +86,32 @@ def _grouped(comma: str, point: str) -> Parse:
     return parse
 
 
-def _percent(texts: pa.Array) -> pa.Array:
-    """Parse 97% as 97; the sign is optional."""
+def _parse_percent(texts: pa.Array) -> pa.Array:
+    """Parse 97% to 97, not 0.97; the percent sign is optional, and a comma is a decimal comma."""
     bare = pc.replace_substring_regex(texts, r"\s*%$", "")
     return pc.replace_substring(bare, ",", ".").cast(pa.float64())
 
 
-def _calendar(day_first: str, time: str = "") -> Parse:
-    """Return a parser of dates with numbers for day, month and a year of four digits."""
+def _build_date_parser(date_format: str, time: str = "") -> Parse:
+    """Return a parser of dates written as in a `strptime` format, followed by a time format.
+
+    The year has four digits. Days, months and hours may have one digit. An empty `time` means dates
+    without a time.
+    """
     shape = {"%d": r"(?P<d>\d{1,2})", "%m": r"\d{1,2}", "%Y": r"\d{4}"}
     clock = {"%H": r"\d{1,2}", "%M": r"\d{2}", "%S": r"\d{2}"}
-    pattern = day_first.replace(".", r"\.") + time
+    pattern = date_format.replace(".", r"\.") + time
     for directive, digits in (shape | clock).items():
         pattern = pattern.replace(directive, digits)
 
     def parse(texts: pa.Array) -> pa.Array:
+        """Parse texts to timestamps in microseconds.
+
+        Texts of another format and days that do not exist raise `pyarrow.ArrowInvalid`.
+        """
         days = pc.extract_regex(texts, f"^{pattern}$")
-        moments = pc.strptime(texts, format=day_first + time, unit="us")
-        # strptime makes 2 March of 31 February: a date must be the one that is written.
+        moments = pc.strptime(texts, format=date_format + time, unit="us")
+        # strptime parses 31 February as 2 or 3 March, so the day is compared with the text.
         same = pc.equal(pc.day(moments), pc.struct_field(days, "d").cast(pa.int64()))
         if days.null_count != texts.null_count or not pc.all(same, min_count=0).as_py():
             raise pa.ArrowInvalid("no such date")
@@ -106,8 +120,10 @@ def _calendar(day_first: str, time: str = "") -> Parse:
     return parse
 
 
-NUMBER = TextFormat("number", "numbers", _as(pa.float64()))
-_POINTS = TextFormat("number", "numbers with points between thousands", _grouped(".", ","))
+NUMBER = TextFormat("number", "numbers", _build_cast_parser(pa.float64()))
+_POINTS = TextFormat(
+    "number", "numbers with points between thousands", _build_thousands_parser(".", ",")
+)
 TEXT = TextFormat("category", "text", lambda texts: texts)
 
 # Formats that need no note.
@@ -116,18 +132,20 @@ PLAIN_FORMATS = ("numbers", "booleans", "dates", "text")
 # In the order of preference: the first format that parses all texts of a column is used.
 TEXT_FORMATS = (
     NUMBER,
-    TextFormat("boolean", "booleans", _as(pa.bool_())),
+    TextFormat("boolean", "booleans", _build_cast_parser(pa.bool_())),
     *(
-        TextFormat("date", "dates", _as(pa.timestamp(unit, zone)))
+        TextFormat("date", "dates", _build_cast_parser(pa.timestamp(unit, zone)))
         for unit in ("us", "ns")
         for zone in (None, "UTC")
     ),
-    TextFormat("number", "numbers with a decimal comma", _decimal_comma),
-    TextFormat("number", "numbers with commas between thousands", _grouped(",", ".")),
+    TextFormat("number", "numbers with a decimal comma", _parse_decimal_comma),
+    TextFormat(
+        "number", "numbers with commas between thousands", _build_thousands_parser(",", ".")
+    ),
     _POINTS,
-    TextFormat("number", "percentages", _percent),
+    TextFormat("number", "percentages", _parse_percent),
     *(
-        TextFormat("date", f"dates as {name}", _calendar(order, time))
+        TextFormat("date", f"dates as {name}", _build_date_parser(order, time))
         for order, name in (
             ("%Y/%m/%d", "year/month/day"),
             ("%d.%m.%Y", "day.month.year"),
@@ -141,8 +159,11 @@ TEXT_FORMATS = (
 
 
 def find_unparsable(format_: TextFormat, texts: pa.Array) -> int:
-    """Return the index of the first text that a format cannot parse; there must be one."""
-    low, high = 0, len(texts)  # all before low can be read; one before high cannot
+    """Return the index of the first text that a format cannot parse, by binary search.
+
+    There must be such a text; otherwise the last index is returned.
+    """
+    low, high = 0, len(texts)  # texts before low parse; some text before high does not
     while high - low > 1:
         middle = (low + high) // 2
         try:
@@ -155,12 +176,16 @@ def find_unparsable(format_: TextFormat, texts: pa.Array) -> int:
 
 
 def missing_value_texts(format_: str, further: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts that mean a missing value; only CSV has default ones."""
+    """Return the texts that mean a missing value: `further`, and for CSV also `MISSING_TEXTS`."""
     return (*MISSING_TEXTS, *further) if format_ == "csv" else tuple(further)
 
 
 def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Array:
-    """Return an array of any type with the texts for missing values replaced by null."""
+    """Return the values with texts that mean a missing value replaced by null.
+
+    Dictionaries of text and large strings are converted to strings for this. Columns of other types
+    are returned unchanged, and so are all columns if `missing` is empty.
+    """
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
     if not len(missing) or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return cells
@@ -168,25 +193,31 @@ def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Arr
 
 
 def present_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
-    """Return an array of texts with the texts for missing values replaced by null."""
+    """Return the texts with null for those that, trimmed, are among `missing`.
+
+    Other texts are not trimmed.
+    """
     absent = pc.is_in(pc.ascii_trim_whitespace(texts), value_set=missing)
     return pc.if_else(absent, pa.scalar(None, texts.type), texts)
 
 
 def parse_texts(format_: TextFormat, texts: pa.Array) -> pa.Array:
-    """Parse texts; the texts of a category are not changed."""
+    """Parse texts after trimming them; for a category format they are returned unchanged.
+
+    A text of another format raises `pyarrow.ArrowInvalid`.
+    """
     return texts if format_.kind == "category" else format_.parse(pc.ascii_trim_whitespace(texts))
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ExpectedType:
-    """The type that a model expects of a column.
+    """The type that a fitted model expects of a column.
 
     Attributes
     ----------
     kind : {"number", "boolean", "date", "category"}
-        What it holds.
+        Kind of the column.
     written : str, default=''
         `TextFormat.description` of the column in the training table, if it was text.
     """
@@ -198,7 +229,7 @@ class ExpectedType:
 @final
 @dataclass(frozen=True, slots=True)
 class InferenceState:
-    """The state of the inference after some rows, in plain values.
+    """The state of a `TypeInference` after some rows, in plain values that can be pickled.
 
     Attributes
     ----------
@@ -220,12 +251,15 @@ class InferenceState:
 
 @final
 class TypeInference:
-    """Finds the text format of one column.
+    """Infers the text format of one column from its texts, which are added in chunks.
+
+    It starts with all formats that the expected type allows, and drops each format that cannot
+    parse a text.
 
     Parameters
     ----------
     column : str
-        Its name.
+        Name of the column, for messages.
     expected : ExpectedType or None
         The type that a model expects.
     """
@@ -233,13 +267,17 @@ class TypeInference:
     def __init__(self, column: str, expected: ExpectedType | None = None) -> None:
         self.column = column
         self.expected = expected
-        self.formats: tuple[TextFormat, ...] = _candidates(expected)
+        self.formats: tuple[TextFormat, ...] = _list_candidates(expected)
         self.not_number: tuple[int, str] | None = None
         self.infinite: int | None = None
         self.with_points: str | None = None
 
     def add(self, texts: pa.Array, first_row: int) -> None:
-        """Add the next texts, with null for missing; drop the formats that cannot parse them."""
+        """Add the next texts, with null for missing; drop the formats that cannot parse them.
+
+        A `TableError` is raised if no format is left, which only happens for a type that a model
+        expects. Nothing is done if text is the only format left.
+        """
         if self.formats == (TEXT,):
             return
         trimmed = pc.ascii_trim_whitespace(texts)
@@ -248,23 +286,26 @@ class TypeInference:
         self.formats = tuple(format_ for format_ in before if parsed[format_] is not None)
         if not self.formats:
             at = max(find_unparsable(format_, trimmed) for format_ in before)
-            raise self._unexpected_error(first_row + at, texts[at].as_py())
+            raise self._build_unexpected_error(first_row + at, texts[at].as_py())
         if before[0] is NUMBER and self.formats[0] is not NUMBER:
             at = find_unparsable(NUMBER, trimmed)
             self.not_number = (first_row + at, texts[at].as_py())
         if self.formats[0].kind == "number" and self.infinite is None:
             self.infinite = first_infinite(parsed[self.formats[0]], first_row)
         if self.with_points is None and {NUMBER, _POINTS} <= set(self.formats):
-            self.with_points = _first_difference(texts, parsed[NUMBER], parsed[_POINTS])
+            self.with_points = _find_first_difference(texts, parsed[NUMBER], parsed[_POINTS])
 
     @property
     def state(self) -> InferenceState:
-        """The state after the rows so far."""
+        """The state after the texts that were added so far."""
         formats = tuple(map(TEXT_FORMATS.index, self.formats))
         return InferenceState(formats, self.not_number, self.infinite, self.with_points)
 
     def merge(self, found: InferenceState, first_row: int) -> bool:
-        """Add the state of the next rows; return False if no format parses all texts."""
+        """Add the state of the next rows, the first of which has the number `first_row`.
+
+        Returns False and changes nothing if no format parses all texts of both.
+        """
         theirs = [TEXT_FORMATS[index] for index in found.formats]
         formats = tuple(format_ for format_ in self.formats if format_ in theirs)
         if not formats:
@@ -279,7 +320,12 @@ class TypeInference:
         return True
 
     def infer(self) -> TextFormat:
-        """Return the first format that parses all texts."""
+        """Return the first format, in the order of preference, that parses all texts.
+
+        Ambiguous dates and numbers are text; if a model expects a type, they raise a `TableError`.
+        Infinite numbers raise a `TableError` as well. Without a model, a column without texts holds
+        numbers.
+        """
         problem = self._find_problem()
         if problem and self.expected:
             raise TableError(
@@ -291,7 +337,10 @@ class TypeInference:
         return format_
 
     def notes(self, sample: pa.Array) -> Iterator[str]:
-        """Yield notes about the type of the column; `sample` holds some of its texts."""
+        """Yield sentences for the user about the type of the column, if it may be unexpected.
+
+        `sample` holds some of its texts. Raises the errors of `infer`.
+        """
         format_ = self.infer()
         problem = self._find_problem()
         if problem:
@@ -320,7 +369,10 @@ class TypeInference:
             yield from self._describe_text(sample.drop_null())
 
     def _describe_text(self, texts: pa.Array) -> Iterator[str]:
-        """Yield notes about the text that keeps a column from being parsed as numbers or dates."""
+        """Yield notes if most texts of a text column look like numbers or dates.
+
+        They quote a text that prevents the column from being parsed, if one is known.
+        """
         if self.not_number and _most_match(texts, _LIKE_NUMBER):
             row, text = self.not_number
             yield (
@@ -331,7 +383,7 @@ class TypeInference:
         if not _most_match(texts, _LIKE_DATE):
             return
         first = texts.filter(pc.match_substring_regex(texts, _LIKE_DATE))[0].as_py()
-        same = pc.equal(_date_shapes(texts), _date_shapes(pa.array([first]))[0])
+        same = pc.equal(_replace_date_digits(texts), _replace_date_digits(pa.array([first]))[0])
         others = texts.filter(pc.invert(same))
         example = ""
         if len(others):
@@ -343,7 +395,11 @@ class TypeInference:
         )
 
     def _find_problem(self) -> str | None:
-        """Return the reason why two formats that parse all texts differently conflict."""
+        """Return why the texts are ambiguous, or None.
+
+        Texts are ambiguous if two formats parse all of them, but to different values. Texts in the
+        format of the training table are not ambiguous.
+        """
         if self._is_as_fitted():
             return None
         descriptions = {format_.description for format_ in self.formats}
@@ -353,10 +409,11 @@ class TypeInference:
         return None
 
     def _is_as_fitted(self) -> bool:
-        """Return whether all texts have the format of the training table."""
+        """Return whether all texts have the format that the column had in the training table."""
         return self.expected is not None and self.formats[0].description == self.expected.written
 
-    def _unexpected_error(self, row: int, text: str) -> TableError:
+    def _build_unexpected_error(self, row: int, text: str) -> TableError:
+        """Return the error for a text that does not have the type that the model expects."""
         kind = self.expected.kind if self.expected else TEXT.kind
         return TableError(
             f"column {self.column!r} holds {_quote(text)} in row {row} (counted from 0), but the "
@@ -365,8 +422,12 @@ class TypeInference:
         )
 
 
-def _candidates(expected: ExpectedType | None) -> tuple[TextFormat, ...]:
-    """Return the formats in the order of preference; the model's own comes first."""
+def _list_candidates(expected: ExpectedType | None) -> tuple[TextFormat, ...]:
+    """Return the formats that may be inferred, in the order of preference.
+
+    Without an expected type these are all formats. Otherwise they have a compatible kind, and the
+    format of the training table comes first.
+    """
     if expected is None:
         return TEXT_FORMATS
     if expected.kind == "category":
@@ -377,38 +438,48 @@ def _candidates(expected: ExpectedType | None) -> tuple[TextFormat, ...]:
 
 
 def first_infinite(values: pa.Array, first_row: int) -> int | None:
-    """Return the first row with an infinite number, or None."""
+    """Return the number of the first row with an infinite value, or None.
+
+    Columns that are not floating-point return None. `first_row` is the number of the first value.
+    """
     if not pa.types.is_floating(values.type) or not pc.any(pc.is_inf(values)).as_py():
         return None
     return first_row + pc.index(pc.is_inf(values), True).as_py()
 
 
 def _try_parse(format_: TextFormat, texts: pa.Array) -> pa.Array | None:
+    """Return the parsed texts, or None if one of them does not have the format."""
     try:
         return format_.parse(texts)
     except pa.ArrowInvalid:
         return None
 
 
-def _first_difference(texts: pa.Array, values: pa.Array, others: pa.Array) -> str | None:
-    """Return the first text that two formats parse to different numbers."""
+def _find_first_difference(texts: pa.Array, values: pa.Array, others: pa.Array) -> str | None:
+    """Return the first text that two formats parse to different numbers, or None.
+
+    `values` and `others` are the parsed texts.
+    """
     index = pc.index(pc.not_equal(values, others), True).as_py()
     return None if index < 0 else str(texts[index].as_py())
 
 
 def _any_match(sample: pa.Array, pattern: str) -> bool:
+    """Return whether any text contains the pattern; False if all are null."""
     return bool(pc.any(pc.match_substring_regex(sample, pattern)).as_py())
 
 
-def _date_shapes(texts: pa.Array) -> pa.Array:
-    """Replace digits by letters, so that dates of one format become equal."""
+def _replace_date_digits(texts: pa.Array) -> pa.Array:
+    """Replace four digits by Y and other digits by D, so that dates of one format become equal."""
     years = pc.replace_substring_regex(texts, r"\d{4}", "Y")
     return pc.replace_substring_regex(years, r"\d+", "D")
 
 
 def _most_match(texts: pa.Array, pattern: str) -> bool:
+    """Return whether more than half of the texts contain the pattern; False without texts."""
     return len(texts) > 0 and pc.mean(pc.match_substring_regex(texts, pattern)).as_py() > 0.5
 
 
 def _quote(text: str) -> str:
+    """Return a text in quotes, cut after 40 characters."""
     return repr(text if len(text) <= 40 else f"{text[:39]}…")

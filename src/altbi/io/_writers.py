@@ -19,20 +19,24 @@ from altbi.errors import ParameterError, TableError
 
 
 class TableWriter(abc.ABC):
-    """Writes tables of one schema to a file."""
+    """Base class of writers that append tables of one schema to a file."""
 
     @abc.abstractmethod
     def write(self, table: pa.Table) -> None:
-        """Write the next rows."""
+        """Write the rows of a table after the rows that were written before."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Write the end of the format. The file itself stays open."""
+        """Write the end of the format, such as Parquet's footer. The file itself stays open."""
 
 
 @final
 class _ArrowWriter(TableWriter):
-    """A writer of pyarrow."""
+    """Writes tables with a writer class of pyarrow, such as `pyarrow.parquet.ParquetWriter`.
+
+    The header is written at once. A column type that the format does not support raises a
+    `TableError`.
+    """
 
     def __init__(
         self,
@@ -46,18 +50,21 @@ class _ArrowWriter(TableWriter):
             self.writer = writer(file, schema, **options)
 
     def write(self, table: pa.Table) -> None:
-        """Write the next rows."""
+        """Convert a table to the schema of the file, and write its rows.
+
+        Raises a `TableError` if a column cannot be converted or written.
+        """
         with _report_unsupported():
             self.writer.write_table(table.cast(self.schema))
 
     def close(self) -> None:
-        """Write the end of the format."""
+        """Write the end of the format. The file itself stays open."""
         self.writer.close()
 
 
 @contextmanager
 def _report_unsupported() -> Iterator[None]:
-    """Convert errors about types that a format does not support to a `TableError`."""
+    """Convert Arrow's errors about unsupported types in the ``with`` block to a `TableError`."""
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as cause:
@@ -69,21 +76,29 @@ def _report_unsupported() -> Iterator[None]:
 
 @final
 class _JsonLinesWriter(TableWriter):
-    """Writes one JSON object per row; dates as ISO 8601, NaN and infinity as null."""
+    """Writes one JSON object per row, in UTF-8.
+
+    NaN and infinity become null. Values without a JSON type, such as dates and decimals, become
+    ``str(value)``.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file = file
 
     def write(self, table: pa.Table) -> None:
-        """Write the next rows."""
-        text = "".join(f"{_to_json(row)}\n" for row in table.to_pylist())
+        """Write the rows of a table; lone surrogates are written as backslash escapes."""
+        text = "".join(f"{_format_json(row)}\n" for row in table.to_pylist())
         self.file.write(text.encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
-        """Do nothing: the format has no end."""
+        """Do nothing, because the format has no footer."""
 
 
-def _to_json(row: dict[str, Any]) -> str:
+def _format_json(row: dict[str, Any]) -> str:
+    """Return a row as a JSON object on one line.
+
+    NaN and infinity become null. Values without a JSON type become ``str(value)``.
+    """
     try:
         return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -91,7 +106,7 @@ def _to_json(row: dict[str, Any]) -> str:
 
 
 def _replace_nonfinite(value: object) -> object:
-    """Return the value with NaN and infinity replaced by None."""
+    """Return a copy of a JSON value with NaN and infinity, also nested ones, replaced by None."""
     if isinstance(value, dict):
         return {name: _replace_nonfinite(each) for name, each in value.items()}
     if isinstance(value, list):
@@ -100,15 +115,18 @@ def _replace_nonfinite(value: object) -> object:
 
 
 def _create_parquet_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
+    """Create a writer of Parquet, compressed with zstd."""
     return _ArrowWriter(pyarrow.parquet.ParquetWriter, file, schema, compression="zstd")
 
 
 def _create_csv_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
+    """Create a writer of CSV, which writes the header at once."""
     return _ArrowWriter(pyarrow.csv.CSVWriter, file, schema)
 
 
 def _create_arrow_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    # The file format allows one dictionary per column, but each chunk has its own.
+    """Create a writer of Arrow IPC files; dictionary columns are written as plain values."""
+    # An Arrow file holds one dictionary per column, but each chunk of a table may have another one.
     fields = [
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
         for field in schema
@@ -131,7 +149,10 @@ _FORMAT_ENDINGS = {
 
 
 def infer_format(path: str) -> str:
-    """Return the output format that the ending of a path asks for."""
+    """Return the output format for the ending of a path, in upper or lower case.
+
+    An unknown ending raises a `ParameterError`.
+    """
     ending = path.rpartition(".")[2].lower()
     for format_, endings in _FORMAT_ENDINGS.items():
         if ending in endings:
@@ -143,7 +164,7 @@ def infer_format(path: str) -> str:
 
 
 def check_writable(schema: pa.Schema, format_: str) -> None:
-    """Raise an error for a column type that a format does not support."""
+    """Raise a `TableError` for the first column whose type an output format does not support."""
     for field in schema:
         try:
             _WRITERS[format_](io.BytesIO(), pa.schema([field]))
@@ -156,19 +177,26 @@ def check_writable(schema: pa.Schema, format_: str) -> None:
 
 @contextmanager
 def open_writer(path: Path, name: str, format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
-    """Open a file for writing; disk errors name the file that it will be renamed to."""
+    """Create a file, and yield a writer of tables with this schema.
+
+    The path is usually temporary; disk errors name `name`, the final file, instead. If the block
+    raises, the file is closed without the end of its format.
+    """
     try:
         with path.open("wb") as file, _close_on_success(_WRITERS[format_](file, schema)) as writer:
             yield writer
     except OSError as error:
-        if error.filename is not None or not error.errno:  # an error of the input
+        if error.filename is not None or not error.errno:  # the error comes from reading the input
             raise
         raise OSError(error.errno, os.strerror(error.errno), name) from error
 
 
 @contextmanager
 def open_stream_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
-    """Write tables to an open stream, which stays open."""
+    """Yield a writer to an open stream, which is flushed at the end and stays open.
+
+    If the block raises, the end of the format is not written.
+    """
     with _close_on_success(_WRITERS[format_](file, schema)) as writer:
         yield writer
     file.flush()
@@ -176,16 +204,17 @@ def open_stream_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> Iter
 
 @contextmanager
 def _close_on_success(writer: TableWriter) -> Iterator[TableWriter]:
-    """Close a writer, unless the block raises."""
+    """Yield the writer, and close it at the end unless the ``with`` block raises."""
     yield writer
     writer.close()
 
 
 @contextmanager
 def write_in_background(writer: TableWriter) -> Iterator[TableWriter]:
-    """Write each table in a thread while the caller computes the next one.
+    """Yield a writer that writes in a thread, while the caller computes the next table.
 
-    At most one table is waiting. The writer itself stays open.
+    At most one table is waiting: a call of `write` waits for the table before. An error is raised
+    by the next call, or at the end of the ``with`` block. The given writer is not closed.
     """
     with ThreadPoolExecutor(1) as pool:
         background = _BackgroundWriter(writer, pool)
@@ -195,17 +224,19 @@ def write_in_background(writer: TableWriter) -> Iterator[TableWriter]:
 
 @final
 class _BackgroundWriter(TableWriter):
+    """Writes tables with another writer in a thread, one table at a time."""
+
     def __init__(self, writer: TableWriter, pool: ThreadPoolExecutor) -> None:
         self.writer = writer
         self.pool = pool
         self.last: Future[None] | None = None
 
     def write(self, table: pa.Table) -> None:
-        """Start writing the next rows; errors of the rows before are raised here."""
+        """Start writing a table, after waiting for the previous one and raising its error."""
         self.close()
         self.last = self.pool.submit(self.writer.write, table)
 
     def close(self) -> None:
-        """Wait for the last table."""
+        """Wait for the last table, and raise its error. The other writer stays open."""
         if self.last is not None:
             self.last.result()

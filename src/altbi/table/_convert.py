@@ -15,7 +15,10 @@ _CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 def is_frame(X: object) -> bool:
-    """Return whether the columns of the input have their own names and types, unlike an array."""
+    """Return whether the columns of the input have their own names and types, unlike an array.
+
+    This holds for a `Table`, a pandas frame, and objects with Arrow's C data interface.
+    """
     is_arrow = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
     return isinstance(X, Table) or is_arrow or _is_pandas(X)
 
@@ -47,29 +50,34 @@ def as_table(X: object, names: Sequence[str] | None = None) -> Table:
     ('width', 'height')
     """
     if not is_frame(X):
-        table: Table = _as_matrix(X, names)
+        table: Table = _convert_array(X, names)
     elif names is not None:
         raise ParameterError(
             f"names is for arrays only, but the input is a {type(X).__name__} with its own names. "
             "Rename its columns instead."
         )
     else:
-        table = X if isinstance(X, Table) else _as_arrow(X)
+        table = X if isinstance(X, Table) else _convert_frame(X)
     _check_shape(table)
     return table
 
 
 def as_arrow_table(X: object) -> pa.Table:
-    """Convert a data frame, or any object that streams Arrow record batches, to a pyarrow table."""
+    """Convert a data frame, or any object that streams Arrow record batches, to a pyarrow table.
+
+    In pandas frames, NaN becomes null, column names become texts, and the index is dropped. Input
+    that cannot be converted raises a `TableError`.
+    """
     return _from_pandas(X) if _is_pandas(X) else _from_arrow_stream(X)
 
 
 def _is_pandas(X: object) -> bool:
+    """Return whether an object looks like a pandas frame, without importing pandas."""
     return hasattr(X, "iloc") and hasattr(X, "columns")
 
 
 def _check_shape(table: Table) -> None:
-    """Raise an error for an empty table and for duplicate column names."""
+    """Raise a `TableError` for a table without rows or columns, or with duplicate column names."""
     if not len(table) or not table.names:
         raise TableError(
             f"The table has {len(table)} row(s) and {len(table.names)} column(s), "
@@ -83,8 +91,12 @@ def _check_shape(table: Table) -> None:
         )
 
 
-def _as_matrix(X: object, names: Sequence[str] | None = None) -> Matrix:
-    """Convert anything that NumPy reads as a 2-D array of numbers or booleans."""
+def _convert_array(X: object, names: Sequence[str] | None = None) -> Matrix:
+    """Convert anything that NumPy reads as a 2-D array of numbers or booleans.
+
+    Masked values become NaN, and arrays of Python objects become numbers. Other dtypes and
+    dimensions raise a `TableError`; a wrong number of names raises a `ParameterError`.
+    """
     values = _fill_masked(X) if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
     if values.ndim != 2:
         raise TableError(
@@ -106,12 +118,19 @@ def _as_matrix(X: object, names: Sequence[str] | None = None) -> Matrix:
 
 
 def _fill_masked(X: "np.ma.MaskedArray[Any, Any]") -> NDArray[Any]:
-    """Replace masked values by NaN; ``np.asarray`` would return the hidden values."""
+    """Return the array as float64 with NaN for masked values.
+
+    If no value is masked, the data is returned with its own dtype. ``np.asarray`` would return the
+    hidden values.
+    """
     return np.ma.filled(X.astype(np.float64), np.nan) if np.ma.is_masked(X) else X.data
 
 
 def _convert_objects(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert an array of Python objects to numbers, column by column."""
+    """Convert an array of Python objects to numbers; None becomes NaN and "1.5" becomes 1.5.
+
+    A column with another object raises a `TableError` that names the column.
+    """
     numbers = np.empty(values.shape, dtype=np.float64)
     for column in range(values.shape[1]):
         try:
@@ -125,7 +144,8 @@ def _convert_objects(values: NDArray[Any]) -> NDArray[np.float64]:
     return numbers
 
 
-def _as_arrow(X: object) -> ArrowTable:
+def _convert_frame(X: object) -> ArrowTable:
+    """Convert a data frame or Arrow object to a table; unsupported types raise a `TableError`."""
     table = as_arrow_table(X)
     for field in table.schema:
         require_kind(field)
@@ -134,7 +154,11 @@ def _as_arrow(X: object) -> ArrowTable:
 
 
 def _from_pandas(X: Any) -> pa.Table:  # noqa: ANN401 - pandas is not imported
-    """Convert a pandas frame column by column, so that an error can name the column."""
+    """Convert a pandas frame to Arrow column by column, so that an error can name the column.
+
+    NaN becomes null, column names become texts, and the index is dropped. A column of mixed types
+    raises a `TableError`.
+    """
     names = [str(name) for name in X.columns]
     arrays = []
     for index, name in enumerate(names):
@@ -151,6 +175,10 @@ def _from_pandas(X: Any) -> pa.Table:  # noqa: ANN401 - pandas is not imported
 
 
 def _from_arrow_stream(X: object) -> pa.Table:
+    """Convert an object with Arrow's C data interface to a pyarrow table.
+
+    A pyarrow table is returned unchanged. Data that cannot be read raises a `TableError`.
+    """
     try:
         return X if isinstance(X, pa.Table) else pa.table(X)
     except _CONVERSION_ERRORS as cause:
@@ -162,12 +190,16 @@ def _from_arrow_stream(X: object) -> pa.Table:
 
 
 def _describe_error(cause: BaseException) -> str:
-    """Return the first line of another library's message."""
+    """Return the first line of another library's message, without a period at its end."""
     return str(cause.args[0] if cause.args else cause).splitlines()[0].rstrip(".")
 
 
 def _simplify_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert text layouts that Arrow cannot take rows from to large strings."""
+    """Convert text layouts from which Arrow cannot take rows to large strings.
+
+    String views become large strings, and dictionaries get large strings as their values, also if
+    the values were numbers. Other columns are returned unchanged.
+    """
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())
     if not pa.types.is_dictionary(column.type):

@@ -12,7 +12,7 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 def row_keys(start: int, stop: int, seed: int) -> NDArray[np.uint64]:
-    """Return the random keys of the rows from ``start`` up to ``stop``.
+    """Return a random 64-bit key for each row from ``start`` up to, but not including, ``stop``.
 
     A key depends only on the seed and the row number, so chunks get the same keys as the full
     table. Keys are unique, because each step of the hash is a bijection. A reader of chunks that
@@ -23,14 +23,16 @@ def row_keys(start: int, stop: int, seed: int) -> NDArray[np.uint64]:
     >>> bool((row_keys(0, 5, seed=1)[3:] == row_keys(3, 5, seed=1)).all())
     True
     """
-    # The seed is hashed first; otherwise the keys of seed + 1 would be those of seed, one row on.
-    stream = _hash(np.array([seed % 2**64], dtype=np.uint64) + _GOLDEN)
+    # The seed is hashed first; otherwise seed + 1 would give the keys of seed, shifted by one row.
+    stream = _hash_integers(np.array([seed % 2**64], dtype=np.uint64) + _GOLDEN)
     rows = np.arange(start, stop, dtype=np.uint64)
-    return _hash(stream + (rows + np.uint64(1)) * _GOLDEN)
+    return _hash_integers(stream + (rows + np.uint64(1)) * _GOLDEN)
 
 
 def sample_rows(n_rows: int, limit: int, seed: int) -> NDArray[np.int64]:
     """Sample at most ``limit`` row numbers below ``n_rows`` uniformly; return them sorted.
+
+    A limit below 1 raises a `ParameterError`.
 
     Parameters
     ----------
@@ -62,8 +64,8 @@ def sample_rows(n_rows: int, limit: int, seed: int) -> NDArray[np.int64]:
     return np.flatnonzero(keys <= largest).astype(np.int64)
 
 
-def _hash(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the splitmix64 finalizer of each number, a permutation of the 64-bit integers."""
+def _hash_integers(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the splitmix64 hash of each number, a bijection of the 64-bit integers."""
     state = (state ^ (state >> np.uint64(30))) * _MIX_1
     state = (state ^ (state >> np.uint64(27))) * _MIX_2
     return state ^ (state >> np.uint64(31))

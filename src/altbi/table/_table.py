@@ -34,7 +34,7 @@ class TextConventions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(abc.ABC):
-    """Columns with names and kinds, and rows in order.
+    """Base class of tables in memory: columns with names and kinds, and rows in order.
 
     Attributes
     ----------
@@ -75,8 +75,9 @@ class Table(abc.ABC):
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
         """Return columns that are not categories as a float64 array; missing values are NaN.
 
-        Booleans are 0 and 1, dates are seconds since 1970 in UTC. The array has the shape
-        ``(n_rows, len(columns))`` and may share memory with the table, so do not write to it.
+        Booleans are 0 and 1. Dates are seconds since 1970 in UTC, times of day seconds since
+        midnight, and durations seconds. The array has the shape ``(n_rows, len(columns))``. It may
+        share memory with the table, so do not write to it.
         """
 
     @abc.abstractmethod
@@ -85,20 +86,30 @@ class Table(abc.ABC):
 
     @abc.abstractmethod
     def rename(self, names: Sequence[str]) -> Self:
-        """Return the same columns under other names."""
+        """Return a table with the same columns under other names, one name per column.
+
+        Other attributes, such as `first_row` and `conventions`, have their default values.
+        """
 
     @abc.abstractmethod
     def slice(self, start: int, stop: int) -> Self:
-        """Return the rows from ``start`` up to ``stop`` without a copy."""
+        """Return the rows from ``start`` up to, but not including, ``stop`` without a copy.
+
+        `first_row` moves with the slice; `n_source_rows` and `conventions` have their default
+        values.
+        """
 
     @abc.abstractmethod
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return these rows, in this order."""
+        """Return a copy of the rows with these indices, in this order.
+
+        Attributes such as `first_row` and `conventions` have their default values.
+        """
 
 
 @final
 class Matrix(Table):
-    """A 2-D array of numbers or booleans.
+    """A table over a 2-D array of numbers or booleans; all columns have the same kind.
 
     Parameters
     ----------
@@ -124,16 +135,20 @@ class Matrix(Table):
         self._values = values
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return len(self._values)
 
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
-        """Return these columns as float64; all columns in order are not copied if possible."""
+        """Return these columns as float64.
+
+        All columns of a float64 array, in order, are returned without a copy.
+        """
         is_all = np.array_equal(columns, np.arange(len(self.names)))
         values = self._values if is_all else self._values[:, np.asarray(columns, dtype=np.intp)]
         return values.astype(np.float64, copy=False)
 
     def categories(self, column: int) -> pa.Array:
-        """Raise an error: an array has no category columns."""
+        """Raise a `TableError`, because an array has no category columns."""
         raise TableError(f"Column {self.names[column]!r} holds numbers, so it has no categories.")
 
     def rename(self, names: Sequence[str]) -> Self:
@@ -147,13 +162,15 @@ class Matrix(Table):
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return these rows, in this order."""
+        """Return a copy of the rows with these indices, in this order."""
         return type(self)(self._values[rows], self.names)
 
 
 @final
 class ArrowTable(Table):
-    """An Arrow table with any number of chunks.
+    """A table over an Arrow table with any number of chunks.
+
+    A column of an unsupported type raises a `TableError`.
 
     Parameters
     ----------
@@ -175,10 +192,11 @@ class ArrowTable(Table):
         self._table = table
 
     def __len__(self) -> int:
+        """Return the number of rows."""
         return self._table.num_rows
 
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
-        """Return these columns as float64; null and NaN both become NaN."""
+        """Return a copy of these columns as float64; null and NaN both become NaN."""
         values = np.empty((len(self), len(columns)), dtype=np.float64)
         for index, column in enumerate(columns):
             values[:, index] = _to_float64(self._table.column(int(column)))
@@ -199,7 +217,7 @@ class ArrowTable(Table):
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return these rows, in this order."""
+        """Return a copy of the rows with these indices, in this order."""
         return type(self)(self._table.take(pa.array(rows)))
 
 
@@ -214,9 +232,13 @@ def require_kind(field: pa.Field) -> Kind:
     return kind
 
 
-@lru_cache(maxsize=256)  # slices of a wide table have the same few types
+@lru_cache(maxsize=256)  # called for each column of each slice
 def _infer_kind(type_: pa.DataType) -> Kind | None:
-    """Return the kind of a column of this type, or None if the type is not supported."""
+    """Return the kind of a column of this type, or None if the type is not supported.
+
+    Times of day are dates, and durations are numbers. Dictionaries are categories if the type of
+    their values is supported. Columns of type null are numbers.
+    """
     is_a = pa.types
     if is_a.is_boolean(type_):
         return "boolean"
@@ -226,13 +248,16 @@ def _infer_kind(type_: pa.DataType) -> Kind | None:
         return "category"
     if is_a.is_dictionary(type_):
         return "category" if _infer_kind(type_.value_type) else None
-    # All values of a column of type null are missing, so any kind would do.
+    # All values of a column of type null are missing, so its kind does not matter.
     numeric = (is_a.is_integer, is_a.is_floating, is_a.is_decimal, is_a.is_duration, is_a.is_null)
     return "number" if any(is_numeric(type_) for is_numeric in numeric) else None
 
 
 def _to_float64(column: pa.ChunkedArray) -> NDArray[np.float64]:
-    """Return one column as float64; dates, times and durations are in seconds."""
+    """Return a column that is not a category as float64; null becomes NaN.
+
+    Dates, times and durations are in seconds. Integers and decimals may be rounded.
+    """
     type_ = column.type
     if not pa.types.is_temporal(type_):
         return column.cast(pa.float64(), safe=False).to_numpy()
