@@ -188,7 +188,7 @@ class TableEncoder:
         return [read_values(table, number, column) for number, column in enumerate(self.columns)]
 
     def check_sample(self, features: Features) -> list[str]:
-        """Return a warning for each column in which more than half of the rows have rare categories.
+        """Return a warning for each column in which over half of the rows have rare categories.
 
         Parameters
         ----------
