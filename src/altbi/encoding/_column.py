@@ -23,9 +23,9 @@ CATEGORY_WEIGHT = 0.25
 MISSING_WEIGHT = 0.05
 
 # Smallest standard deviation of a binary feature: a category that occurs once in thousands of rows
-# must not outweigh all numbers. Two rows of different categories differ in two features.
+# must not outweigh all numbers.
 MIN_BINARY_STD = 1 / 6
-N_DIFFERING_FEATURES = 2
+N_DIFFERING_FEATURES = 2  # two rows of different categories differ in two features
 # A missing value counts as half a robust z-score.
 MISSING_SCALE = 2.0
 IQR_OF_GAUSSIAN = 1.349

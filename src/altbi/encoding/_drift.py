@@ -14,8 +14,8 @@ from altbi.encoding._values import read_category_codes
 from altbi.table import Table
 
 MAX_SHOWN_COLUMNS = 5
-# Share of values outside the fitted range, and share of rare or unknown categories, from which on a
-# warning is given.
+# Largest share of values outside the fitted range, and of rare or unknown categories, that raises
+# no warning.
 MAX_OUTSIDE = 0.05
 MAX_OTHERS = 0.1
 # In fewer rows a few outliers are a large share.
@@ -144,7 +144,7 @@ def _count_missing_and_outside(table: Table, layout: Layout) -> Iterator[tuple[i
         return
     values = table.numbers(numbers.tolist())
     is_inside = values >= layout.low[is_number]
-    is_inside &= values <= layout.high[is_number]  # NaN is neither
+    is_inside &= values <= layout.high[is_number]  # NaN is not inside
     rows, positions = np.nonzero(~is_inside)
     is_missing = np.isnan(values[rows, positions])
     n_missing = _count_positions(positions[is_missing], len(numbers))

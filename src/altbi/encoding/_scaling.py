@@ -14,7 +14,7 @@ LIMIT = 1e9
 # contributions of other columns, and differences between extreme values remain visible.
 TAIL_START = 20.0
 TAIL_SCALE = 5.0
-MAX_Z_SCORE = 1e300  # the logarithm of infinity is infinity
+MAX_Z_SCORE = 1e300  # larger sizes are clipped, so that their logarithm is finite
 
 Values = NDArray[np.float64]
 

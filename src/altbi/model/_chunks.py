@@ -16,7 +16,7 @@ Scores = NDArray[np.float64]
 _CHUNK_VALUES = 1 << 20
 _CHUNK_ROWS = 30720
 _BLOCK_ROWS = 384
-# Smaller tables have smaller chunks, down to a quarter, so that all threads have work.
+# Smaller tables have chunks of down to a quarter of that size, so that all threads have work.
 _CHUNKS_PER_THREAD = 8
 
 

@@ -13,7 +13,7 @@ Scores = NDArray[np.float64]
 # Share of the variance of uniformly distributed numbers that lies between their two halves.
 # It is smaller for numbers with a single mode.
 MIN_EXPLAINED_VARIANCE = 0.75
-# The highest score in a thousand, and at least one, is clipped to the next one: a few extreme
+# One in this many scores, and at least one, is clipped to the next lower score: a few extreme
 # scores must not hide a group of outliers.
 CLIPPED_ONE_IN = 1000
 # Scores are clipped at the median plus this multiple of the distance to the third quartile before
@@ -75,7 +75,7 @@ def find_elbow(ordered: Scores) -> float:
     with the smallest sum of coordinates. The share is at least one row and at most 0.5.
     """
     median, quartile = np.quantile(ordered, [0.5, 0.75])
-    # If most scores are equal, there is no such distance, and nothing is clipped.
+    # If median and third quartile are equal, nothing is clipped.
     distance = MAX_QUARTILE_DISTANCES * (quartile - median) if quartile > median else np.inf
     upper = np.minimum(ordered, median + distance)[: max(len(ordered) // 2, 1)]
     height = np.ptp(upper)
