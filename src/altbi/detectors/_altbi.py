@@ -18,8 +18,8 @@ class ALTBI(Detector):
     network from the last steps.
 
     The default parameters are those of the authors' code. `ALTBI.paper` follows the paper's text.
-    For tables of normal rows only, the paper trains ten steps longer: ``ALTBI(schedule=
-    Schedule(T2=90))``. With the flow of the authors' code:
+    For tables of normal rows only, the paper trains ten steps longer:
+    ``ALTBI(schedule=Schedule(T2=90))``. The flow of the authors' code is
     ``ALTBI(backbone=Glow(flow_steps=16, hidden=(256, 256)))``.
 
     Parameters

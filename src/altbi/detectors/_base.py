@@ -211,7 +211,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
-        """Return the scores of rows, split by column.
+        """Return the scores of rows, split by column; drift raises no warning.
 
         Parameters
         ----------

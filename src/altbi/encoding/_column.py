@@ -110,7 +110,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def divisor(self) -> float:
         """Divisor that scales the prescaled range to [0, 1], or to [0, 0.25] for booleans.
 
-        It is `prescale` for a constant, and infinity for a column without values.
+        A constant counts as a range of 1. The divisor of a column without values is infinite.
         """
         if not self.n_present:
             return math.inf  # all later values are then encoded as 0

@@ -207,7 +207,7 @@ class Explanation:
             raise ParameterError(f"row={row}, but the explanation has {len(self)} rows.")
 
     def _build_reason(self, row: int, column: int) -> Reason:
-        """Return the reason for one row and the index of a column."""
+        """Return the `Reason` of one row for the column with this index."""
         return Reason(
             column=self.columns[column],
             value=self.values[column][row].as_py(),

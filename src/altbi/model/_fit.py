@@ -249,7 +249,7 @@ def _fit_reference_scorer(
 
 
 def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
-    """Return whether distances are measured after whitening by the covariance of normal rows.
+    """Return whether distances are whitened: measured after removing correlations of features.
 
     "auto" whitens tables of 100 to 4,096 encoded features.
     """

@@ -80,11 +80,16 @@ class FittedModel:
         -----
         TableWarning
             If the table holds values that the training table did not.
+
+        Raises
+        ------
+        TableError
+            If the columns differ from those of the training table, or a value is infinite.
         """
         return self._score_with_warnings(self.prepare(X), stacklevel=3)
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
-        """Return the scores of a table's rows, split by column.
+        """Return the scores of a table's rows, split by column; drift raises no warning.
 
         Parameters
         ----------
@@ -159,7 +164,7 @@ class FittedModel:
         return scores
 
     def score_table(self, table: Table) -> tuple[Scores, Drift]:
-        """Return the scores of a table with the columns of the fit, and its drift.
+        """Return the scores of a prepared table, and its drift; drift raises no warning.
 
         Parameters
         ----------

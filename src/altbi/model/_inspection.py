@@ -109,7 +109,7 @@ def read_description(path: str | PathLike[str]) -> ModelDescription:
 
 
 def render(model: ModelDescription) -> str:
-    """Return a description as lines for a terminal; all text from the file is escaped."""
+    """Return a description as text for a terminal; all text from the file is escaped."""
     parameters = ", ".join(f"{name}={value!r}" for name, value in model.parameters.items())
     about = "about " if model.privacy else ""  # counts have noise under a privacy budget
     last_loss = "not released" if model.last_loss is None else f"{model.last_loss:.6g}"
