@@ -90,8 +90,8 @@ def _compute_log_binomials() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def compute_gaussian_noise(epsilon: float, delta: float, share: float) -> float:
     """Compute the noise of one release of all rows that costs a share of the budget.
 
-    The budget is converted to rho of zero-concentrated differential privacy. The result ``1 /
-    sqrt(2 * share * rho)`` is a multiple of the most that one row changes.
+    The budget is converted to rho of zero-concentrated differential privacy. The result,
+    ``1 / sqrt(2 * share * rho)``, is a multiple of the most that one row changes.
     """
     root = math.sqrt(math.log(1 / delta))
     concentrated = (math.sqrt(math.log(1 / delta) + epsilon) - root) ** 2
@@ -101,8 +101,8 @@ def compute_gaussian_noise(epsilon: float, delta: float, share: float) -> float:
 def calibrate_noise(plan: Callable[[float], list[Release]], epsilon: float, delta: float) -> float:
     """Compute the smallest noise, up to 0.1 %, with which planned releases keep to a budget.
 
-    `plan` returns the releases for a noise, which has the unit of `Release.noise`. Results are at least 0.05. If a noise of 1e6 is not
-    enough, a `ParameterError` is raised.
+    `plan` returns the releases for a noise, which has the unit of `Release.noise`. Results are at
+    least 0.05. If a noise of 1e6 is not enough, a `ParameterError` is raised.
     """
     low, high = 0.05, 1.0
     while compute_rdp_epsilon(plan(high), delta) > epsilon:
