@@ -164,7 +164,7 @@ def _build_output(
 ) -> pa.Table:
     """Build the output of a batch: row number, ids, score, flag and kept columns of the input.
 
-    If the input has a column "row", "score" or "outlier", ours have the prefix "altbi_".
+    If an id or kept column is called "row", "score" or "outlier", ours have the prefix "altbi_".
     """
     rows = np.arange(first_row, first_row + len(scored.scores), dtype=np.int64)
     used, prefix = {*selected.ids, *selected.kept}, ""

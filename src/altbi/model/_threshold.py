@@ -29,9 +29,9 @@ def is_contamination(value: object) -> bool:
 
 
 def compute_threshold(scores: Scores, contamination: Contamination) -> float:
-    """Compute the threshold: the percentile of scores that the share `contamination` exceeds.
+    """Return the score that the share `contamination` of the training scores exceeds.
 
-    "auto" estimates this share from the scores.
+    "auto" estimates this share from the scores. The percentile is interpolated between scores.
     """
     share = estimate_contamination(scores) if contamination == "auto" else float(contamination)
     return float(np.percentile(scores, 100 * (1 - share)))
@@ -51,9 +51,10 @@ def estimate_contamination(scores: Scores) -> float:
 def find_upper_group(ordered: Scores) -> tuple[float, float]:
     """Split scores into two groups; return the share of the upper one and the explained variance.
 
-    Scores are in descending order. The split maximizes the variance between the groups of square
-    roots, because scores are squared distances. The second result is the share of the total
-    variance. If all scores are equal, the results are one row and 0.
+    Scores are in descending order. The upper group has at most half of them. The split maximizes
+    the variance between the groups of square roots, because scores are squared distances. The
+    second result is this variance divided by the total variance. For equal scores the result is (1
+    / n_rows, 0). The highest 0.1 % of the scores, at least one, are clipped first.
     """
     n_rows = len(ordered)
     highest = ordered[: max(n_rows // CLIPPED_ONE_IN, 1) + 1][-1]
