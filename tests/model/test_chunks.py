@@ -27,7 +27,7 @@ def test_chunks_do_not_change_scores_or_drift(monkeypatch, chunk_rows):
 @pytest.mark.parametrize("n_features", [1, 10, 5000, 10**7])
 @pytest.mark.parametrize("n_rows", [1, 10_000, 10**8])
 def test_chunk_size_is_bounded(n_rows, n_features):
-    size = _chunks._chunk_rows(n_rows, n_features)
+    size = _chunks._choose_chunk_rows(n_rows, n_features)
 
     assert size % 384 == 0
     assert 384 <= size <= 30720

@@ -1,4 +1,4 @@
-"""Detectors: the scikit-learn face of fitted models."""
+"""Detectors: estimators with the interface of scikit-learn that fit and hold a `FittedModel`."""
 
 from altbi.detectors._altbi import ALTBI
 from altbi.detectors._base import Detector

@@ -1,4 +1,4 @@
-"""The paper's method."""
+"""ALTBI, the paper's method: training with growing batches and truncated losses."""
 
 from typing import Literal, Self, final
 
@@ -17,9 +17,9 @@ class ALTBI(Detector):
     of each batch are left out. The score of a row is its loss, averaged over snapshots of the
     network from the last steps.
 
-    The plain constructor does what the authors' code does. `ALTBI.paper` is Algorithm 1 as printed.
-    For tables of normal rows only, the paper trains ten steps longer: ``ALTBI(schedule=
-    Schedule(T2=90))``. With the flow of the authors' code:
+    The default parameters are those of the authors' code. `ALTBI.paper` follows the paper's text.
+    For tables of normal rows only, the paper trains ten steps longer:
+    ``ALTBI(schedule=Schedule(T2=90))``. The flow of the authors' code is
     ``ALTBI(backbone=Glow(flow_steps=16, hidden=(256, 256)))``.
 
     Parameters
@@ -59,7 +59,7 @@ class ALTBI(Detector):
     offset_ : float
         Threshold for `score_samples`: rows below it are outliers.
     encoder_ : TableEncoder
-        How columns become numbers.
+        Converts columns to numbers.
     history_ : tuple of TrainingStep
         Batch size, kept share and loss of each training step.
     n_features_in_ : int
@@ -120,13 +120,16 @@ class ALTBI(Detector):
         max_rows: int = 200_000,
         random_state: RandomState = 0,
     ) -> Self:
-        """Return a detector that follows Algorithm 1 as the paper prints it.
+        """Return an unfitted detector with the parameters of the paper.
 
-        (n0, gamma, rho, T0, T1, T2) = (128, 1.03, 0.92, 10, 60, 80) with one update in each step
-        and truncation from step 1; no BatchNorm, a Gaussian decoder with learned log-variance, two
-        Monte Carlo samples, the plain mean of 20 snapshots, and no weight decay. The paper gives
-        hidden widths of "50 to 100" and no latent size: (100, 50) and 10 are choices of ours. It
-        does not describe its flow in enough detail for such a preset.
+        The schedule is (n0, gamma, rho, T0, T1, T2) = (128, 1.03, 0.92, 10, 60, 80). Each step has
+        one update, and truncation starts at step 1. The network has no BatchNorm, a Gaussian
+        decoder with learned log-variance, two Monte Carlo samples and no weight decay. The score is
+        the plain mean of the losses of 20 snapshots.
+
+        The paper gives hidden widths of "50 to 100" and no latent size: (100, 50) and 10 are
+        choices of ours. There is no preset for the paper's flow, because the paper does not
+        describe it in enough detail.
 
         Parameters
         ----------
@@ -142,7 +145,7 @@ class ALTBI(Detector):
         Returns
         -------
         ALTBI
-            The detector.
+            The detector, not fitted.
         """
         return cls(
             schedule=Schedule(T1=60, updates=1, first_truncated=1),

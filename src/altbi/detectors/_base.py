@@ -1,4 +1,4 @@
-"""The scikit-learn face of fitted models."""
+"""The base class of all detectors, with the interface of scikit-learn."""
 
 import abc
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ Scores = NDArray[np.float64]
 class Detector(OutlierMixin, BaseEstimator, abc.ABC):
     """Base class of the detectors: parameters in, a `FittedModel` out.
 
-    A subclass has a constructor that stores its parameters, and nothing else.
+    A subclass only has a constructor that stores its parameters.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         Raises
         ------
         ParameterError
-            If a parameter has a value that makes no sense.
+            If a parameter has an invalid value.
         """
         return build_settings(type(self).__name__, self.get_params(deep=False))
 
@@ -60,7 +60,9 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         known_inlier: ArrayLike | None = None,
         known_outlier: ArrayLike | None = None,
     ) -> Self:
-        """Fit the detector on a table in which nobody, or nearly nobody, has labelled rows.
+        """Fit the detector on a table; labels of some rows are optional.
+
+        An earlier fit is discarded before the table is checked.
 
         Parameters
         ----------
@@ -89,7 +91,10 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         known_inlier: ArrayLike | None = None,
         known_outlier: ArrayLike | None = None,
     ) -> Iterator[TrainingStep]:
-        """Fit step by step; the detector is fitted when there are no more steps.
+        """Fit the detector and yield each training step.
+
+        The detector is fitted when there are no more steps. An earlier fit is discarded when the
+        first step is requested. Labels raise a `ParameterError` for ODIM and privacy budgets.
 
         Parameters
         ----------
@@ -116,8 +121,8 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         """
         settings = self.settings()
         if hasattr(self, "model_"):
-            del self.model_  # an interrupted fit leaves no fitted detector
-        table = self._validate_for_fit(X)
+            del self.model_  # an interrupted fit must not leave the earlier model
+        table = self._convert_for_fit(X)
         labels = parse_labels(known_inlier, known_outlier, X, len(table))
         if labels is not None and not settings.uses_labels:
             raise ParameterError(
@@ -128,13 +133,13 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
 
     @property
     def offset_(self) -> float:
-        """Threshold for `score_samples`: rows below it are outliers."""
+        """Threshold for `score_samples`: rows below it are outliers; the negative threshold."""
         check_is_fitted(self, "model_")
         return -self.model_.threshold
 
     @property
     def encoder_(self) -> TableEncoder:
-        """How columns become numbers."""
+        """The fitted encoder, which converts columns to numbers."""
         check_is_fitted(self, "model_")
         return self.model_.encoder
 
@@ -145,7 +150,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         return self.model_.history
 
     def outlier_score(self, X: Any) -> Scores:  # noqa: ANN401
-        """Return the outlier scores of rows.
+        """Return the outlier scores of rows; drift from the training table raises warnings.
 
         Parameters
         ----------
@@ -158,10 +163,10 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
             High means outlier.
         """
         check_is_fitted(self, "model_")
-        return self.model_._score_with_warnings(self._validate(X), stacklevel=3)
+        return self.model_._score_with_warnings(self._convert_for_scoring(X), stacklevel=3)
 
     def score_samples(self, X: Any) -> Scores:  # noqa: ANN401
-        """Return the scores of rows in scikit-learn's sign.
+        """Return the negative outlier scores of rows, as scikit-learn defines them.
 
         Parameters
         ----------
@@ -176,7 +181,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         return -self.outlier_score(X)
 
     def decision_function(self, X: Any) -> Scores:  # noqa: ANN401
-        """Return the scores of rows relative to the threshold.
+        """Return the threshold minus the outlier score of each row.
 
         Parameters
         ----------
@@ -186,12 +191,12 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         Returns
         -------
         ndarray of shape (n_rows,)
-            Below 0 means outlier.
+            Negative values mean outliers.
         """
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> NDArray[np.int64]:  # noqa: ANN401
-        """Return a label for each row.
+        """Return -1 for rows with a score above the threshold, and 1 for all others.
 
         Parameters
         ----------
@@ -206,7 +211,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
-        """Return the scores of rows, split by column.
+        """Return the scores of rows, split by column; drift raises no warning.
 
         Parameters
         ----------
@@ -219,15 +224,15 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
             Contributions, expected values and similar normal rows.
         """
         check_is_fitted(self, "model_")
-        return self.model_.explain(self._validate(X))
+        return self.model_.explain(self._convert_for_scoring(X))
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the fitted model to a file that holds no code.
+        """Write the fitted model to a file that contains data only, no code.
 
         Parameters
         ----------
         path : str or path
-            The file. It appears only when it is complete.
+            The file, which is replaced if it exists. It appears only when it is complete.
         """
         check_is_fitted(self, "model_")
         self.model_.save(path)
@@ -246,7 +251,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         Returns
         -------
         object
-            The detector.
+            The fitted detector, with the parameters of the file.
 
         Raises
         ------
@@ -266,13 +271,16 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         detector.model_ = model
         return detector
 
-    def _validate_for_fit(self, X: Any) -> Table:  # noqa: ANN401
-        """Return the training table, or raise an error that says what is wrong with it."""
+    def _convert_for_fit(self, X: Any) -> Table:  # noqa: ANN401
+        """Convert input to the training table; fewer than 2 rows or invalid input raise an error.
+
+        Sets `n_features_in_` and, if the columns have names, `feature_names_in_`.
+        """
         if not is_frame(X):
             table = as_table(self._validate_array(X, reset=True))
         else:
             table = as_table(X)
-            self._check_names(X, table, reset=True)
+            self._store_or_check_names(X, table, reset=True)
         table.has_names = hasattr(self, "feature_names_in_")
         if len(table) < 2:
             raise TableError(
@@ -281,18 +289,25 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
             )
         return table
 
-    def _validate(self, X: Any) -> Table:  # noqa: ANN401
-        """Return a table to score, or raise an error that says what is wrong with it."""
+    def _convert_for_scoring(self, X: Any) -> Table:  # noqa: ANN401
+        """Convert input to a table with the columns of the fit.
+
+        Another number of columns, other names or invalid input raise an error.
+        """
         if not is_frame(X):
             return self.model_.prepare(self._validate_array(X, reset=False))
         table = as_table(X)
-        self._check_names(X, table, reset=False)
+        self._store_or_check_names(X, table, reset=False)
         return self.model_.prepare(table)
 
-    def _check_names(self, X: Any, table: Table, *, reset: bool) -> None:  # noqa: ANN401
-        """Store or compare names and number of columns by scikit-learn's rules."""
+    def _store_or_check_names(self, X: Any, table: Table, *, reset: bool) -> None:  # noqa: ANN401
+        """Store names and number of columns if `reset`, else compare them with those of the fit.
+
+        This follows scikit-learn's rules and raises its errors. A `Table` is not compared here if
+        the fit was on a frame: the encoder compares it.
+        """
         if isinstance(X, Table) and not reset and self.model_.training_table.is_frame:
-            return  # the encoder compares tables of ours with the fit
+            return  # the encoder compares the columns of a `Table` with the fit
         if isinstance(X, Table) and reset:
             source: Any = pa.table([pa.nulls(0)] * len(table.names), names=list(table.names))
         else:
@@ -300,7 +315,11 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         validate_data(self, source, reset=reset, skip_check_array=True)
 
     def _validate_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
-        """Return an array that scikit-learn accepts; refuse input that would lose information."""
+        """Return an array of floats that scikit-learn accepts; masked values become NaN.
+
+        Paths, dicts, lazy frames, arrays of dates and texts that are not numbers raise an error. If
+        `reset`, at least 2 rows are needed, and names and number of columns are stored.
+        """
         # Some sparse matrices are dicts too; scikit-learn has an error message for them.
         if isinstance(X, str | bytes | PathLike) or type(X) is dict:
             raise TableError(
@@ -324,20 +343,25 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
                 X,
                 reset=reset,
                 dtype=[np.float64, np.float32],
-                ensure_all_finite=False,  # NaN is missing; the encoder names infinite values
+                ensure_all_finite=False,  # NaN is missing; the encoder raises for infinity
                 ensure_min_samples=2 if reset else 1,
             )
         except ValueError as error:
-            raise _locate_text(X, error) from None
+            raise _build_text_error(X, error) from None
 
     def __sklearn_tags__(self) -> Tags:
+        """Return scikit-learn's tags, which state that missing values are allowed."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
 
-def _locate_text(X: object, error: ValueError) -> ValueError:
-    """Return an error with the position of a text that is not a number."""
+def _build_text_error(X: object, error: ValueError) -> ValueError:
+    """Return an error with the position of the first text of `X` that is not a number.
+
+    Other errors than scikit-learn's about such texts are returned unchanged. Input that is not 2D
+    has an error of its own.
+    """
     if not str(error).startswith("could not convert string to float"):
         return error
     values = np.asarray(X, dtype=object)
@@ -357,6 +381,7 @@ def _locate_text(X: object, error: ValueError) -> ValueError:
 
 
 def _is_number(text: str) -> bool:
+    """Return whether a text can be converted to a float; "nan" and "inf" can."""
     try:
         float(text)
     except ValueError:

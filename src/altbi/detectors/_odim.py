@@ -12,10 +12,10 @@ from altbi.networks import IWAE, Spread
 class ODIM(Detector):
     """Detect outliers by stopping the training of an autoencoder at the right moment.
 
-    An importance weighted autoencoder learns inliers first. During training, a mixture of two
-    Gaussians is fitted to the losses of a batch at regular checks, and the network is kept where
-    the two are furthest from each other. Several networks are trained like that. The score of a row
-    is its mean loss.
+    An importance weighted autoencoder learns inliers first. At regular checks during training, a
+    mixture of two Gaussians is fitted to the losses of a batch. The network is kept from the check
+    at which the two Gaussians are furthest from each other. Several networks are trained like that.
+    The score of a row is its mean loss.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class ODIM(Detector):
     offset_ : float
         Threshold for `score_samples`: rows below it are outliers.
     encoder_ : TableEncoder
-        How columns become numbers.
+        Converts columns to numbers.
     history_ : tuple of TrainingStep
         Loss at each check, of all networks one after the other.
     n_features_in_ : int

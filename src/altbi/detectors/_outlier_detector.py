@@ -12,9 +12,10 @@ from altbi.networks import Backbone, Schedule
 class OutlierDetector(Detector):
     """Detect outliers by their distance to normal rows; the recommended detector.
 
-    ALTBI trains a small network briefly: it learns the common rows of a table before the unusual
-    ones. Rows with small losses are candidates for the reference set. The score of a row is its
-    mean squared distance to the nearest reference rows, in robust z-scores of the columns.
+    A small network is trained briefly by ALTBI's method, with growing batches and truncated losses.
+    It learns the common rows of a table before the unusual ones. Rows with small losses are
+    candidates for the reference set. The score of a row is its mean squared distance to the nearest
+    reference rows, in robust z-scores of the columns.
 
     Tables may hold numbers, booleans, text categories, dates and missing values.
 
@@ -58,7 +59,7 @@ class OutlierDetector(Detector):
     offset_ : float
         Threshold for `score_samples`: rows below it are outliers.
     encoder_ : TableEncoder
-        How columns become numbers.
+        Converts columns to numbers.
     history_ : tuple of TrainingStep
         Batch size, kept share and loss of each training step.
     n_features_in_ : int

@@ -23,9 +23,9 @@ CATEGORY_WEIGHT = 0.25
 MISSING_WEIGHT = 0.05
 
 # Smallest standard deviation of a binary feature: a category that occurs once in thousands of rows
-# must not outweigh all numbers. Two rows of different categories differ in two features.
+# must not outweigh all numbers.
 MIN_BINARY_STD = 1 / 6
-N_DIFFERING_FEATURES = 2
+N_DIFFERING_FEATURES = 2  # two rows of different categories differ in two features
 # A missing value counts as half a robust z-score.
 MISSING_SCALE = 2.0
 IQR_OF_GAUSSIAN = 1.349
@@ -50,14 +50,14 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     n_present, n_missing : int
         Number of values and of missing values in the sample.
     low, high : float
-        Range of the values; seconds since 1970 for dates, 0 for categories.
+        Range of the values; seconds since 1970 for dates; 0 for categories and without values.
     fill_value : float
-        Encoded value of a missing value: that of the median.
+        Encoded value of a missing number, boolean or date: the encoded median; 0 for categories.
     median : float
         The lower median; 0 for categories.
     scales : tuple of float
-        For each encoded feature, the distance that counts as 1. For numbers it is IQR / 1.349, or
-        the standard deviation if the quartiles are equal, multiplied by `prescale`.
+        For each encoded feature, the distance that counts as 1 robust z-score. For numbers it is
+        IQR / 1.349, or the standard deviation if the quartiles are equal, times `prescale`.
     categories : tuple of str
         Categories with an encoded feature of their own, the most frequent first.
     n_categories : int
@@ -81,7 +81,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def is_constant(self) -> bool:
-        """Whether the sample has at most one distinct value."""
+        """Whether the sample has at most one distinct value; True without any value."""
         return self.n_categories <= 1 if self.kind == "category" else self.low == self.high
 
     @property
@@ -91,22 +91,29 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def has_few_rare(self) -> bool:
-        """Whether less than 3 % of the sample had a rare category."""
+        """Whether few rows of the sample had a rare category, or nearly all; for category columns.
+
+        Few are less than 3 %, nearly all more than 97 %. Always False for declared columns.
+        """
         return self.scales[len(self.categories)] <= _compute_category_scale(0.0)
 
     @property
     def prescale(self) -> float:
         """Factor applied to values before subtraction, so that ``high - low`` cannot overflow.
 
-        Halving is exact for numbers that are not tiny, and it cancels out in the encoded value.
+        It is 0.5 if an end of the range exceeds 1 in size, else 1. Halving is exact for numbers
+        that are not tiny, and it cancels out in the encoded value.
         """
         return 0.5 if max(abs(self.low), abs(self.high)) > 1 else 1.0
 
     @property
     def divisor(self) -> float:
-        """Divisor that scales the prescaled range to [0, 1]."""
+        """Divisor that scales the prescaled range to [0, 1], or to [0, 0.25] for booleans.
+
+        A constant counts as a range of 1. The divisor of a column without values is infinite.
+        """
         if not self.n_present:
-            return math.inf  # the range is unknown: all later values are encoded as 0
+            return math.inf  # all later values are then encoded as 0
         value_range = (self.high * self.prescale - self.low * self.prescale) or self.prescale
         # A boolean has the same weight as a category.
         return value_range / CATEGORY_WEIGHT if self.kind == "boolean" else value_range
@@ -119,7 +126,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
 
 class EncoderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The state of a `TableEncoder` in a model file."""
+    """The state of a `TableEncoder` in a model file: its parameters and fitted columns."""
 
     max_categories: Count
     min_count: Count
@@ -127,22 +134,28 @@ class EncoderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 def validate_state(state: EncoderState) -> None:
-    """Raise a `ModelFileError` if fields of a decoded state contradict each other."""
+    """Raise a `ModelFileError` if fields of a decoded state contradict each other.
+
+    Names must be distinct, and at least one column must have a value.
+    """
     columns = state.columns
     if len({column.name for column in columns}) < len(columns):
         raise ModelFileError("encoder: two columns have the same name")
     if not any(column.n_present for column in columns):
         raise ModelFileError("encoder: no column has a value")
     for number, column in enumerate(columns):
-        rules = _check_values(column) | _check_numbers(column)
+        rules = _evaluate_value_rules(column) | _evaluate_number_rules(column)
         rules["at most max_categories categories"] = len(column.categories) <= state.max_categories
         for rule, holds in rules.items():
             if not holds:
                 raise ModelFileError(f"encoder, column {number}: expected {rule}")
 
 
-def _check_numbers(column: Column) -> dict[str, bool]:
-    """Return for each rule about the numbers of a column whether it holds."""
+def _evaluate_number_rules(column: Column) -> dict[str, bool]:
+    """Return for each rule about the range and the scales of a column whether it holds.
+
+    The keys describe the rules, as they appear in error messages.
+    """
     indicator_scales = column.scales[column.kind != "category" :]
     return {
         "finite numbers": all(map(math.isfinite, (column.low, column.high, *column.scales))),
@@ -154,8 +167,11 @@ def _check_numbers(column: Column) -> dict[str, bool]:
     }
 
 
-def _check_values(column: Column) -> dict[str, bool]:
-    """Return for each rule about the values of a column whether it holds."""
+def _evaluate_value_rules(column: Column) -> dict[str, bool]:
+    """Return for each rule about the counts and the categories of a column whether it holds.
+
+    The keys describe the rules, as they appear in error messages.
+    """
     is_category = column.kind == "category"
     n_own = len(column.categories)
     return {
@@ -171,7 +187,10 @@ def _check_values(column: Column) -> dict[str, bool]:
 
 
 def fit_numeric(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
-    """Fit a column of numbers, booleans or dates."""
+    """Fit a column of numbers, booleans or dates, given as floats with NaN for missing values.
+
+    Infinite values raise a `TableError`. A column without values keeps the range 0 to 0.
+    """
     is_infinite = np.isinf(values)
     if is_infinite.any():
         raise infinity_error(name, int(is_infinite.argmax()))
@@ -200,7 +219,11 @@ def fit_numeric(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
 
 
 def _compute_robust_scale(values: NDArray[np.float64], column: Column) -> float:
-    """Compute the scale of robust z-scores, multiplied by `prescale`."""
+    """Compute the scale of robust z-scores, IQR / 1.349, multiplied by `prescale`.
+
+    If the quartiles are equal, it is the standard deviation. A constant has the scale 1 before
+    multiplication. Booleans have a scale of at least 1/6.
+    """
     if column.is_constant:
         return column.prescale
     # Quartiles of encoded values would be equal if the range contains one extreme value.
@@ -216,7 +239,11 @@ def _compute_robust_scale(values: NDArray[np.float64], column: Column) -> float:
 
 
 def fit_category(name: str, texts: pa.Array, max_categories: int, min_count: int) -> Column:
-    """Fit a column of categories: the most frequent ones, ties by text, get a feature each."""
+    """Fit a column of categories; frequent ones get an encoded feature each.
+
+    These are the `max_categories` most frequent ones that occur at least `min_count` times. Ties
+    are broken by the text. All other categories share one feature. Nulls are missing values.
+    """
     counts = pc.value_counts(texts.drop_null())
     pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
     ranked = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
@@ -237,12 +264,18 @@ def fit_category(name: str, texts: pa.Array, max_categories: int, min_count: int
 
 
 def _compute_category_scale(share: float) -> float:
-    """Compute the scale of a category that this share of the rows has."""
+    """Compute the scale of a category's feature from the share of rows with this category.
+
+    It is sqrt(2) times the standard deviation of a binary feature, which counts as at least 1/6.
+    """
     return math.sqrt(N_DIFFERING_FEATURES) * max(math.sqrt(share * (1 - share)), MIN_BINARY_STD)
 
 
 def describe_column(column: Column) -> Iterator[str]:
-    """Yield a sentence for each property of a column that the encoding has to change."""
+    """Yield a sentence each about a constant, missing values and rare categories of a column.
+
+    A column without values yields only one sentence. A declared column yields none.
+    """
     if column.is_declared:
         return
     n_rows = column.n_present + column.n_missing

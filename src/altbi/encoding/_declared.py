@@ -10,7 +10,7 @@ from altbi.encoding._column import CATEGORY_WEIGHT, Column
 from altbi.errors import ParameterError
 from altbi.table import Kind
 
-# Two ends of a range for all columns, or the range or the categories of each column.
+# Either one range (low, high) for all number columns, or a range or categories by column name.
 Bounds = Sequence[object] | Mapping[str, Sequence[object]]
 
 EXPECTED = {
@@ -24,7 +24,10 @@ EXPECTED = {
 def declare_columns(
     names: Sequence[str], kinds: Sequence[Kind], bounds: Bounds
 ) -> tuple[Column, ...]:
-    """Create the columns of a table from declared bounds."""
+    """Create the columns of a table from declared bounds.
+
+    Missing, unknown or invalid bounds raise a `ParameterError`. Boolean columns need no bounds.
+    """
     if isinstance(bounds, Mapping):
         unknown = [name for name in bounds if name not in names]
         if unknown:
@@ -39,7 +42,11 @@ def declare_columns(
 
 
 def _select_bounds(name: str, kind: Kind, bounds: Bounds) -> Sequence[object]:
-    """Return the bounds of one column; those of booleans need not be declared."""
+    """Return the bounds of one column; a boolean column without bounds has (False, True).
+
+    One range for all columns applies to number columns only. Missing bounds, or bounds of a wrong
+    type, raise a `ParameterError`.
+    """
     if kind == "boolean" and not (isinstance(bounds, Mapping) and name in bounds):
         return (False, True)
     if not isinstance(bounds, Mapping):
@@ -54,13 +61,16 @@ def _select_bounds(name: str, kind: Kind, bounds: Bounds) -> Sequence[object]:
             f"bounds: column {name!r} has no bounds. They cannot be computed from the table under "
             "a privacy budget: declare them, or leave the column out."
         )
-    if not _is_declaration(kind, bounds[name]):
-        raise _bounds_error(name, kind, bounds[name])
+    if not _has_valid_types(kind, bounds[name]):
+        raise _build_bounds_error(name, kind, bounds[name])
     return bounds[name]
 
 
-def _is_declaration(kind: Kind, bounds: object) -> bool:
-    """Return whether declared bounds have values of the kind; ranges are checked later."""
+def _has_valid_types(kind: Kind, bounds: object) -> bool:
+    """Return whether bounds are a filled list or tuple without values of a wrong type.
+
+    Booleans must be exactly False and True. Order, number and categories are checked later.
+    """
     if not isinstance(bounds, list | tuple) or not bounds:
         return False
     if kind == "boolean":
@@ -70,9 +80,13 @@ def _is_declaration(kind: Kind, bounds: object) -> bool:
 
 
 def declare_column(name: str, kind: Kind, bounds: Sequence[object]) -> Column:
-    """Create a column from its range or its categories; counts in it are placeholders."""
+    """Create a column from its range or its categories; its counts are placeholders.
+
+    Missing numbers and dates are encoded as the middle of the range. Invalid bounds raise a
+    `ParameterError`.
+    """
     if kind == "category":
-        categories = _check_categories(name, bounds)
+        categories = _parse_categories(name, bounds)
         return Column(
             name=name,
             kind=kind,
@@ -83,7 +97,7 @@ def declare_column(name: str, kind: Kind, bounds: Sequence[object]) -> Column:
             n_categories=len(categories),
             is_declared=True,
         )
-    low, high = _check_range(name, kind, bounds)
+    low, high = _parse_range(name, kind, bounds)
     column = Column(
         name=name,
         kind=kind,
@@ -98,24 +112,32 @@ def declare_column(name: str, kind: Kind, bounds: Sequence[object]) -> Column:
     return replace(column, scales=(column.divisor,))
 
 
-def _check_categories(name: str, bounds: Sequence[object]) -> tuple[str, ...]:
+def _parse_categories(name: str, bounds: Sequence[object]) -> tuple[str, ...]:
+    """Return declared categories; values that are not distinct texts raise an error."""
     is_valid = isinstance(bounds, list | tuple) and all(isinstance(item, str) for item in bounds)
     if not is_valid or len(set(bounds)) < len(bounds):
-        raise _bounds_error(name, "category", bounds)
+        raise _build_bounds_error(name, "category", bounds)
     return tuple(map(str, bounds))
 
 
-def _check_range(name: str, kind: Kind, bounds: Sequence[object]) -> tuple[float, float]:
+def _parse_range(name: str, kind: Kind, bounds: Sequence[object]) -> tuple[float, float]:
+    """Return the ends of a declared range as numbers, seconds since 1970 for dates.
+
+    Anything but two finite ends with ``low < high`` raises a `ParameterError`.
+    """
     if not isinstance(bounds, list | tuple) or len(bounds) != 2:
-        raise _bounds_error(name, kind, bounds)
-    low, high = (_to_number(end, kind) for end in bounds)
+        raise _build_bounds_error(name, kind, bounds)
+    low, high = (_convert_to_number(end, kind) for end in bounds)
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise _bounds_error(name, kind, bounds)
+        raise _build_bounds_error(name, kind, bounds)
     return low, high
 
 
-def _to_number(end: object, kind: Kind) -> float:
-    """Return an end of a range as a number, seconds since 1970 for dates; NaN if it is neither."""
+def _convert_to_number(end: object, kind: Kind) -> float:
+    """Return an end of a range as a number, seconds since 1970 for dates.
+
+    Dates may be ISO texts; without a time zone they are in UTC. Values of other types become NaN.
+    """
     if kind == "date" and isinstance(end, str):
         try:
             end = datetime.fromisoformat(end)
@@ -128,7 +150,8 @@ def _to_number(end: object, kind: Kind) -> float:
     return float(end) if isinstance(end, int | float) else math.nan
 
 
-def _bounds_error(name: str, kind: Kind, bounds: object) -> ParameterError:
+def _build_bounds_error(name: str, kind: Kind, bounds: object) -> ParameterError:
+    """Return the error for invalid bounds of a column, with what was expected."""
     return ParameterError(
         f"bounds of column {name!r}: {bounds!r}, but it is a {kind} column. "
         f"Expected {EXPECTED[kind]}."

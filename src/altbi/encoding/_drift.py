@@ -14,8 +14,8 @@ from altbi.encoding._values import read_category_codes
 from altbi.table import Table
 
 MAX_SHOWN_COLUMNS = 5
-# Share of values outside the fitted range, and share of rare or unknown categories, from which on a
-# warning is given.
+# Largest share of values outside the fitted range, and of rare or unknown categories, that raises
+# no warning.
 MAX_OUTSIDE = 0.05
 MAX_OTHERS = 0.1
 # In fewer rows a few outliers are a large share.
@@ -48,6 +48,7 @@ class Drift:
     rows: int = 0
 
     def __add__(self, other: Self) -> "Drift":
+        """Return the sum of all counts, for the drift of two pieces of a table."""
         return Drift(
             self.missing + other.missing,
             self.unseen + other.unseen,
@@ -57,7 +58,11 @@ class Drift:
         )
 
     def describe(self) -> Iterator[str]:
-        """Yield a warning for each kind of drift."""
+        """Yield a warning for each type of drift.
+
+        Rare categories and values outside the range are reported only for tables of at least 100
+        rows. They must affect more than 10 % or 5 % of the rows of a column.
+        """
         if self.missing:
             yield (
                 f"Missing values in {_format_counts(self.missing)}, where the training sample had "
@@ -84,26 +89,32 @@ class Drift:
             )
 
     def _select_frequent(self, counts: Counter[str], share: float) -> Counter[str]:
-        """Return the columns in which more than a share of the rows is affected."""
+        """Return the counts of columns in which more than a share of the rows is affected.
+
+        Tables of fewer than 100 rows have none.
+        """
         if self.rows < MIN_ROWS:
             return Counter()
         return Counter({name: n for name, n in counts.items() if n > share * self.rows})
 
 
 def _format_counts(counts: Counter[str]) -> str:
-    """Format the columns with the highest counts."""
+    """Format the five columns with the highest counts, and the number of further columns."""
     shown = [f"{name!r} ({count} values)" for name, count in counts.most_common(MAX_SHOWN_COLUMNS)]
     n_more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {n_more} more columns" if n_more else "")
 
 
 def measure_drift(table: Table, layout: Layout) -> Drift:
-    """Count the values of a table that the training sample did not have."""
+    """Count the values of a table that the training sample did not have, by column.
+
+    New missing values are not counted in declared columns. Columns without drift have no entry.
+    """
     missing: Counter[str] = Counter()
     unseen: Counter[str] = Counter()
     outside: Counter[str] = Counter()
     others: Counter[str] = Counter()
-    for number, n_missing, n_outside in _count_outside(table, layout):
+    for number, n_missing, n_outside in _count_missing_and_outside(table, layout):
         column = layout.columns[number]
         if column.n_present:
             outside[column.name] = n_outside
@@ -122,22 +133,26 @@ def measure_drift(table: Table, layout: Layout) -> Drift:
     return Drift(+missing, +unseen, +outside, +others, len(table))
 
 
-def _count_outside(table: Table, layout: Layout) -> Iterator[tuple[int, int, int]]:
-    """Yield numeric columns with their counts of missing values and of values out of range."""
+def _count_missing_and_outside(table: Table, layout: Layout) -> Iterator[tuple[int, int, int]]:
+    """Yield index, number of missing values and number of values out of range of numeric columns.
+
+    Columns without either are left out, and so are columns that hold texts in this table.
+    """
     is_number = np.array([table.kinds[n] != "category" for n in layout.numeric], dtype=bool)
     numbers = layout.numeric[is_number]
     if not len(numbers):
         return
     values = table.numbers(numbers.tolist())
     is_inside = values >= layout.low[is_number]
-    is_inside &= values <= layout.high[is_number]  # NaN is neither
+    is_inside &= values <= layout.high[is_number]  # NaN is not inside
     rows, positions = np.nonzero(~is_inside)
     is_missing = np.isnan(values[rows, positions])
-    n_missing = _count(positions[is_missing], len(numbers))
-    n_outside = _count(positions[~is_missing], len(numbers))
+    n_missing = _count_positions(positions[is_missing], len(numbers))
+    n_outside = _count_positions(positions[~is_missing], len(numbers))
     for position in np.flatnonzero(n_missing + n_outside):
         yield int(numbers[position]), int(n_missing[position]), int(n_outside[position])
 
 
-def _count(positions: NDArray[np.intp], length: int) -> NDArray[np.intp]:
+def _count_positions(positions: NDArray[np.intp], length: int) -> NDArray[np.intp]:
+    """Return how often each position from 0 to ``length - 1`` occurs."""
     return np.bincount(positions, minlength=length)

@@ -31,7 +31,7 @@ from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError,
 from altbi.table import Kind, Table
 
 BLOCK_VALUES = 2**15  # 256 KiB of float64, which stay in the cache
-FIT_COLUMNS = 32
+FIT_COLUMNS = 32  # numeric columns that are read at a time
 
 Features = NDArray[np.float32]
 
@@ -68,7 +68,11 @@ class TableEncoder:
         self._fitted_layout: Layout | None = None
 
     def fit(self, table: Table) -> Self:
-        """Fit ranges, medians and categories on the training sample."""
+        """Fit ranges, medians and categories on the training sample, and return the encoder.
+
+        Invalid parameters raise a `ParameterError`. A table without values, or with an infinite
+        value, raises a `TableError`.
+        """
         for name, least in (("max_categories", 0), ("min_count", 1)):
             if getattr(self, name) < least:
                 raise ParameterError(
@@ -85,29 +89,36 @@ class TableEncoder:
 
     @classmethod
     def from_columns(cls, columns: tuple[Column, ...], max_categories: int = 32) -> Self:
-        """Create an encoder from declared columns, without fitting it on a table."""
+        """Create an encoder from declared columns, without fitting it on a table.
+
+        `max_categories` is raised to the largest number of categories of a column.
+        """
         most = max(len(column.categories) for column in columns)
         return cls(max_categories=max(max_categories, most))._set_columns(columns)
 
     def transform(self, table: Table) -> Features:
-        """Encode rows as ``(n_rows, n_features_encoded)``, each independently of all others."""
+        """Encode rows as ``(n_rows, n_features_encoded)``, each independently of all others.
+
+        Missing numbers, booleans and dates have the encoded value of the median. Other columns than
+        those of the fit, and infinite values, raise a `TableError`.
+        """
         return self._encode(table, self._layout.range_scaling)
 
     def standardize(self, table: Table) -> Features:
         """Encode rows as robust z-scores, for distances between rows.
 
         The features have the same positions as those of `transform`. Beyond 20, a robust z-score
-        grows by its logarithm. Missing numbers are NaN.
+        grows by its logarithm. Missing numbers are NaN. Errors are those of `transform`.
         """
         return self._encode(table, self._layout.robust_scaling)
 
     def fit_transform(self, table: Table) -> Features:
-        """Fit the encoder on the training sample, and encode it."""
+        """Fit the encoder on the training sample, and return its encoded rows."""
         return self.fit(table).transform(table)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The fitted columns."""
+        """The fitted columns; all properties of an encoder that is not fitted raise an error."""
         return self._layout.columns
 
     @property
@@ -117,7 +128,7 @@ class TableEncoder:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Kinds of the columns."""
+        """Kinds of the columns: number, boolean, date or category."""
         return tuple(column.kind for column in self.columns)
 
     @property
@@ -127,35 +138,40 @@ class TableEncoder:
 
     @property
     def feature_columns(self) -> NDArray[np.intp]:
-        """Index of the column of each encoded feature."""
+        """For each encoded feature, the index of the column that it belongs to."""
         return self._layout.feature_columns
 
     def sum_by_column(self, contributions: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Sum over the features of each column; the result is ``(n_rows, n_columns)``."""
+        """Sum values of encoded features over each column; return ``(n_rows, n_columns)``."""
         return np.add.reduceat(contributions, self._layout.starts, axis=1)
 
     def decode_expected(self, features: NDArray[np.floating]) -> list[pa.Array]:
         """Convert features, as `transform` returns them, to one array of values per column.
 
         Numbers have their original scale, dates are timestamps in UTC without a time zone, and
-        categories are texts.
+        categories are texts. The most likely category is returned. Indicators of missing values are
+        ignored.
         """
         return list(map(decode_features, self.columns, self._split_by_column(features)))
 
     def decode(self, rows: NDArray[np.floating]) -> list[pa.Array]:
         """Convert rows, as `standardize` returns them, to one array of values per column.
 
-        Numbers are exact up to the rounding of float32. Missing values are null.
+        Numbers are exact up to the rounding of float32. Missing values are null. Rare and unknown
+        categories become "(other)".
         """
         return list(map(decode_standardized, self.columns, self._split_by_column(rows)))
 
     def _split_by_column(self, features: NDArray[np.floating]) -> list[NDArray[np.float64]]:
+        """Return the encoded features of each column as an array of float64."""
         return np.split(np.asarray(features, dtype=np.float64), self._layout.starts[1:], axis=1)
 
     def group_medians(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Compute medians of groups ``(n_groups, k, n_features_encoded)`` of standardized rows.
+        """Compute a typical row of each group of k standardized rows.
 
-        The lower median is a value of the group. For categories it is the mean of the group.
+        The groups have the shape ``(n_groups, k, n_features_encoded)``. A feature of a category is
+        averaged over the group. All other features have the lower median, which is a value of the
+        group.
         """
         middle = (rows.shape[1] - 1) // 2
         medians = np.partition(rows, middle, axis=1)[:, middle]
@@ -164,12 +180,15 @@ class TableEncoder:
         return medians
 
     def values(self, table: Table) -> list[pa.Array]:
-        """Return the values of a table, one array per column, in the types of `decode`."""
+        """Return the values of a table, one array per column, in the types of `decode`.
+
+        A table with other columns than those of the fit raises a `TableError`.
+        """
         check_columns(table, self.columns)
         return [read_values(table, number, column) for number, column in enumerate(self.columns)]
 
     def check_sample(self, features: Features) -> list[str]:
-        """Return a warning for each column most of whose values are rare categories.
+        """Return a warning for each column in which over half of the rows have rare categories.
 
         Parameters
         ----------
@@ -186,16 +205,22 @@ class TableEncoder:
         ]
 
     def describe_changes(self) -> list[str]:
-        """Return sentences about constant columns, missing values and rare categories."""
+        """Return sentences about constant columns, missing values and rare categories of the fit.
+
+        Declared columns are left out.
+        """
         return [sentence for column in self.columns for sentence in describe_column(column)]
 
     def drift(self, table: Table) -> Drift:
-        """Count the values of a table that the training sample did not have."""
+        """Count the values of a table that the training sample did not have.
+
+        A table with other columns than those of the fit raises a `TableError`.
+        """
         check_columns(table, self.columns)
         return measure_drift(table, self._layout)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the state as JSON can hold it."""
+        """Return parameters and columns as dicts, lists and numbers that JSON can hold."""
         state = EncoderState(
             max_categories=self.max_categories, min_count=self.min_count, columns=self.columns
         )
@@ -203,7 +228,10 @@ class TableEncoder:
 
     @classmethod
     def from_json(cls, state: object) -> Self:
-        """Create an encoder from its state; invalid values raise a `ModelFileError`."""
+        """Create a fitted encoder from the result of `to_json`.
+
+        Values that are invalid or contradict each other raise a `ModelFileError`.
+        """
         try:
             checked = msgspec.convert(state, EncoderState)
         except msgspec.ValidationError as error:
@@ -213,17 +241,23 @@ class TableEncoder:
         return encoder._set_columns(checked.columns)
 
     def _set_columns(self, columns: tuple[Column, ...]) -> Self:
+        """Build the layout of fitted columns, store it, and return the encoder."""
         self._fitted_layout = build_layout(columns)
         return self
 
     @property
     def _layout(self) -> Layout:
+        """The layout of the fitted columns; without a fit it raises an `AltbiError`."""
         if self._fitted_layout is None:
             raise AltbiError("TableEncoder is not fitted. Call fit first.")
         return self._fitted_layout
 
     def _fit_columns(self, table: Table) -> Iterator[tuple[int, Column]]:
-        """Fit all columns; numeric ones in groups, because tables may be stored row by row."""
+        """Fit all columns, and yield each with its index.
+
+        Category columns come first, then the numeric ones. Numeric columns are read in groups,
+        because tables may be stored row by row.
+        """
         numeric = []
         for number, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
             if kind == "category":
@@ -237,6 +271,10 @@ class TableEncoder:
                 yield number, fit_numeric(table.names[number], table.kinds[number], values)
 
     def _encode(self, table: Table, scaling: Scaling) -> Features:
+        """Encode rows by a scaling; used by `transform` and `standardize`.
+
+        A table with other columns than those of the fit raises a `TableError`.
+        """
         check_columns(table, self.columns)
         features = np.zeros((len(table), self.n_features_encoded), dtype=np.float32)
         if len(self._layout.numeric):
@@ -246,7 +284,10 @@ class TableEncoder:
         return features
 
     def _encode_numeric(self, table: Table, scaling: Scaling, features: Features) -> None:
-        """Scale all numeric columns, in blocks of rows that fit the cache."""
+        """Write the features of all numeric columns into `features`.
+
+        Rows are scaled in blocks that fit the cache. Infinite values raise a `TableError`.
+        """
         layout = self._layout
         values = read_numbers(table, layout.numeric)
         targets: slice | NDArray[np.intp] = layout.starts[layout.numeric]
@@ -268,7 +309,11 @@ class TableEncoder:
             block[:, targets] = scaled
 
     def _find_missing(self, values: NDArray[np.float64], first_row: int) -> NDArray[np.bool_]:
-        """Return which values are missing; infinite ones raise an error."""
+        """Return which values of a block of numeric columns are missing.
+
+        The first infinite value raises a `TableError` with its row number, counted from
+        `first_row`.
+        """
         infinite = np.argwhere(np.isinf(values))
         if len(infinite):
             row, position = infinite[0]
@@ -279,7 +324,10 @@ class TableEncoder:
     def _encode_categories(
         self, table: Table, number: int, scaling: Scaling, features: Features
     ) -> None:
-        """Set the features of one column of categories."""
+        """Write the features of one category column into `features`.
+
+        Values that are missing only after the fit leave all features of the column at 0.
+        """
         column, start = self.columns[number], self._layout.starts[number]
         codes = read_category_codes(table, number, column)
         rows = np.flatnonzero(codes >= 0)

@@ -14,7 +14,7 @@ LIMIT = 1e9
 # contributions of other columns, and differences between extreme values remain visible.
 TAIL_START = 20.0
 TAIL_SCALE = 5.0
-MAX_Z_SCORE = 1e300  # the logarithm of infinity is infinity
+MAX_Z_SCORE = 1e300  # larger sizes are clipped, so that their logarithm is finite
 
 Values = NDArray[np.float64]
 
@@ -27,9 +27,10 @@ class Scaling:
     shift: Values
     divisor: Values
     fill_value: Values  # encoded value of a missing value
-    limit: float  # results beyond are clipped or, with compresses_tails, grow by their logarithm
+    limit: float  # larger results are clipped; with compresses_tails they grow by their logarithm
     compresses_tails: bool
-    indicators: NDArray[np.float32]  # for each encoded feature: the value that marks a category
+    # For each encoded feature: its value in rows that have the category or the missing value.
+    indicators: NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +43,18 @@ class Layout:
     columns: tuple[Column, ...]
     starts: NDArray[np.intp]  # index of each column's first encoded feature
     feature_columns: NDArray[np.intp]  # index of each encoded feature's column
-    numeric: NDArray[np.intp]
+    numeric: NDArray[np.intp]  # indices of the numeric columns
     low: Values
     high: Values
-    has_indicator: NDArray[np.intp]  # positions of those with an indicator of missing values
+    has_indicator: NDArray[np.intp]  # positions in `numeric` of columns with an indicator
     range_scaling: Scaling  # to [0, 1]
     robust_scaling: Scaling  # to robust z-scores
-    categorical: tuple[int, ...]
+    categorical: tuple[int, ...]  # indices of the category columns
     is_category: NDArray[np.bool_]  # whether each encoded feature stands for a category
 
 
 def build_layout(columns: tuple[Column, ...]) -> Layout:
-    """Build the layout of columns, in their order."""
+    """Build the layout of fitted columns; features are in the order of the columns."""
     sizes = np.array([column.n_features_encoded for column in columns], dtype=np.intp)
     numeric = [number for number, column in enumerate(columns) if column.kind != "category"]
     known = [columns[number] for number in numeric]
@@ -79,7 +80,10 @@ def build_layout(columns: tuple[Column, ...]) -> Layout:
 
 
 def _build_range_scaling(columns: tuple[Column, ...], numeric: list[Column]) -> Scaling:
-    """Return the scaling of each column's range to [0, 1]."""
+    """Build the scaling of numeric columns to their ranges, [0, 1] or [0, 0.25] for booleans.
+
+    Categories are marked by 0.25 and missing values by 0.05. Missing numbers have the median.
+    """
     indicators = [
         MISSING_WEIGHT
         if column.n_missing and position == column.n_features_encoded - 1
@@ -99,7 +103,10 @@ def _build_range_scaling(columns: tuple[Column, ...], numeric: list[Column]) -> 
 
 
 def _build_robust_scaling(columns: tuple[Column, ...], numeric: list[Column]) -> Scaling:
-    """Return the scaling to robust z-scores."""
+    """Build the scaling of numeric columns to robust z-scores.
+
+    Categories and missing values are marked by 1 / scale. Missing numbers are NaN.
+    """
     indicators = [
         0.0 if position == 0 and column.kind != "category" else 1 / scale
         for column in columns
@@ -118,7 +125,11 @@ def _build_robust_scaling(columns: tuple[Column, ...], numeric: list[Column]) ->
 
 
 def scale_values(values: Values, scaling: Scaling, buffer: Values) -> tuple[Values, bool]:
-    """Scale values into a buffer, and return whether all are present and within the limit."""
+    """Scale values into a buffer, and return a view of it and whether all results are regular.
+
+    Results are regular if none is NaN and all are within ``±scaling.limit``. Overflow is not
+    reported.
+    """
     scaled = buffer[: len(values)]
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         np.multiply(values, scaling.prescale, out=scaled)
@@ -129,7 +140,7 @@ def scale_values(values: Values, scaling: Scaling, buffer: Values) -> tuple[Valu
 
 
 def limit_values(scaled: Values, scaling: Scaling, is_missing: NDArray[np.bool_]) -> None:
-    """Fill missing values in place, and clip or compress values beyond the limit."""
+    """Fill missing values, and clip or compress values beyond the limit, all in place."""
     np.copyto(scaled, scaling.fill_value, where=is_missing)
     if scaling.compresses_tails:
         _compress_tails(scaled)
@@ -138,7 +149,10 @@ def limit_values(scaled: Values, scaling: Scaling, is_missing: NDArray[np.bool_]
 
 
 def _compress_tails(z_scores: Values) -> None:
-    """Replace robust z-scores beyond `TAIL_START` by their logarithms, in place."""
+    """Replace each robust z-score z beyond ±20 in place, so that it grows by its logarithm.
+
+    The result is ``sign(z) * (20 + 5 * log(|z| / 20))``. NaN stays NaN.
+    """
     is_far = np.abs(z_scores) > TAIL_START
     sizes = np.minimum(np.abs(z_scores[is_far]), MAX_Z_SCORE)
     compressed = TAIL_START + TAIL_SCALE * np.log(sizes / TAIL_START)
@@ -146,7 +160,7 @@ def _compress_tails(z_scores: Values) -> None:
 
 
 def expand_tails(z_scores: Values) -> Values:
-    """Undo the compression of extreme robust z-scores."""
+    """Return robust z-scores without the compression of `_compress_tails`."""
     sizes = np.abs(z_scores)
     expanded = TAIL_START * np.exp(np.maximum(sizes - TAIL_START, 0) / TAIL_SCALE)
     return np.copysign(np.where(sizes > TAIL_START, expanded, sizes), z_scores)

@@ -22,17 +22,23 @@ Values = NDArray[np.float64]
 
 
 def check_columns(table: Table, columns: tuple[Column, ...]) -> None:
-    """Raise an error if a table has other columns than the training sample."""
+    """Raise a `TableError` if names, order or kinds of a table's columns differ from the fit.
+
+    Numbers and booleans are interchangeable. The kind of a column without values does not matter.
+    """
     names = tuple(column.name for column in columns)
     if table.names != names:
-        raise _names_error(names, table.names)
+        raise _build_names_error(names, table.names)
     if table.kinds != tuple(column.kind for column in columns):
         for number, column in enumerate(columns):
             _check_kind(table, number, column)
 
 
 def _check_kind(table: Table, number: int, column: Column) -> None:
-    """Raise an error for a column of another kind, unless one of the two has no values."""
+    """Raise a `TableError` if a column has another kind than at fit.
+
+    Numbers and booleans are interchangeable. A column without values, at fit or now, is accepted.
+    """
     kinds = {column.kind, table.kinds[number]}
     if len(kinds) == 1 or kinds == {"number", "boolean"} or not column.n_present:
         return
@@ -43,7 +49,11 @@ def _check_kind(table: Table, number: int, column: Column) -> None:
         )
 
 
-def _names_error(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
+def _build_names_error(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
+    """Return the error for a table with missing or unexpected columns, or in another order.
+
+    It lists at most ten of the expected names.
+    """
     missing = [name for name in fitted if name not in set(given)]
     unexpected = [name for name in given if name not in set(fitted)]
     problem = "the columns have another order"
@@ -59,7 +69,11 @@ def _names_error(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
 
 
 def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:
-    """Return the values of columns that were numeric at fit; texts become 0 or missing."""
+    """Return the values of the columns with indices `numeric`, which were numeric at fit.
+
+    Text columns are possible if the fit or this table had no values there. Their texts become 0.
+    Missing values are NaN.
+    """
     is_text = np.isin(numeric, [n for n, kind in enumerate(table.kinds) if kind == "category"])
     if not is_text.any():
         return table.numbers(numeric.tolist())
@@ -72,7 +86,11 @@ def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:
 
 
 def read_category_codes(table: Table, number: int, column: Column) -> NDArray[np.int64]:
-    """Return the index of each value among the categories; the last is for others, -1 missing."""
+    """Return for each value its index among the column's categories.
+
+    Rare and unknown categories have the index ``len(column.categories)``, missing values -1. If the
+    table's column is numeric, all its values count as unknown categories.
+    """
     other = len(column.categories)
     if table.kinds[number] != "category":
         return np.where(_find_missing(table, number), -1, other)
@@ -84,20 +102,29 @@ def read_category_codes(table: Table, number: int, column: Column) -> NDArray[np
 
 
 def _find_missing(table: Table, number: int) -> NDArray[np.bool_]:
+    """Return which values of a column are missing: null in texts, NaN in numbers."""
     if table.kinds[number] == "category":
         return table.categories(number).is_null().to_numpy(zero_copy_only=False)
     return np.isnan(table.numbers([number])[:, 0])
 
 
 def read_values(table: Table, number: int, column: Column) -> pa.Array:
-    """Return the values of a column as texts, booleans, timestamps or numbers; missing is null."""
+    """Return the values of a column as texts, timestamps, booleans or numbers.
+
+    Missing values are null. A text column stays text. Other values have the kind of the fitted
+    column.
+    """
     if table.kinds[number] == "category":
         return table.categories(number)
     return _convert_numbers(column.kind, table.numbers([number])[:, 0])
 
 
 def decode_features(column: Column, features: Values) -> pa.Array:
-    """Convert features in [0, 1] to values of the column."""
+    """Convert features of one column, as `transform` returns them, to values of the column.
+
+    The category with the largest feature is returned. A constant column has its only value. A
+    column without values at fit is null. Indicators of missing values are ignored.
+    """
     if column.kind == "category":
         texts = pa.array([*column.categories, OTHER], pa.large_string())
         return texts.take(pa.array(features[:, : len(texts)].argmax(axis=1)))
@@ -111,7 +138,10 @@ def decode_features(column: Column, features: Values) -> pa.Array:
 
 
 def decode_standardized(column: Column, features: Values) -> pa.Array:
-    """Convert robust z-scores to values of the column, without the rounding error of float32."""
+    """Convert robust z-scores of one column to values, rounded to hide the error of float32.
+
+    Rows with an indicator of a missing value, and columns without values at fit, are null.
+    """
     is_missing = features[:, -1] > 0 if column.n_missing else np.zeros(len(features), dtype=bool)
     if column.kind == "category":
         texts = pa.array([*column.categories, OTHER], pa.large_string())
@@ -129,7 +159,10 @@ def decode_standardized(column: Column, features: Values) -> pa.Array:
 
 
 def _round_to_error(values: Values, errors: Values, kind: Kind) -> Values:
-    """Round values to the digits above their errors: 37.000002 to 37, 23:59:58 to midnight."""
+    """Round values to the digits above their errors: 37.000002 to 37, 23:59:58 to midnight.
+
+    Dates are rounded to microseconds, milliseconds, seconds, minutes, hours or days.
+    """
     if kind == "date":
         units = TIME_UNITS[np.searchsorted(TIME_UNITS[:-1], errors)]
         return np.round(values / units) * units
@@ -138,11 +171,15 @@ def _round_to_error(values: Values, errors: Values, kind: Kind) -> Values:
 
 
 def _clip_to_finite(values: Values) -> Values:
+    """Replace infinite values by the largest finite numbers; NaN stays NaN."""
     return np.clip(values, -sys.float_info.max, sys.float_info.max)
 
 
 def _convert_numbers(kind: Kind, values: Values) -> pa.Array:
-    """Convert numbers to booleans or timestamps if the column has them; NaN is null."""
+    """Convert numbers to an array of booleans, timestamps or numbers; NaN becomes null.
+
+    Numbers of at least 0.5 are True. Dates are seconds since 1970, clipped to the years 1 to 9999.
+    """
     is_missing = np.isnan(values)
     if kind == "boolean":
         return pa.array(values >= 0.5, mask=is_missing)

@@ -14,9 +14,9 @@ from altbi.table import Table
 
 REMAINDER = "(remainder)"
 SCORE = "(score)"
-# Robust z-score from which a value is unusual beside the nearest reference rows.
+# Robust z-score, relative to the nearest reference rows, from which a value is unusual.
 UNUSUAL_Z_SCORE = 3.0
-# Similar reference rows whose median is the expected value.
+# Number of similar reference rows whose median is the expected value.
 N_SIMILAR = 10
 # Values of reference rows that are held in memory at a time.
 VALUES_AT_ONCE = 1 << 22
@@ -33,7 +33,7 @@ class Reason:
     value : object
         The row's value; None where it is missing.
     expected : object
-        The value that was expected.
+        The value that similar normal rows, or the network, lead to expect.
     z_score : float
         Distance between the two, in robust z-scores of the column. For scores by loss it is
         measured in standard deviations of the network's prediction.
@@ -78,7 +78,7 @@ class Explanation:
         Indices of the most similar reference rows, most similar first. Columns in which a row is
         unusual do not count. None for scores by loss.
     reference : tuple of pyarrow.Array
-        The values of all reference rows, one array for each column.
+        The values of all reference rows, one array for each column. Empty for scores by loss.
 
     Examples
     --------
@@ -107,9 +107,11 @@ class Explanation:
     reference: tuple[pa.Array, ...] = ()
 
     def __len__(self) -> int:
+        """Return the number of explained rows."""
         return len(self.score)
 
     def __repr__(self) -> str:
+        """Return a summary with the number of rows and of columns."""
         return f"Explanation of {len(self)} rows by {len(self.columns)} columns"
 
     def reasons(self, row: int, top: int = 3) -> list[Reason]:
@@ -125,13 +127,21 @@ class Explanation:
         Returns
         -------
         list of Reason
-            Columns with a z-score of at least 1; if there is none, the one with the largest.
+            Columns with a z-score of at least 1 and another value than the expected one. If there
+            is none, the column with the largest z-score.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such row. Negative indices count from the end.
         """
         self._check_row(row)
         ranked = np.argsort(-self.z_scores[row])
-        far = (self._reason(row, column) for column in ranked if self.z_scores[row, column] >= 1)
+        far = (
+            self._build_reason(row, column) for column in ranked if self.z_scores[row, column] >= 1
+        )
         different = (reason for reason in far if reason.value != reason.expected)
-        return list(itertools.islice(different, top)) or [self._reason(row, ranked[0])]
+        return list(itertools.islice(different, top)) or [self._build_reason(row, ranked[0])]
 
     def nearest(self, row: int, top: int = 3) -> pa.Table:
         """Return the reference rows that are most similar to a row.
@@ -141,12 +151,17 @@ class Explanation:
         row : int
             Index of the row.
         top : int, default=3
-            Largest number of reference rows.
+            Largest number of reference rows; at most 10 are available.
 
         Returns
         -------
         pyarrow.Table
             The reference rows, most similar first.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such row, or if the rows were scored by loss.
         """
         self._check_row(row)
         if self.neighbours is None:
@@ -160,12 +175,14 @@ class Explanation:
         )
 
     def remainder_share(self) -> float:
-        """Return the share of the scores' variation over rows that belongs to no column.
+        """Return the share of the remainder in the variation of the scores over rows.
+
+        Variation is the sum of absolute deviations from the mean, over columns and remainder.
 
         Returns
         -------
         float
-            A number from 0 to 1; 0 for a single row.
+            A number from 0 to 1; 0 for a single row, and if nothing varies.
         """
         total = np.abs(self.contributions - self.contributions.mean(0)).sum()
         rest = np.abs(self.remainder - self.remainder.mean()).sum()
@@ -185,10 +202,12 @@ class Explanation:
         )
 
     def _check_row(self, row: int) -> None:
+        """Raise a `ParameterError` unless a row exists; negative indices count from the end."""
         if not -len(self) <= row < len(self):
             raise ParameterError(f"row={row}, but the explanation has {len(self)} rows.")
 
-    def _reason(self, row: int, column: int) -> Reason:
+    def _build_reason(self, row: int, column: int) -> Reason:
+        """Return the `Reason` of one row for the column with this index."""
         return Reason(
             column=self.columns[column],
             value=self.values[column][row].as_py(),
@@ -223,10 +242,11 @@ def explain(
 
 
 def _explain_losses(table: Table, scorer: LossScorer, encoder: TableEncoder) -> Explanation:
-    """Split losses by column.
+    """Split losses by column; the expected values are predictions of the network.
 
-    For an unusual row the network's predictions are poor in all columns. It is therefore asked what
-    it expects in the same row with the unusual values replaced by the median.
+    For an unusual row the network's predictions are poor in all columns. Unusual values are
+    therefore replaced by the median before the prediction. A scorer without statistics of training
+    rows raises a `ValueError`.
     """
     if (typical := scorer.typical) is None:
         raise ValueError("the scorer has no statistics of training rows")
@@ -248,12 +268,12 @@ def _explain_losses(table: Table, scorer: LossScorer, encoder: TableEncoder) -> 
 def _explain_distances(table: Table, scorer: DistanceScorer, encoder: TableEncoder) -> Explanation:
     """Split squared distances to the nearest reference rows by column.
 
-    The reference rows nearest to an outlier share its unusual values as far as any row does. The
-    expected values therefore come from the rows that are most similar in all other columns.
+    The nearest reference rows of an outlier share its unusual values as far as any row does.
+    Expected values are therefore medians of the rows that are most similar in the other columns.
     """
     rows = encoder.standardize(table)
     contributions = encoder.sum_by_column(scorer.contributions(rows))
-    weights = _find_ordinary(contributions)[:, encoder.feature_columns].astype(np.float32)
+    weights = _find_ordinary_columns(contributions)[:, encoder.feature_columns].astype(np.float32)
     similar = scorer.most_similar(rows, weights, N_SIMILAR)
     medians = _compute_medians(scorer, encoder, similar)
     difference = np.nan_to_num(medians.astype(np.float64) - rows)
@@ -270,8 +290,11 @@ def _explain_distances(table: Table, scorer: DistanceScorer, encoder: TableEncod
     )
 
 
-def _find_ordinary(contributions: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which columns of each row are not unusual; at least half of them are not."""
+def _find_ordinary_columns(contributions: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return for each row which columns count as ordinary: contributions below 9, a z-score of 3.
+
+    The half of the columns with the smallest contributions always counts as ordinary.
+    """
     ranks = np.argsort(np.argsort(-contributions, axis=1), axis=1)
     return (contributions < UNUSUAL_Z_SCORE**2) | (ranks >= contributions.shape[1] // 2)
 
@@ -279,7 +302,10 @@ def _find_ordinary(contributions: NDArray[np.float64]) -> NDArray[np.bool_]:
 def _compute_medians(
     scorer: DistanceScorer, encoder: TableEncoder, indices: NDArray[np.intp]
 ) -> NDArray[np.floating]:
-    """Return the median of each row's similar reference rows, some rows at a time."""
+    """Return for each row the encoded median of its similar reference rows, given by `indices`.
+
+    Rows are processed in blocks to limit memory. Features of categories are means.
+    """
     at_once = max(VALUES_AT_ONCE // (indices.shape[1] * encoder.n_features_encoded), 1)
     blocks = np.split(indices, range(at_once, len(indices), at_once))
     return np.concatenate([encoder.group_medians(scorer.rows[block]) for block in blocks])

@@ -1,1 +1,1 @@
-"""Interfaces of other libraries."""
+"""Detectors with the interfaces of other libraries."""

@@ -90,14 +90,14 @@ class PyODDetector(BaseDetector):
         self.random_state = random_state
 
     def fit(self, X: Any, y: object = None) -> Self:  # noqa: ANN401 - any table
-        """Fit the detector on a table.
+        """Fit the detector on a table, and compute scores, threshold and labels of its rows.
 
         Parameters
         ----------
         X : array or data frame
             The table.
         y : object
-            Not used.
+            Not used for training. PyOD warns if it is passed, and stores its number of classes.
 
         Returns
         -------

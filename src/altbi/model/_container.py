@@ -28,7 +28,11 @@ Fields = dict[str, Any]
 
 
 def encode_model(tensors: Tensors, header: Fields) -> bytes:
-    """Return the content of a model file; numbers in the header must be finite."""
+    """Return the content of a model file: tensors, header and their digest.
+
+    Name and version of the file format are added to the header. A number in the header that is not
+    finite raises a `ModelFileError`.
+    """
     from safetensors.numpy import save
 
     fields = {"format": FORMAT, "format_version": FORMAT_VERSION, **header}
@@ -46,13 +50,19 @@ def encode_model(tensors: Tensors, header: Fields) -> bytes:
 
 
 def read_header(path: FilePath) -> Fields:
-    """Read the header of a model file without its tensors."""
+    """Read the header of a model file without its tensors; the digest is not checked.
+
+    A file of another program or format version raises a `ModelFileError`.
+    """
     with _open_container(path) as file:
         return _parse_header(path, _read_entry(file)[1])
 
 
 def read_model(path: FilePath) -> tuple[dict[str, NDArray[Any]], Fields]:
-    """Read the tensors and the header of a model file, and check their digest."""
+    """Read the tensors and the header of a model file, and check their digest.
+
+    A file that is damaged, or of another program or format version, raises a `ModelFileError`.
+    """
     with _open_container(path) as file:
         digest, text = _read_entry(file)
         header = _parse_header(path, text)
@@ -66,6 +76,10 @@ def read_model(path: FilePath) -> tuple[dict[str, NDArray[Any]], Fields]:
 
 
 def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no types
+    """Open a safetensors file as a context manager.
+
+    A file that is missing or unreadable raises an `OSError`, any other format a `ModelFileError`.
+    """
     from safetensors import SafetensorError, safe_open
 
     # A missing or unreadable file raises the error of the operating system.
@@ -87,7 +101,10 @@ def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
 
 
 def _parse_header(path: FilePath, text: str) -> Fields:
-    """Parse the header; a file of another program or format version raises an error."""
+    """Parse the JSON header; a file of another program or format version raises a `ModelFileError`.
+
+    `text` is empty for safetensors files of other programs.
+    """
     try:
         # Strict JSON: refuses NaN, infinity and lone surrogates.
         header = msgspec.json.decode(text) if text else None
@@ -111,6 +128,7 @@ def _parse_header(path: FilePath, text: str) -> Fields:
 
 
 def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
+    """Read one tensor; an unsupported type raises a `ModelFileError`."""
     try:
         return file.get_tensor(name)
     except (TypeError, ValueError, KeyError, AttributeError) as cause:

@@ -16,7 +16,8 @@ def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
     """Yield warnings about the training sample.
 
     They concern types, missing values, constants, rare categories, duplicates and row counters.
-    Under a privacy budget only warnings that reveal nothing about rows are given.
+    Under a privacy budget only the warnings of the first pass and of the privacy ledger are given,
+    which reveal nothing about rows.
     """
     yield from found.notes
     if model.ledger is not None:
@@ -30,7 +31,10 @@ def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
 
 
 def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
-    """Yield a warning about rows with the same encoded features."""
+    """Yield one warning if several rows have the same encoded features; none otherwise.
+
+    Rows are compared by their hash values.
+    """
     n_rows = len(features)
     n_duplicates = n_rows - len({hash(row.tobytes()) for row in features})
     if n_duplicates:
@@ -41,7 +45,10 @@ def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
 
 
 def _check_counters(found: ScanResult) -> Iterator[str]:
-    """Yield a warning for each column that only numbers the rows."""
+    """Yield a warning for each number column that only numbers the rows.
+
+    Samples of fewer than 10 rows yield none.
+    """
     sample, rows = found.sample, found.sample_rows
     if len(rows) < MIN_COUNTER_ROWS:
         return
@@ -54,5 +61,10 @@ def _check_counters(found: ScanResult) -> Iterator[str]:
 
 
 def _is_counter(values: NDArray[np.float64], rows: NDArray[np.int64]) -> bool:
+    """Return whether values rise or fall by the same step from row to row of the table.
+
+    `rows` holds the row numbers of the values. Constants and columns with missing values return
+    False.
+    """
     step = (values[1] - values[0]) / (rows[1] - rows[0])
     return bool(step != 0 and (values == values[0] + (rows - rows[0]) * step).all())

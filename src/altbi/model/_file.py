@@ -39,8 +39,8 @@ from altbi.scorers._loss import LEAST_WIDTH
 Path = str | PathLike[str]
 Tensors = dict[str, NDArray[Any]]
 
-SNAPSHOT = "snapshot."
-# The classes that a model file may name, and where they are.
+SNAPSHOT = "snapshot."  # prefix of the names of network weights
+# Classes of parameter objects that a model file may contain, and their modules.
 PARAMETER_OBJECTS = {
     "Schedule": "altbi.networks",
     "IWAE": "altbi.networks",
@@ -52,14 +52,17 @@ FLOAT64_TENSORS = ("low", "width", "baseline", "usual", "neutral")
 
 
 def save_model(model: FittedModel, path: Path) -> None:
-    """Write a model to a file."""
+    """Write a model to a file, which appears only when it is complete."""
     content = model_to_bytes(model)
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(content)
 
 
 def model_to_bytes(model: FittedModel) -> bytes:
-    """Return the content of a model file."""
+    """Return the content of a model file.
+
+    A number that is not finite raises a `ModelFileError`.
+    """
     scorer, parameters = model.scorer, dict(model.settings.parameters)
     if model.settings.training.backbone.is_custom:
         parameters["backbone"] = model.settings.training.backbone
@@ -74,11 +77,14 @@ def model_to_bytes(model: FittedModel) -> bytes:
         "history": [msgspec.to_builtins(step) for step in model.history],
         "privacy": None if model.ledger is None else model.ledger.to_json(),
     }
-    return encode_model(_to_tensors(scorer), header)
+    return encode_model(_collect_tensors(scorer), header)
 
 
-def _to_tensors(scorer: DistanceScorer | LossScorer) -> Tensors:
-    """Return the arrays of a scorer by name."""
+def _collect_tensors(scorer: DistanceScorer | LossScorer) -> Tensors:
+    """Return the arrays of a scorer by their names in a model file.
+
+    A scorer by loss without statistics of training rows raises a `ValueError`.
+    """
     if isinstance(scorer, DistanceScorer):
         whitening = {} if scorer.whitening is None else {"whitening": scorer.whitening}
         return {"reference": scorer.rows, **whitening}
@@ -93,12 +99,16 @@ def _to_tensors(scorer: DistanceScorer | LossScorer) -> Tensors:
 
 
 def load_model(path: Path, backbone: Any = None) -> FittedModel:  # noqa: ANN401 - user's network
-    """Read a model from a file; see `FittedModel.load`."""
+    """Read a model from a file, and check every value; see `FittedModel.load`.
+
+    `backbone` is the user's own network if the model was fitted with one. All errors in the content
+    raise a `ModelFileError` with the path.
+    """
     tensors, fields = read_model(path)
     header = parse_header(path, fields)
-    custom = _check_backbone(path, header, backbone)
+    custom = _resolve_custom_backbone(path, header, backbone)
     try:
-        return _restore(path, header, tensors, custom)
+        return _restore_model(path, header, tensors, custom)
     except ModelFileError as error:
         raise error if str(error).startswith(str(path)) else invalid_file(path, error) from None
     except (AltbiError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -110,8 +120,12 @@ def load_model(path: Path, backbone: Any = None) -> FittedModel:  # noqa: ANN401
         ) from error
 
 
-def _restore(path: Path, header: Header, tensors: Tensors, backbone: Any) -> FittedModel:  # noqa: ANN401
-    """Build the model of a header and its tensors."""
+def _restore_model(path: Path, header: Header, tensors: Tensors, backbone: Any) -> FittedModel:  # noqa: ANN401
+    """Build the model from a checked header and its tensors.
+
+    `backbone` replaces the backbone of the parameters unless it is None. Invalid contents raise
+    errors of several types, which `load_model` converts.
+    """
     parameters = {name: _from_plain(value) for name, value in header.parameters.items()}
     if backbone is not None:
         parameters["backbone"] = backbone
@@ -120,9 +134,11 @@ def _restore(path: Path, header: Header, tensors: Tensors, backbone: Any) -> Fit
     ledger = _restore_ledger(path, header, settings)
     require(path, settings.training.is_complete(header.history), "its history is incomplete")
     if settings.reference is not None:
-        scorer: DistanceScorer | LossScorer = _restore_distances(path, settings, encoder, tensors)
+        scorer: DistanceScorer | LossScorer = _restore_distance_scorer(
+            path, settings, encoder, tensors
+        )
     else:
-        scorer = _restore_losses(path, settings, encoder, tensors, header)
+        scorer = _restore_loss_scorer(path, settings, encoder, tensors, header)
     n_held = len(scorer.rows) if isinstance(scorer, DistanceScorer) else 0
     require(path, header.n_reference == n_held, "its number of reference rows is wrong")
     return FittedModel(
@@ -137,7 +153,10 @@ def _restore(path: Path, header: Header, tensors: Tensors, backbone: Any) -> Fit
 
 
 def _restore_ledger(path: Path, header: Header, settings: FitSettings) -> Ledger | None:
-    """Return the privacy ledger; it must belong to the budget of the parameters."""
+    """Return the privacy ledger of a header, or None without a privacy budget.
+
+    A ledger that does not match the budget in the parameters raises a `ModelFileError`.
+    """
     budget: Any = settings.privacy
     is_private = header.privacy is not None
     require(path, (budget is not None) == is_private, "its ledger does not match its parameters")
@@ -151,10 +170,13 @@ def _restore_ledger(path: Path, header: Header, settings: FitSettings) -> Ledger
     return ledger
 
 
-def _restore_distances(
+def _restore_distance_scorer(
     path: Path, settings: FitSettings, encoder: TableEncoder, tensors: Tensors
 ) -> DistanceScorer:
-    """Return the scorer by distance, with arrays of the expected shapes."""
+    """Build the scorer by distance from its tensors.
+
+    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`.
+    """
     reference, size = settings.reference, encoder.n_features_encoded
     if reference is None:
         raise ValueError("scores by loss have no reference rows")
@@ -163,17 +185,23 @@ def _restore_distances(
     if is_whitened(reference, encoder):
         shapes["whitening"] = (size, size)
     is_sized = 2 <= n_rows <= reference.n_reference
-    require(path, is_sized and _shapes(tensors) == shapes, "its tensors do not fit its parameters")
-    _check_values(path, tensors, {})
+    require(
+        path,
+        is_sized and _collect_shapes(tensors) == shapes,
+        "its tensors do not fit its parameters",
+    )
+    _check_tensors(path, tensors, {})
     return DistanceScorer(tensors["reference"], reference.n_groups, tensors.get("whitening"))
 
 
-def _restore_losses(
+def _restore_loss_scorer(
     path: Path, settings: FitSettings, encoder: TableEncoder, tensors: Tensors, header: Header
 ) -> LossScorer:
-    """Return the scorer by loss, with arrays of the expected shapes.
+    """Build the scorer by loss from its tensors.
 
-    An untrained network has shapes but no memory, however large a hostile header makes it.
+    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`. Shapes are
+    compared with an untrained network, which needs no memory, however large a hostile header makes
+    it.
     """
     size = encoder.n_features_encoded
     network = build_untrained(
@@ -183,9 +211,9 @@ def _restore_losses(
         batch_norm=settings.privacy is None,
     )
     n_snapshots = settings.training.count_snapshots(header.history)
-    expected = _expected_shapes(settings, network, encoder, n_snapshots)
-    require(path, _shapes(tensors) == expected, "its tensors do not fit its parameters")
-    _check_values(path, tensors, network.state_dict())
+    expected = _compute_expected_shapes(settings, network, encoder, n_snapshots)
+    require(path, _collect_shapes(tensors) == expected, "its tensors do not fit its parameters")
+    _check_tensors(path, tensors, network.state_dict())
     arrays = {
         name.removeprefix(SNAPSHOT): tensor
         for name, tensor in tensors.items()
@@ -202,14 +230,15 @@ def _restore_losses(
     )
 
 
-def _shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+def _collect_shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor by name."""
     return {name: tensor.shape for name, tensor in tensors.items()}
 
 
-def _expected_shapes(
+def _compute_expected_shapes(
     settings: FitSettings, network: GenerativeModel, encoder: TableEncoder, n_snapshots: int
 ) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all arrays of a scorer by loss."""
+    """Return the shapes that all tensors of a scorer by loss must have, by name."""
     n_columns, size = len(encoder.names), encoder.n_features_encoded
     landmarks = {"landmarks": (N_LANDMARKS, size)} if needs_landmarks(settings) else {}
     weights = network.state_dict().items()
@@ -224,10 +253,15 @@ def _expected_shapes(
     }
 
 
-def _check_values(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
-    """Raise an error for arrays of a wrong type, or with values that cannot be."""
+def _check_tensors(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
+    """Raise a `ModelFileError` for tensors of a wrong type or with impossible values.
+
+    `state` holds the weights of an untrained network, whose types the snapshots must have.
+    """
     for name, tensor in tensors.items():
-        require(path, tensor.dtype == _expected_dtype(name, state), f"{name!r} has a wrong type")
+        require(
+            path, tensor.dtype == _choose_expected_dtype(name, state), f"{name!r} has a wrong type"
+        )
         require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
         if name.endswith(("mix.sign", "mix.permutation")):
             require(path, _is_rotation(tensor), f"{name!r} is not a rotation")
@@ -236,22 +270,34 @@ def _check_values(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> Non
             require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
 
 
-def _expected_dtype(name: str, state: Mapping[str, Any]) -> np.dtype[Any]:
+def _choose_expected_dtype(name: str, state: Mapping[str, Any]) -> np.dtype[Any]:
+    """Return the type that a tensor must have.
+
+    A snapshot's tensor has the type of the network's weight in `state`. Others are float64 if they
+    are listed in `FLOAT64_TENSORS`, else float32.
+    """
     if name.startswith(SNAPSHOT):
         return np.dtype(str(state[name.removeprefix(SNAPSHOT)].dtype).removeprefix("torch."))
     return np.dtype(np.float64 if name in FLOAT64_TENSORS else np.float32)
 
 
 def _is_rotation(tensor: NDArray[Any]) -> bool:
-    """Return whether an array holds signs, or permutation matrices."""
+    """Return whether an array holds only 1 and -1, or only permutation matrices.
+
+    Arrays with two axes must hold signs, arrays with three axes permutation matrices.
+    """
     if tensor.ndim == 2:
         return bool((np.abs(tensor) == 1).all())
     is_binary = np.isin(tensor, (0, 1)).all()
     return bool(is_binary and (tensor.sum(1) == 1).all() and (tensor.sum(2) == 1).all())
 
 
-def _check_backbone(path: Path, header: Header, backbone: Any) -> Any:  # noqa: ANN401
-    """Return the user's own backbone for a file that needs one, else None."""
+def _resolve_custom_backbone(path: Path, header: Header, backbone: Any) -> Any:  # noqa: ANN401
+    """Return the user's own backbone for a file that needs one, and None for other files.
+
+    A plain network is wrapped in a `CustomBackbone` with the stored options. A backbone that is
+    missing, or not needed, raises a `ModelFileError`.
+    """
     stored = header.parameters.get("backbone")
     is_custom = isinstance(stored, dict) and stored.get("object") == CUSTOM
     if not is_custom and backbone is None:
@@ -278,7 +324,11 @@ def _check_backbone(path: Path, header: Header, backbone: Any) -> Any:  # noqa: 
 
 
 def to_plain(value: Any) -> Any:  # noqa: ANN401 - any parameter
-    """Return a parameter as JSON can hold it; random generators become None."""
+    """Return a parameter as JSON can hold it; this loses information for some types.
+
+    A `RandomState` becomes None, a class, function or module its name, a date its ISO text, a tuple
+    a list. A parameter object becomes a dict with its class name under "object".
+    """
     if isinstance(value, ParameterObject):
         params = {name: to_plain(item) for name, item in value.get_params().items()}
         return {"object": type(value).__name__, **params}
@@ -298,7 +348,10 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401 - any parameter
 
 
 def _from_plain(value: Any) -> Any:  # noqa: ANN401
-    """Return the parameter that `to_plain` has written; only known classes are created."""
+    """Return the parameter that `to_plain` has converted; only known classes are created.
+
+    Lists become tuples, and a custom backbone becomes None. Other classes raise a `ModelFileError`.
+    """
     if isinstance(value, list):
         return tuple(_from_plain(item) for item in value)
     if isinstance(value, dict) and "object" in value:

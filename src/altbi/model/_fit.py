@@ -30,12 +30,12 @@ from altbi.scorers import DistanceScorer, LossScorer, fit_distance_scorer, fit_t
 from altbi.scorers._loss import compute_loss_ranges
 from altbi.table import Table, sample_rows
 
-# Rows of the sample among which reference rows are sought, and rows that set the threshold.
+# Most rows of the sample that can become reference rows, and most rows that set the threshold.
 MAX_CANDIDATES = 10_000
 MAX_THRESHOLD_ROWS = 20_000
-# Encoded features of a table whose distances are whitened, if the settings leave it open.
+# Numbers of encoded features for which `whiten="auto"` whitens distances.
 WHITENED_FEATURES = range(100, 4097)
-# Encoded features up to which a network that only selects reference rows grows.
+# A network that only selects reference rows is sized for at most this many encoded features.
 MAX_SELECTING_FEATURES = 512
 
 Result = TypeVar("Result")
@@ -52,28 +52,37 @@ def fit_model(table: Table, settings: FitSettings, labels: Labels | None = None)
     settings : FitSettings
         What to fit.
     labels : ndarray of int8, optional
-        1 for known inliers, -1 for known outliers, 0 for all others.
+        1 for known inliers, -1 for known outliers, 0 for all others. Not used under a privacy
+        budget.
 
     Returns
     -------
     FittedModel
         The model.
+
+    Raises
+    ------
+    TableError
+        If the table has fewer than 2 rows.
     """
     return finish(iter_fit(table, settings, labels))
 
 
 def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
-    """Fit a model step by step: yield after each training step, and return the model."""
+    """Fit a model step by step: yield after each training step, and return the model.
+
+    A table with fewer than 2 rows raises a `TableError`. A privacy budget does not use the labels.
+    """
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
     seed = resolve_seed(settings.random_state)
     if settings.privacy is not None:
         return (yield from settings.privacy.fit(table, settings, seed))
-    return (yield from _fit(table, settings, labels, seed))
+    return (yield from _fit_without_privacy(table, settings, labels, seed))
 
 
 def finish(steps: Generator[TrainingStep, None, Result]) -> Result:
-    """Run a generator to its end, and return its result."""
+    """Run a generator of training steps to its end, and return its result."""
     while True:
         try:
             next(steps)
@@ -84,7 +93,7 @@ def finish(steps: Generator[TrainingStep, None, Result]) -> Result:
 def record_history(
     steps: Generator[TrainingStep, None, Result], history: list[TrainingStep]
 ) -> Generator[TrainingStep, None, Result]:
-    """Yield all steps, add each to a history, and return the result."""
+    """Yield all steps of a generator, append each to `history`, and return its result."""
     while True:
         try:
             step = next(steps)
@@ -94,8 +103,15 @@ def record_history(
         yield step
 
 
-def _fit(table: Table, settings: FitSettings, labels: Labels | None, seed: int) -> Fit:
-    """Fit a model without a privacy budget."""
+def _fit_without_privacy(
+    table: Table, settings: FitSettings, labels: Labels | None, seed: int
+) -> Fit:
+    """Fit a model without a privacy budget: yield each training step, and return the model.
+
+    Columns that mostly hold rare categories raise a `TableWarning`. The model scores by distance if
+    the settings have reference rows, else by loss. At most 20,000 rows set a threshold of
+    distances.
+    """
     sample, labels = sample_training_rows(table, labels, settings.max_rows, seed)
     encoder = TableEncoder().fit(sample)
     rows = encoder.transform(sample)
@@ -103,13 +119,13 @@ def _fit(table: Table, settings: FitSettings, labels: Labels | None, seed: int) 
         warnings.warn(problem, TableWarning, stacklevel=6)
 
     history: list[TrainingStep] = []
-    arrays = yield from record_history(_train(rows, settings, labels, seed), history)
+    arrays = yield from record_history(_train_network(rows, settings, labels, seed), history)
     if settings.reference is None:
         scorer, scores = fit_loss_scorer(arrays, settings, rows, encoder)
         typical = fit_typical_rows(scorer, encoder, rows)
         final: DistanceScorer | LossScorer = replace(scorer, typical=typical)
     else:
-        final = _select_reference(sample, rows, arrays, settings, labels, encoder, seed)
+        final = _fit_reference_scorer(sample, rows, arrays, settings, labels, encoder, seed)
         judged = sample_rows(len(rows), MAX_THRESHOLD_ROWS, seed)
         scores = final.score(encoder.standardize(sample.take(judged)))
     return FittedModel(
@@ -128,14 +144,18 @@ def _fit(table: Table, settings: FitSettings, labels: Labels | None, seed: int) 
     )
 
 
-def _train(
+def _train_network(
     rows: NDArray[np.float32], settings: FitSettings, labels: Labels | None, seed: int
 ) -> Generator[TrainingStep, None, SnapshotArrays]:
-    """Train the network of the settings, and return its snapshots."""
+    """Train the network of the settings: yield each training step, and return the snapshots.
+
+    Steps run on one thread and in torch's default modes. A custom network has its own random state.
+    """
     backbone, n_features = settings.training.backbone, rows.shape[1]
     size = sized_for(settings, n_features)
 
     def steps() -> Generator[TrainingStep, None, SnapshotArrays]:
+        """Build the network, train it, and return its snapshots."""
         # Built inside the isolated steps: a network of the user's own may draw random numbers.
         model = backbone.build(n_features, sized_for=size)
         untrained = build_untrained(backbone, n_features, sized_for=size)
@@ -147,7 +167,7 @@ def _train(
 def sized_for(settings: FitSettings, n_features: int) -> int | None:
     """Return the number of features that the network's "auto" sizes are chosen for.
 
-    A network that only selects reference rows stays small.
+    None means all features. A network that only selects reference rows is sized for at most 512.
     """
     return None if settings.reference is None else min(n_features, MAX_SELECTING_FEATURES)
 
@@ -158,7 +178,12 @@ def fit_loss_scorer(
     rows: NDArray[np.float32],
     encoder: TableEncoder,
 ) -> tuple[LossScorer, NDArray[np.float64]]:
-    """Return a scorer by loss, and the scores of the rows that set its scale."""
+    """Return a scorer by loss, and the scores of the training rows `rows`.
+
+    If the settings scale losses, each snapshot's losses are scaled by their range over these rows.
+    The scorer has no statistics for explanations yet. Losses that are not finite raise a
+    `TrainingError`.
+    """
     backbone, n_features = settings.training.backbone, rows.shape[1]
     model = build_untrained(backbone, n_features, sized_for=sized_for(settings, n_features))
     landmarks = None
@@ -179,13 +204,16 @@ def fit_loss_scorer(
 
 
 def needs_landmarks(settings: FitSettings) -> bool:
-    """Return whether explanations of the settings' network compare rows with landmarks."""
+    """Return whether explanations need landmarks: quantiles of the training rows by column.
+
+    Explanations of all networks but the IWAE compare rows with landmarks.
+    """
     from altbi.networks import IWAE
 
     return not isinstance(settings.training.backbone, IWAE)
 
 
-def _select_reference(
+def _fit_reference_scorer(
     sample: Table,
     rows: NDArray[np.float32],
     arrays: SnapshotArrays,
@@ -194,7 +222,11 @@ def _select_reference(
     encoder: TableEncoder,
     seed: int,
 ) -> DistanceScorer:
-    """Select reference rows among those with small losses."""
+    """Select reference rows with small losses, and return a scorer by distance to them.
+
+    Labelled outliers are never selected. Of larger samples, 10,000 rows and at most as many
+    labelled inliers are candidates.
+    """
     reference = settings.reference
     assert reference is not None
     labels = np.full(len(rows), UNKNOWN, dtype=np.int8) if labels is None else labels
@@ -217,21 +249,30 @@ def _select_reference(
 
 
 def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
-    """Return whether distances are whitened."""
+    """Return whether distances are whitened: measured after removing correlations of features.
+
+    "auto" whitens tables of 100 to 4,096 encoded features.
+    """
     if reference.whiten == "auto":
         return encoder.n_features_encoded in WHITENED_FEATURES
     return reference.whiten
 
 
 def choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> float:
-    """Return the threshold of the settings for the scores of training rows."""
+    """Return the threshold that the settings declare, or a percentile of scores of training rows.
+
+    The percentile follows from the settings' contamination.
+    """
     if settings.threshold is not None:
         return float(settings.threshold)
     return compute_threshold(scores, settings.contamination)
 
 
 def resolve_seed(random_state: RandomState) -> int:
-    """Return the seed of a fit; NumPy's global random state is never used."""
+    """Return the seed of a fit; NumPy's global random state is never used.
+
+    None returns a new random seed. A `RandomState` is sampled, which changes its state.
+    """
     if random_state is None:
         return secrets.randbits(31)
     if isinstance(random_state, int | np.integer):

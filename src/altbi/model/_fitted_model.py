@@ -30,19 +30,19 @@ class FittedModel:
     Attributes
     ----------
     settings : FitSettings
-        What was asked for.
+        The settings of the fit.
     training_table : TrainingTable
         The table that it was fitted on.
     encoder : TableEncoder
-        How columns become numbers.
+        Converts columns to numbers.
     scorer : DistanceScorer or LossScorer
-        How encoded rows become scores.
+        Converts encoded rows to scores.
     threshold : float
         Rows with a score above it are outliers.
     history : tuple of TrainingStep
         Batch size, kept share and loss of each training step.
     ledger : Ledger or None
-        What a fit under a privacy budget has released.
+        What a fit under a privacy budget has released; None without a budget.
 
     Examples
     --------
@@ -80,11 +80,16 @@ class FittedModel:
         -----
         TableWarning
             If the table holds values that the training table did not.
+
+        Raises
+        ------
+        TableError
+            If the columns differ from those of the training table, or a value is infinite.
         """
         return self._score_with_warnings(self.prepare(X), stacklevel=3)
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
-        """Return the scores of a table's rows, split by column.
+        """Return the scores of a table's rows, split by column; drift raises no warning.
 
         Parameters
         ----------
@@ -99,12 +104,12 @@ class FittedModel:
         return explain(self.prepare(X), self.scorer, self.encoder)
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the model to a file that holds no code.
+        """Write the model to a file that contains data only, no code.
 
         Parameters
         ----------
         path : str or path
-            The file. It appears only when it is complete.
+            The file, which is replaced if it exists. It appears only when it is complete.
         """
         from altbi.model._file import save_model
 
@@ -149,19 +154,22 @@ class FittedModel:
         return load_model(path, backbone)
 
     def _score_with_warnings(self, table: Table, *, stacklevel: int) -> Scores:
-        """Return the scores of a table with the columns of the fit, and warn about drift."""
+        """Return the scores of a prepared table, and raise a `TableWarning` for each type of drift.
+
+        `stacklevel` is that of `warnings.warn`.
+        """
         scores, drift = self.score_table(table)
         for sentence in drift.describe():
             warnings.warn(sentence, TableWarning, stacklevel=stacklevel)
         return scores
 
     def score_table(self, table: Table) -> tuple[Scores, Drift]:
-        """Return the scores of a table with the columns of the fit, and its drift.
+        """Return the scores of a prepared table, and its drift; drift raises no warning.
 
         Parameters
         ----------
         table : Table
-            What `prepare` returns.
+            A result of `prepare`.
 
         Returns
         -------
@@ -172,12 +180,16 @@ class FittedModel:
         """
 
         def score(chunk: Table) -> Scores:
+            """Encode and score one chunk of the table."""
             return self.scorer.score(self.scorer.encode(chunk, self.encoder))
 
         return score_chunks(score, table, self.encoder)
 
     def prepare(self, X: Any) -> Table:  # noqa: ANN401
-        """Return a table with the columns of the fit; array columns are found by position.
+        """Convert input to a table with the column names of the fit.
+
+        The columns of an array get the fitted names by position. A data frame keeps its names,
+        which are checked later. It is renamed by position if the fit was on an array.
 
         Parameters
         ----------
@@ -187,7 +199,7 @@ class FittedModel:
         Returns
         -------
         Table
-            The same rows.
+            The same rows under these names.
         """
         if not is_frame(X):
             return as_table(X, self.encoder.names)

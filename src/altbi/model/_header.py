@@ -51,7 +51,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     parameters : dict
         Its parameters; parameter objects are dicts with the class name under "object".
     n_reference : int
-        Number of rows of the training table that the file holds.
+        Number of reference rows that the file holds; 0 for scores by loss.
     table : TrainingTable
         The training table.
     threshold : float
@@ -78,7 +78,10 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def parse_header(path: Path, fields: dict[str, Any]) -> Header:
-    """Return a checked header; values of a wrong type raise a `ModelFileError`."""
+    """Return the checked header of the file at `path`.
+
+    Values of a wrong type, or values that contradict each other, raise a `ModelFileError`.
+    """
     try:
         header = msgspec.convert(fields, Header)
     except msgspec.ValidationError as error:
@@ -95,18 +98,21 @@ def parse_header(path: Path, fields: dict[str, Any]) -> Header:
 
 
 def require(path: Path, holds: bool, problem: str) -> None:
-    """Raise a `ModelFileError` unless a condition holds."""
+    """Raise a `ModelFileError` with the problem unless a condition holds."""
     if not holds:
         raise ModelFileError(f"{path}: {problem}. Save the model again.")
 
 
 def invalid_file(path: Path, error: Exception) -> ModelFileError:
-    """Return the error for a file whose content is not valid."""
+    """Return the error for a file whose content is not valid, with the cause in parentheses."""
     return ModelFileError(
         f"{path}: the file is not valid ({describe_error(error)}). Save the model again."
     )
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error, without its last full stop."""
+    """Return the message of an error without its last full stop.
+
+    For a `KeyError` it is "missing", followed by the key.
+    """
     return f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")

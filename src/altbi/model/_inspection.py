@@ -42,7 +42,7 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     rows, sample : int
         Number of rows of the training table, and of the training sample.
     reference_rows : int
-        Number of rows of the training table that the file holds.
+        Number of reference rows that the file holds; 0 for scores by loss.
     threshold : float
         Rows with an outlier score above it are outliers.
     last_loss : float or None
@@ -54,7 +54,7 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     columns : tuple of Column
         The columns of the training sample.
     conventions : TextConventions
-        How their values were written in a text file.
+        Formats and missing values of a text file's columns.
     """
 
     file: str
@@ -76,7 +76,10 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_description(path: str | PathLike[str]) -> ModelDescription:
-    """Read the header of a model file; invalid values raise a `ModelFileError`."""
+    """Read the header of a model file and describe it; tensors are neither read nor checked.
+
+    Invalid values raise a `ModelFileError`.
+    """
     header = parse_header(path, read_header(path))
     try:
         ledger = None if header.privacy is None else Ledger.from_json(header.privacy)
@@ -106,7 +109,7 @@ def read_description(path: str | PathLike[str]) -> ModelDescription:
 
 
 def render(model: ModelDescription) -> str:
-    """Render a description for a terminal; all text from the file is escaped."""
+    """Return a description as text for a terminal; all text from the file is escaped."""
     parameters = ", ".join(f"{name}={value!r}" for name, value in model.parameters.items())
     about = "about " if model.privacy else ""  # counts have noise under a privacy budget
     last_loss = "not released" if model.last_loss is None else f"{model.last_loss:.6g}"
@@ -131,13 +134,17 @@ def render(model: ModelDescription) -> str:
 
 
 def _wrap(text: str, first_indent: str, indent: str) -> list[str]:
-    """Wrap a text, escaped first so that its line breaks stay visible."""
+    """Split a text into indented lines of at most 100 columns.
+
+    It is escaped first, so that line breaks in it stay visible.
+    """
     return textwrap.wrap(
         escape_text(text), LINE_WIDTH, initial_indent=first_indent, subsequent_indent=indent
     )
 
 
 def _describe_reference(model: ModelDescription) -> str:
+    """Return the text about the reference rows, with a warning that they are table data."""
     if not model.reference_rows:
         return "none: rows are scored by loss"
     return (
@@ -147,7 +154,7 @@ def _describe_reference(model: ModelDescription) -> str:
 
 
 def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
-    """Yield the lines about the privacy ledger."""
+    """Yield the lines about the privacy ledger: cost, coverage and a table of the releases."""
     if ledger is None:
         yield "privacy         none: the model was fitted without a privacy budget"
         return
@@ -167,7 +174,7 @@ def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
 
 
 def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield a table of the columns."""
+    """Yield the header and one line per column: name, kind, missing values, values."""
     names = [shorten(escape_text(column.name), NAME_WIDTH) for column in columns]
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
@@ -177,6 +184,10 @@ def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
 
 
 def _describe_values(column: Column) -> str:
+    """Return the range of a numeric column, or its four most frequent categories.
+
+    A column without values returns "none".
+    """
     if not column.n_present:
         return "none"
     if column.kind == "category":
@@ -194,6 +205,10 @@ def _describe_values(column: Column) -> str:
 
 
 def _format_date(seconds: float) -> str:
+    """Format seconds since 1970 as date and time in UTC.
+
+    Years that Python's `datetime` does not support are formatted as seconds.
+    """
     try:
         return str(datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds))
     except OverflowError:
@@ -201,7 +216,10 @@ def _format_date(seconds: float) -> str:
 
 
 def _format_conventions(conventions: TextConventions) -> Iterator[str]:
-    """Yield how values in text files are parsed, where it is not the default."""
+    """Yield lines about text formats other than the default, and about texts that mean missing.
+
+    Nothing is yielded if there are none.
+    """
     rules = [
         f"{name!r} as {format_}"
         for name, format_ in conventions.text_formats.items()

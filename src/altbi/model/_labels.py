@@ -18,7 +18,11 @@ def parse_labels(
     table: Any,  # noqa: ANN401 - any table
     n_rows: int,
 ) -> Labels | None:
-    """Return the label of each row; None if there are no labels."""
+    """Return one label for each row: 1 for inliers, -1 for outliers, 0 for unknown.
+
+    The result is None if both arguments are None. Masks of a wrong type, shape or index, or rows in
+    both masks, raise a `ParameterError`.
+    """
     if known_inlier is None and known_outlier is None:
         return None
     is_inlier = _parse_mask("known_inlier", known_inlier, table, n_rows)
@@ -36,7 +40,11 @@ def parse_labels(
 
 
 def _parse_mask(name: str, given: Any, table: Any, n_rows: int) -> NDArray[np.bool_]:  # noqa: ANN401
-    """Return one boolean for each row; values of another type or shape raise an error."""
+    """Return one boolean for each row; None becomes all False.
+
+    Values of another type or shape raise a `ParameterError`, and so does a pandas series with
+    another index than the table.
+    """
     if given is None:
         return np.zeros(n_rows, dtype=bool)
     is_pandas = hasattr(given, "iloc") and hasattr(table, "iloc")
@@ -62,9 +70,11 @@ def _parse_mask(name: str, given: Any, table: Any, n_rows: int) -> NDArray[np.bo
 def sample_training_rows(
     table: Table, labels: Labels | None, max_rows: int, seed: int
 ) -> tuple[Table, Labels | None]:
-    """Sample rows uniformly from a table that has more than `max_rows` rows, with their labels.
+    """Sample `max_rows` rows uniformly from a larger table, with their labels.
 
-    Labelled outliers are always in the sample, because they are few and were expensive to find.
+    Smaller tables are returned unchanged. All labelled outliers are added to the sample, unless
+    there are more than `max_rows`, so it may exceed `max_rows`. If fewer than 2 rows without an
+    outlier label are left, a `ParameterError` is raised.
     """
     if len(table) > max_rows:
         chosen = sample_rows(len(table), max_rows, seed)

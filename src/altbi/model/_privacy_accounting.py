@@ -38,7 +38,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rate : float in (0, 1]
         Share of the rows in the Poisson sample; 1 for all rows.
     times : int
-        Number of releases.
+        Number of times that it is released.
     """
 
     what: str
@@ -48,7 +48,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def compute_rdp_epsilon(releases: Iterable[Release], delta: float) -> float:
-    """Compute an upper bound of the epsilon of all releases from Rényi divergences."""
+    """Compute an upper bound of the epsilon of all releases from Rényi divergences; at least 0."""
     moments = np.zeros(len(INTEGER_ORDERS) + 1)
     for release in releases:
         moments[1:] += release.times * _compute_moments(release.rate, release.noise)
@@ -59,9 +59,11 @@ def compute_rdp_epsilon(releases: Iterable[Release], delta: float) -> float:
 
 
 def _compute_moments(rate: float, noise: float) -> NDArray[np.float64]:
-    """Compute (alpha - 1) times the divergence of one sampled Gaussian at integer orders.
+    """Compute (alpha - 1) times the Rényi divergence of one release, at all integer orders alpha.
 
-    Mironov, Talwar, Zhang: Rényi differential privacy of the sampled Gaussian mechanism. 2019.
+    `rate` is the share of sampled rows; `noise` is relative to the most that one row changes.
+    Formula: Mironov, Talwar, Zhang: Rényi differential privacy of the sampled Gaussian mechanism.
+    2019.
     """
     orders = INTEGER_ORDERS
     if rate >= 1:
@@ -73,7 +75,10 @@ def _compute_moments(rate: float, noise: float) -> NDArray[np.float64]:
 
 @cache
 def _compute_log_binomials() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return log(alpha over k) for all orders alpha and all k, minus infinity for k > alpha."""
+    """Return log(alpha over k) for all orders alpha and all k, and the array of all k.
+
+    It is minus infinity for k > alpha. The result is cached.
+    """
     orders = INTEGER_ORDERS
     k = np.arange(orders[-1] + 1, dtype=np.float64)
     log_factorial = np.concatenate([[0], np.cumsum(np.log(k[1:]))])
@@ -83,7 +88,11 @@ def _compute_log_binomials() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def compute_gaussian_noise(epsilon: float, delta: float, share: float) -> float:
-    """Compute the noise of a release of all rows that costs a small share of a budget."""
+    """Compute the noise of one release of all rows that costs a share of the budget.
+
+    The budget is converted to rho of zero-concentrated differential privacy. The result,
+    ``1 / sqrt(2 * share * rho)``, is a multiple of the most that one row changes.
+    """
     root = math.sqrt(math.log(1 / delta))
     concentrated = (math.sqrt(math.log(1 / delta) + epsilon) - root) ** 2
     return 1 / math.sqrt(2 * share * concentrated)
@@ -92,7 +101,8 @@ def compute_gaussian_noise(epsilon: float, delta: float, share: float) -> float:
 def calibrate_noise(plan: Callable[[float], list[Release]], epsilon: float, delta: float) -> float:
     """Compute the smallest noise, up to 0.1 %, with which planned releases keep to a budget.
 
-    `plan` returns the releases for a noise.
+    `plan` returns the releases for a noise, which has the unit of `Release.noise`. Results are at
+    least 0.05. If a noise of 1e6 is not enough, a `ParameterError` is raised.
     """
     low, high = 0.05, 1.0
     while compute_rdp_epsilon(plan(high), delta) > epsilon:
@@ -110,7 +120,11 @@ def calibrate_noise(plan: Callable[[float], list[Release]], epsilon: float, delt
 
 
 def compute_epsilons(releases: Sequence[Release], delta: float) -> tuple[float, float]:
-    """Compute the epsilon of all releases with Opacus: from Rényi divergences, and by PRV."""
+    """Compute two bounds of the epsilon of all releases with Opacus: by RDP and by PRV.
+
+    RDP uses Rényi divergences, PRV privacy random variables. Warnings of Opacus are suppressed.
+    Without Opacus a `MissingExtraError` is raised.
+    """
     accountant = import_extra("opacus.accountants", extra="privacy").RDPAccountant()
     accountant.history = [(release.noise, release.rate, release.times) for release in releases]
     # Opacus warns about log(0) for releases of all rows, and about its range of orders.
@@ -123,7 +137,8 @@ def compute_epsilons(releases: Sequence[Release], delta: float) -> tuple[float, 
 def _compute_prv_epsilon(releases: Sequence[Release], delta: float) -> float:
     """Compute an upper bound of epsilon, up to 0.01, by composing privacy random variables.
 
-    It differs from the accountant of Opacus in the range of the grid, which makes it much faster.
+    It takes some seconds and needs Opacus. It is faster than the accountant of Opacus, because its
+    grid has a smaller range.
 
     Gopi, Lee, Wutschitz: Numerical composition of differential privacy. NeurIPS 2021.
     """

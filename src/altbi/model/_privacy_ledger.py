@@ -96,16 +96,24 @@ class Ledger:
 
     @property
     def epsilon_rdp(self) -> float:
-        """Epsilon of all releases from Rényi divergences; training keeps this bound."""
+        """Epsilon of all releases by Rényi divergences; training keeps it within the budget.
+
+        Unless the ledger was read from a file, the first access to either bound computes both. This
+        takes some seconds and needs Opacus.
+        """
         return self._epsilons[0]
 
     @property
     def epsilon_prv(self) -> float:
-        """Epsilon of all releases by privacy random variables; takes some seconds."""
+        """Epsilon of all releases by privacy random variables (PRV), usually the smaller bound.
+
+        See `epsilon_rdp` for the time that it takes.
+        """
         return self._epsilons[1]
 
     @cached_property
     def _epsilons(self) -> tuple[float, float]:
+        """Both bounds, RDP and PRV: read from the file, or computed at the first access."""
         if self.stored_epsilons is not None:
             return self.stored_epsilons
         delta = self.delta - self.categories_delta
@@ -119,16 +127,19 @@ class Ledger:
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """Outputs to which the guarantee applies."""
+        """Outputs to which the guarantee applies; none if the ledger has no guarantee."""
         return COVERED if self.guarantee else ()
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """Outputs to which the guarantee does not apply."""
+        """Outputs to which the guarantee does not apply, or the reason why there is none."""
         return NOT_COVERED if self.guarantee else (NO_GUARANTEE, *NOT_COVERED)
 
     def summarize_releases(self) -> list[tuple[str, float, float, float, int]]:
-        """Return releases of one kind together: what, noise, lowest and highest rate, times."""
+        """Return one entry for all releases with the same description and noise.
+
+        An entry holds description, noise, lowest and highest rate, and the number of releases.
+        """
         groups: dict[tuple[str, float], list[Release]] = {}
         for release in self.releases:
             groups.setdefault((release.what, release.noise), []).append(release)
@@ -143,7 +154,7 @@ class Ledger:
         ]
 
     def check(self, n_rows: int) -> Iterator[str]:
-        """Yield warnings about the guarantee."""
+        """Yield a warning if delta is at least 1 / `n_rows`, and one if there is no guarantee."""
         if self.delta >= 1 / n_rows:
             yield (
                 f"delta={self.delta:g} is not below 1 / {n_rows}, one divided by the approximate "
@@ -153,12 +164,19 @@ class Ledger:
             yield f"{NO_GUARANTEE[0].upper()}{NO_GUARANTEE[1:]}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ledger as JSON can hold it, with texts for people who read it."""
+        """Return the ledger as dicts, lists and numbers that JSON can hold, with texts for readers.
+
+        It computes the two bounds of epsilon if that has not been done.
+        """
         return msgspec.to_builtins(_convert_to_state(self))
 
     @classmethod
     def from_json(cls, state: object) -> Self:
-        """Create a ledger from its state; invalid or inconsistent values raise an error."""
+        """Create a ledger from the result of `to_json`.
+
+        Values that are invalid or contradict each other raise a `ModelFileError`. The bound by RDP
+        is computed again for this; the bound by PRV is only compared with it.
+        """
         checked = _convert_to_state(state)
         _validate_state(checked)
         names = [field.name for field in fields(cls) if field.name != "stored_epsilons"]
@@ -167,7 +185,10 @@ class Ledger:
 
 
 def _convert_to_state(source: object) -> LedgerState:
-    """Return the state of a ledger, or of a dict; values of a wrong type raise an error."""
+    """Convert a `Ledger` or a decoded dict to a state.
+
+    Values of a wrong type raise a `ModelFileError`.
+    """
     try:
         return msgspec.convert(source, LedgerState, from_attributes=isinstance(source, Ledger))
     except msgspec.ValidationError as error:
@@ -175,7 +196,10 @@ def _convert_to_state(source: object) -> LedgerState:
 
 
 def _validate_state(state: LedgerState) -> None:
-    """Raise a `ModelFileError` if fields of a decoded ledger contradict each other."""
+    """Raise a `ModelFileError` if fields of a decoded ledger contradict each other.
+
+    The bound by RDP is computed again from the releases.
+    """
     if not state.categories_delta < state.delta:
         raise ModelFileError("privacy ledger: expected categories_delta < delta")
     if state.guarantee and state.truncation not in GUARANTEED_TRUNCATIONS:

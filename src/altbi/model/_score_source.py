@@ -21,7 +21,7 @@ Scores = NDArray[np.float64]
 @final
 @dataclass(frozen=True, slots=True)
 class ScoredBatch:
-    """Scores and flags of a record batch, and its drift from the training sample."""
+    """Scores, flags (True above the threshold) and drift of a record batch."""
 
     scores: Scores
     flagged: NDArray[np.bool_]
@@ -31,9 +31,10 @@ class ScoredBatch:
 def score_batch(
     model: FittedModel, parser: ColumnParser, batch: pa.RecordBatch, first_row: int
 ) -> ScoredBatch:
-    """Score a record batch; `first_row` is the number of its first row, for messages.
+    """Parse and score a record batch; `first_row` is the number of its first row, for messages.
 
-    Every pass calls this function, so that scores are the same.
+    Every pass calls this function, so that scores are the same. Invalid values raise a
+    `TableError`.
     """
     table = parser.parse(batch, first_row, model.encoder.names)
     scores, drift = model.score_table(table)
@@ -47,14 +48,14 @@ class ScoreSummary:
     Parameters
     ----------
     top : int
-        How many of the highest scores to keep.
+        Number of rows with the highest scores to keep.
     first_row : int, default=0
         Number of the first row, for a partition of a table.
 
     Attributes
     ----------
     n_rows, n_flagged : int
-        Rows that were scored, and rows above the threshold.
+        Number of rows that were scored, and of those with a score above the threshold.
     counts : ScoreCounts
         Histogram of the scores.
     top : TopRows
@@ -62,7 +63,7 @@ class ScoreSummary:
     drift : Drift
         Values that the training sample did not have.
     labelled : list of (scores, labels)
-        Scores of the rows with a known label.
+        Scores of the rows with a known label, and True for outliers; one pair for each batch.
     """
 
     def __init__(self, top: int, first_row: int = 0) -> None:
@@ -75,11 +76,11 @@ class ScoreSummary:
 
     @property
     def next_row(self) -> int:
-        """Number of the row after the last one."""
+        """Number of the row that is added next."""
         return self.first_row + self.n_rows
 
     def add(self, batch: pa.RecordBatch, scored: ScoredBatch) -> None:
-        """Add the next rows."""
+        """Add the next rows of the table and their scores to all statistics but `labelled`."""
         self.top.add(batch, scored.scores, self.next_row)
         self.counts.add(scored.scores)
         self.n_flagged += int(scored.flagged.sum())
@@ -87,12 +88,15 @@ class ScoreSummary:
         self.drift += scored.drift
 
     def add_labels(self, scores: Scores, labels: Scores) -> None:
-        """Keep the scores of rows whose label is known."""
+        """Add scores and labels to `labelled`; rows without a label are left out.
+
+        Labels are 1 for outliers, 0 for inliers and NaN without a label.
+        """
         known = ~np.isnan(labels)
         self.labelled.append((scores[known], labels[known] == 1))
 
     def append(self, other: "ScoreSummary") -> None:
-        """Add the summary of the next partition."""
+        """Add the summary of the next partition; partitions must come in the order of the table."""
         self.top.append(*other.top.sort_by_row())
         self.counts.add_bins(other.counts.keys, other.counts.counts)
         self.n_flagged += other.n_flagged
@@ -108,7 +112,10 @@ def score_source(
     model: FittedModel,
     summary: ScoreSummary,
 ) -> Iterator[pa.Table]:
-    """Score all rows of a source, add them to a summary, and yield the output in chunks."""
+    """Score all rows of a source, add them to `summary`, and yield the output in chunks.
+
+    Nothing is read before the first chunk is requested. A `TableError` names the source.
+    """
     with name_errors(source):
         for batch in prefetch(source.batches(selected.to_score)):
             scored = score_batch(model, parser, batch, summary.next_row)
@@ -121,7 +128,11 @@ def score_source(
 
 
 def read_rows(source: Source, selected: SelectedColumns, rows: NDArray[np.int64]) -> pa.Table:
-    """Return the rows with these row numbers, in this order."""
+    """Read the rows with these row numbers, in this order; repeated numbers repeat the row.
+
+    Reading stops after the highest number. A number past the last row raises a `TableError`. `rows`
+    must not be empty.
+    """
     found, n_read, last = [], 0, int(rows.max())
     for batch in source.batches(selected.to_score):
         inside = np.unique(rows[(rows >= n_read) & (rows < n_read + len(batch))])
@@ -139,7 +150,7 @@ def read_rows(source: Source, selected: SelectedColumns, rows: NDArray[np.int64]
 
 
 def output_schema(source: Source, selected: SelectedColumns) -> pa.Schema:
-    """Return the columns of the output."""
+    """Return the schema of the tables that `score_source` yields, without reading rows."""
     empty = pa.RecordBatch.from_arrays(
         [pa.array([], source.schema.field(name).type) for name in selected.to_score],
         names=selected.to_score,
@@ -151,7 +162,10 @@ def output_schema(source: Source, selected: SelectedColumns) -> pa.Schema:
 def _build_output(
     batch: pa.RecordBatch, selected: SelectedColumns, first_row: int, scored: ScoredBatch
 ) -> pa.Table:
-    """Return row numbers, ids, scores and flags, and the kept columns of the input."""
+    """Build the output of a batch: row number, ids, score, flag and kept columns of the input.
+
+    If an id or kept column is called "row", "score" or "outlier", ours have the prefix "altbi_".
+    """
     rows = np.arange(first_row, first_row + len(scored.scores), dtype=np.int64)
     used, prefix = {*selected.ids, *selected.kept}, ""
     while used & {f"{prefix}{name}" for name in ("row", "score", "outlier")}:
@@ -166,7 +180,10 @@ def _build_output(
 def select_features(
     batches: Iterable[pa.RecordBatch], selected: SelectedColumns
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the columns to train on; labels are validated, so that errors are raised early."""
+    """Yield the columns to train on of each batch.
+
+    Labels are validated but not returned, so that invalid ones raise an error before training.
+    """
     for batch in batches:
         if selected.label is not None:
             parse_labels_column(selected.label, batch.column(selected.label.column))
@@ -175,7 +192,10 @@ def select_features(
 
 @contextmanager
 def name_errors(source: Source) -> Iterator[None]:
-    """Add the name of the table to the start of errors about it."""
+    """Add the name of the source to the start of each `TableError` raised in the ``with`` block.
+
+    Messages that start with the name already, and other errors, are not changed.
+    """
     try:
         yield
     except TableError as error:

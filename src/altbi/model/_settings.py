@@ -19,8 +19,8 @@ from altbi.networks import (
     TrainingProcedure,
 )
 
-# Updates in a step where the loss is the score, where it only selects reference rows, and under a
-# privacy budget, where each update costs: fewer, larger steps go about as far together.
+# Network updates in each training step: if the loss is the score, if it only selects reference
+# rows, and under a privacy budget. Each update costs privacy, so private training has few.
 SCORING_UPDATES, SELECTING_UPDATES, PRIVATE_UPDATES = 5, 2, 1
 ODIM_SAMPLES = 50
 # Share of outliers under a privacy budget, where "auto" may not estimate one from the scores.
@@ -31,14 +31,14 @@ Rules = dict[str, tuple[bool, str]]
 
 
 class Privacy(Protocol):
-    """What a fit asks of a privacy budget; `altbi.torch.PrivacyBudget` is one."""
+    """Interface of a privacy budget; `altbi.torch.PrivacyBudget` implements it."""
 
     def validate(self) -> None:
-        """Raise an error if a parameter has a value that makes no sense."""
+        """Raise a `ParameterError` if a parameter has an invalid value."""
         ...
 
     def fit(self, table: Any, settings: "FitSettings", seed: int) -> Any:  # noqa: ANN401
-        """Fit a model under the budget; a generator of training steps that returns the model."""
+        """Fit a model under the budget: yield each training step, and return the model."""
         ...
 
 
@@ -54,18 +54,18 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
-    """All that a fit needs besides the table.
+    """The settings of a fit: all that it needs besides the table and labels.
 
     Attributes
     ----------
     detector : str
         Name of the estimator with these settings.
     parameters : dict
-        The parameters of that estimator.
+        The parameters of that estimator, as the user passed them.
     training : TrainingProcedure
         How the network is trained.
     reference : ReferenceSettings or None
-        How reference rows are selected, for scores by distance. None: scores by loss.
+        How reference rows are selected, for scores by distance. None for scores by loss.
     scale_losses : bool
         Whether each snapshot's losses are scaled to their range before they are averaged.
     privacy : Privacy or None
@@ -73,7 +73,7 @@ class FitSettings:
     contamination : float or "auto"
         Share of outliers that sets the threshold.
     threshold : float or None
-        The threshold, if it is given.
+        The declared threshold. None computes it from `contamination`.
     max_rows : int
         Largest number of rows in the training sample.
     random_state : int, RandomState or None
@@ -93,7 +93,7 @@ class FitSettings:
 
     @property
     def uses_labels(self) -> bool:
-        """Whether a fit can use rows with known labels."""
+        """Whether a fit can use labels: not for ODIM, and not under a privacy budget."""
         return isinstance(self.training, AltbiTraining) and self.privacy is None
 
 
@@ -112,7 +112,10 @@ def outlier_detector_settings(
     max_rows: int = 200_000,
     random_state: RandomState = 0,
 ) -> FitSettings:
-    """Return the settings of `altbi.OutlierDetector`, which has the same parameters."""
+    """Return the settings of `altbi.OutlierDetector`, which has the same parameters.
+
+    An invalid parameter raises a `ParameterError`.
+    """
     parameters = dict(locals())
     least = 2 * n_groups if is_count(n_groups) else 2
     rules = {
@@ -123,8 +126,8 @@ def outlier_detector_settings(
         "n_groups": (is_count(n_groups), "a whole number of at least 1"),
         "keep": (is_share(keep), "a share in (0, 1]"),
         "whiten": (whiten == "auto" or isinstance(whiten, bool), "True, False or 'auto'"),
-        **_label_rules(outlier_weight, label_trust),
-        **_common_rules(contamination, threshold, max_rows, random_state),
+        **_build_label_rules(outlier_weight, label_trust),
+        **_build_common_rules(contamination, threshold, max_rows, random_state),
     }
     check_parameters("OutlierDetector", parameters, rules)
     return FitSettings(
@@ -141,7 +144,7 @@ def outlier_detector_settings(
         ),
         scale_losses=True,
         privacy=None,
-        **_fit_options(parameters),
+        **_select_fit_options(parameters),
     )
 
 
@@ -158,12 +161,15 @@ def altbi_settings(
     max_rows: int = 200_000,
     random_state: RandomState = 0,
 ) -> FitSettings:
-    """Return the settings of `altbi.ALTBI`, which has the same parameters."""
+    """Return the settings of `altbi.ALTBI`, which has the same parameters.
+
+    An invalid parameter raises a `ParameterError`. Under a privacy budget, losses are never scaled.
+    """
     parameters = dict(locals())
     rules = {
         "average": (average in ("scaled", "plain"), "'scaled' or 'plain'"),
-        **_label_rules(outlier_weight, label_trust),
-        **_common_rules(contamination, threshold, max_rows, random_state),
+        **_build_label_rules(outlier_weight, label_trust),
+        **_build_common_rules(contamination, threshold, max_rows, random_state),
     }
     check_parameters("ALTBI", parameters, rules)
     network = _resolve_backbone(backbone)
@@ -183,7 +189,7 @@ def altbi_settings(
         reference=None,
         scale_losses=average == "scaled" and privacy is None,
         privacy=privacy,
-        **_fit_options(parameters),
+        **_select_fit_options(parameters),
     )
 
 
@@ -200,7 +206,10 @@ def odim_settings(
     max_rows: int = 200_000,
     random_state: RandomState = 0,
 ) -> FitSettings:
-    """Return the settings of `altbi.ODIM`, which has the same parameters."""
+    """Return the settings of `altbi.ODIM`, which has the same parameters.
+
+    An invalid parameter raises a `ParameterError`.
+    """
     parameters = dict(locals())
     count = "a whole number of at least 1"
     rules = {
@@ -214,7 +223,7 @@ def odim_settings(
             backbone is None or (isinstance(backbone, IWAE) and backbone.network == "reference"),
             "an IWAE with network='reference', or None",
         ),
-        **_common_rules(contamination, None, max_rows, random_state),
+        **_build_common_rules(contamination, None, max_rows, random_state),
     }
     check_parameters("ODIM", {**parameters, "threshold": None}, rules)
     return FitSettings(
@@ -232,7 +241,7 @@ def odim_settings(
         reference=None,
         scale_losses=False,
         privacy=None,
-        **_fit_options(parameters),
+        **_select_fit_options(parameters),
     )
 
 
@@ -257,26 +266,36 @@ def build_settings(detector: str, parameters: Mapping[str, Any]) -> FitSettings:
     -------
     FitSettings
         The checked settings.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter has an invalid value.
     """
     return _BUILDERS[detector](**parameters)
 
 
-def _fit_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters that all detectors pass to a fit unchanged."""
+def _select_fit_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters that all detectors pass to a fit unchanged.
+
+    A parameter that the detector does not have is None, such as the threshold of ODIM.
+    """
     names = ("contamination", "threshold", "max_rows", "random_state")
     return {name: parameters.get(name) for name in names}
 
 
-def _label_rules(outlier_weight: object, label_trust: object) -> Rules:
+def _build_label_rules(outlier_weight: object, label_trust: object) -> Rules:
+    """Return the rules of `check_parameters` for parameters about labels."""
     return {
         "outlier_weight": (is_number(outlier_weight, 0), "a number of at least 0"),
         "label_trust": (is_share(label_trust), "a share in (0, 1]"),
     }
 
 
-def _common_rules(
+def _build_common_rules(
     contamination: object, threshold: object, max_rows: object, random_state: object
 ) -> Rules:
+    """Return the rules of `check_parameters` for parameters that all detectors have."""
     return {
         "contamination": (is_contamination(contamination), "a share in (0, 0.5] or 'auto'"),
         "threshold": (threshold is None or is_number(threshold), "a finite number or None"),
@@ -289,14 +308,17 @@ def _common_rules(
 
 
 def is_random_state(value: object) -> bool:
-    """Return whether a value can be the seed of a fit."""
+    """Return whether a value is None, a `RandomState` or an integer from 0 to 2**63 - 1."""
     if is_count(value, 0):
         return int(cast(int, value)) < 2**63
     return value is None or isinstance(value, np.random.RandomState)
 
 
 def _resolve_schedule(schedule: Schedule | None, updates: int) -> Schedule:
-    """Return a checked copy of a schedule with a number of updates."""
+    """Return a copy of a schedule in which `updates` replaces "auto"; None is ``Schedule()``.
+
+    Other types and invalid values raise a `ParameterError`.
+    """
     schedule = Schedule() if schedule is None else schedule
     if not isinstance(schedule, Schedule):
         raise ParameterError(f"schedule={schedule!r}, but expected a Schedule or None.")
@@ -305,7 +327,11 @@ def _resolve_schedule(schedule: Schedule | None, updates: int) -> Schedule:
 
 
 def _resolve_backbone(backbone: Any) -> Backbone:  # noqa: ANN401 - a backbone or the user's module
-    """Return a checked backbone; a class, function or module of the user's own is wrapped."""
+    """Return a validated backbone; None is ``IWAE()``.
+
+    A class, function or module of the user's own becomes a `CustomBackbone`. Other types and
+    invalid values raise a `ParameterError`.
+    """
     if backbone is None:
         backbone = IWAE()
     elif not isinstance(backbone, ParameterObject):
@@ -320,6 +346,10 @@ def _resolve_backbone(backbone: Any) -> Backbone:  # noqa: ANN401 - a backbone o
 
 
 def _check_privacy(privacy: Privacy, backbone: Backbone) -> None:
+    """Raise a `ParameterError` for an invalid budget, or for a backbone that it does not support.
+
+    Only an IWAE with ``network="reference"`` is supported.
+    """
     if not isinstance(privacy, ParameterObject):
         raise ParameterError(f"privacy={privacy!r}, but expected a PrivacyBudget or None.")
     privacy.validate()

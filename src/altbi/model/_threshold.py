@@ -13,7 +13,7 @@ Scores = NDArray[np.float64]
 # Share of the variance of uniformly distributed numbers that lies between their two halves.
 # It is smaller for numbers with a single mode.
 MIN_EXPLAINED_VARIANCE = 0.75
-# The highest score in a thousand, and at least one, is clipped to the next one: a few extreme
+# One in this many scores, and at least one, is clipped to the next lower score: a few extreme
 # scores must not hide a group of outliers.
 CLIPPED_ONE_IN = 1000
 # Scores are clipped at the median plus this multiple of the distance to the third quartile before
@@ -29,7 +29,10 @@ def is_contamination(value: object) -> bool:
 
 
 def compute_threshold(scores: Scores, contamination: Contamination) -> float:
-    """Compute a percentile of training scores, as scikit-learn's detectors do."""
+    """Return the score that the share `contamination` of the training scores exceeds.
+
+    "auto" estimates this share from the scores. The percentile is interpolated between scores.
+    """
     share = estimate_contamination(scores) if contamination == "auto" else float(contamination)
     return float(np.percentile(scores, 100 * (1 - share)))
 
@@ -37,9 +40,8 @@ def compute_threshold(scores: Scores, contamination: Contamination) -> float:
 def estimate_contamination(scores: Scores) -> float:
     """Estimate the share of outliers from the scores: at least one row, at most half.
 
-    If the scores form two groups, the outliers are the upper group. They do if two groups explain
-    more of the variance than those of uniformly distributed numbers. Otherwise the outliers are the
-    scores above the elbow.
+    If a split into two groups explains more than 75 % of the variance, the outliers are the upper
+    group. Otherwise they are the scores above the elbow of the sorted scores.
     """
     ordered = np.sort(scores)[::-1]
     share, explained = find_upper_group(ordered)
@@ -47,10 +49,12 @@ def estimate_contamination(scores: Scores) -> float:
 
 
 def find_upper_group(ordered: Scores) -> tuple[float, float]:
-    """Return the share of the upper of two groups, and the variance that the groups explain.
+    """Split scores into two groups; return the share of the upper one and the explained variance.
 
-    The groups of scores, which are in descending order, maximize the variance between the groups'
-    square roots. Roots are used because scores are squared distances.
+    Scores are in descending order. The upper group has at most half of them. The split maximizes
+    the variance between the groups of square roots, because scores are squared distances. The
+    second result is this variance divided by the total variance. For equal scores the result is (1
+    / n_rows, 0). The highest 0.1 % of the scores, at least one, are clipped first.
     """
     n_rows = len(ordered)
     highest = ordered[: max(n_rows // CLIPPED_ONE_IN, 1) + 1][-1]
@@ -69,10 +73,10 @@ def find_elbow(ordered: Scores) -> float:
     """Return the share of scores, in descending order, above the elbow of their curve.
 
     The curve of the scores above the median is scaled to the unit square. The elbow is its point
-    with the smallest sum of coordinates.
+    with the smallest sum of coordinates. The share is at least one row and at most 0.5.
     """
     median, quartile = np.quantile(ordered, [0.5, 0.75])
-    # If most scores are equal, there is no such distance, and nothing is clipped.
+    # If median and third quartile are equal, nothing is clipped.
     distance = MAX_QUARTILE_DISTANCES * (quartile - median) if quartile > median else np.inf
     upper = np.minimum(ordered, median + distance)[: max(len(ordered) // 2, 1)]
     height = np.ptp(upper)
