@@ -213,10 +213,10 @@ class _Groups:
     def _whiten_reference(self, rows: Rows) -> NDArray[np.float64]:
         """Return rows in double precision, whitened if there is a whitening."""
         columns, values = _transpose_tiles(rows, rows.shape[1], torch.float64)
-        self._whiten_in_place(columns)
+        self._apply_whitening(columns)
         return np.hstack(list(values))[:, : len(rows)].T
 
-    def _whiten_in_place(self, columns: Tensor) -> None:
+    def _apply_whitening(self, columns: Tensor) -> None:
         """Multiply the columns of all tiles by the whitening, in place.
 
         Without a whitening, nothing changes.
@@ -284,7 +284,7 @@ class _Groups:
         because reused buffers need its torch modes.
         """
         columns, values = _transpose_tiles(rows, len(rows.T) + 1, precision)
-        self._whiten_in_place(columns[:, :-1])
+        self._apply_whitening(columns[:, :-1])
         values[:, -1] = 1
         squared_norms = np.square(values[:, :-1], dtype=np.float64).sum(axis=1).ravel()
         # Rows of a tile are the last axis, because minima over a short last axis are slow.
@@ -333,7 +333,7 @@ class _Groups:
         are 1. Rows that only pad a group have an infinite distance.
         """
         columns, (values,) = _transpose_tiles(rows, 2 * rows.shape[1], torch.float64)
-        self._whiten_in_place(columns[:, : rows.shape[1]])
+        self._apply_whitening(columns[:, : rows.shape[1]])
         values, factors = np.split(values, 2)
         factors[:, : len(rows)] = weights.T if self.whitening is None else 1
         squared_norms = (values**2 * factors).sum(axis=0)[: len(rows)]

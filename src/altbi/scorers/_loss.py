@@ -142,7 +142,7 @@ class LossScorer:
         """
 
         def compute(columns: Tensor) -> Tensor:
-            """Return expected values and distances of a block, stacked and averaged over snapshots."""
+            """Return expected values and distances of a block, averaged over snapshots."""
             expected, distance = self.stacked.expect(*columns.chunk(2))
             return torch.cat([expected.double().mean(0), distance.double().mean(0)])
 
