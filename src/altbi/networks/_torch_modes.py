@@ -164,7 +164,7 @@ class _ThreadLimit:
                 torch.set_num_threads(self.n_threads)
 
     def limit_worker(self) -> None:
-        """Limit the current thread to one torch thread for good."""
+        """Limit the current thread to one torch thread until it ends."""
         with self.lock:
             self.local.depth += 1
             torch.set_num_threads(1)
