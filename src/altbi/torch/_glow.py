@@ -217,7 +217,10 @@ class _Level(nn.Module):
 
 
 def _squeeze(z: Tensor) -> Tensor:
-    """Return ``(4 * n_channels, side / 2, side / 2, n_rows)``: each 2 x 2 block becomes one pixel."""
+    """Convert each 2 x 2 block of pixels into one pixel with four times the channels.
+
+    The result has the shape ``(4 * n_channels, side / 2, side / 2, n_rows)``.
+    """
     channels, side, _, rows = z.shape
     half = side // 2
     z = z.view(channels, half, 2, half, 2, rows).permute(0, 2, 4, 1, 3, 5)
