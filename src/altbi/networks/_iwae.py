@@ -200,7 +200,7 @@ class IWAENetwork(GenerativeModel):
     def encode(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance ``(n_rows, latent)`` of q(z | x)."""
         hidden = self.encoder(rows)
-        return self.latent_mean(hidden), self._clamp(self.latent_log_variance(hidden))
+        return self.latent_mean(hidden), self._clamp_log_variance(self.latent_log_variance(hidden))
 
     def decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance of p(x | z) for samples ``(n_rows, K, latent)``."""
@@ -250,7 +250,7 @@ class IWAENetwork(GenerativeModel):
         mean = self.mean(hidden)
         if self.bounded:
             mean = mean.sigmoid()
-        return mean, self._clamp(self.log_variance(hidden))
+        return mean, self._clamp_log_variance(self.log_variance(hidden))
 
     def _compute_selected_losses(self, rows: Tensor, z: Tensor, divergence: Tensor) -> Tensor:
         """Compute the losses ``(n_rows, K)`` of samples; infinite if the weight is negligible.
@@ -301,6 +301,6 @@ class IWAENetwork(GenerativeModel):
             )
         return self.scoring_noise[None]
 
-    def _clamp(self, log_variance: Tensor) -> Tensor:
+    def _clamp_log_variance(self, log_variance: Tensor) -> Tensor:
         """Return log-variances clamped to `log_variance_range`."""
         return log_variance.clamp(*self.log_variance_range)

@@ -99,12 +99,12 @@ def search_peak(
     best, waited, update = -math.inf, 0, 0
     while waited < math.ceil(patience / every) and update < max_updates:
         for number, batch in enumerate(_iter_epoch(len(rows), batch_size, generator), 1):
-            loss = _update(model, optimizer, rows[batch])
+            loss = _update_on_batch(model, optimizer, rows[batch])
             update += 1
             # The last, smaller batch is skipped: few losses always look bimodal.
             if number % every or len(batch) < min(batch_size, len(rows)):
                 continue
-            distance = compute_bimodality(_evaluate(model, rows[batch]), spread)
+            distance = compute_bimodality(_evaluate_losses(model, rows[batch]), spread)
             waited = 0 if distance > best else waited + 1
             best = max(best, distance)
             value = check_loss(loss, update, learning_rate)
@@ -122,7 +122,7 @@ def _iter_epoch(n_rows: int, batch_size: int, generator: torch.Generator) -> Ite
     return iter_batches(n_rows, batch_size, count, generator)
 
 
-def _update(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
+def _update_on_batch(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
     """Set training mode, update the network on a batch, and return the mean loss."""
     model.train()
     loss = model(rows).mean()
@@ -131,7 +131,7 @@ def _update(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _evaluate(model: GenerativeModel, rows: Tensor) -> Tensor:
+def _evaluate_losses(model: GenerativeModel, rows: Tensor) -> Tensor:
     """Set evaluation mode, resample the noise for scoring, and return the losses ``(n_rows,)``."""
     model.eval()
     model.resample_noise()

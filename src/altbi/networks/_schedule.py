@@ -167,7 +167,7 @@ class Schedule(ParameterObject):
         float
             1 before the truncation starts, then `rho`.
         """
-        return self.rho if self._t(step) >= self.first_truncated else 1.0
+        return self.rho if self._count_after_warm_up(step) >= self.first_truncated else 1.0
 
     def is_snapshot(self, step: int) -> bool:
         """Return whether the network after this step is a snapshot.
@@ -182,9 +182,9 @@ class Schedule(ParameterObject):
         bool
             Whether the step comes after `T1`.
         """
-        return self._t(step) > self.T1
+        return self._count_after_warm_up(step) > self.T1
 
-    def _t(self, step: int) -> int:
+    def _count_after_warm_up(self, step: int) -> int:
         """Return the step as counted in the paper: 1 is the first step after the warm-up."""
         return step - self.T0 + 1
 

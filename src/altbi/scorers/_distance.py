@@ -100,7 +100,7 @@ class DistanceScorer:
 
     def __reduce__(self) -> tuple[type[Self], tuple[Rows, int, Rows | None]]:
         """Return the constructor and its arguments for pickle; cached values are left out."""
-        return type(self), (self.rows, self.n_groups, self.whitening)  # without cached values
+        return type(self), (self.rows, self.n_groups, self.whitening)
 
     def score(self, rows: Rows) -> Scores:
         """Return the scores ``(n_rows,)`` of encoded rows; high means outlier.
@@ -334,10 +334,10 @@ class _Groups:
         """
         columns, (values,) = _transpose_tiles(rows, 2 * rows.shape[1], torch.float64)
         self._apply_whitening(columns[:, : rows.shape[1]])
-        values, factors = np.split(values, 2)
-        factors[:, : len(rows)] = weights.T if self.whitening is None else 1
-        squared_norms = (values**2 * factors).sum(axis=0)[: len(rows)]
-        values *= factors
+        values, value_weights = np.split(values, 2)
+        value_weights[:, : len(rows)] = weights.T if self.whitening is None else 1
+        squared_norms = (values**2 * value_weights).sum(axis=0)[: len(rows)]
+        values *= value_weights
         distances = torch.mm(self.weighted_factors, columns[0]).numpy()[:, : len(rows)]
         distances[len(self.reference) :] = np.inf
         return distances, squared_norms
@@ -401,15 +401,16 @@ def _transpose_tiles(
     return columns, values
 
 
-def _choose_block_rows(n_rows: int, n_features: int, n_positions: int) -> int:
+def _choose_block_rows(n_rows: int, n_features: int, n_reference_padded: int) -> int:
     """Return the number of rows of a block, a multiple of `_TILE_ROWS`.
 
-    It is an even share for each thread, but enough to be worth a thread. `_MAX_BLOCK_VALUES` limits
-    it, and it is at least one tile.
+    It is an even share of the rows for each thread, but enough work to be worth a thread. It has at
+    most `_MAX_BLOCK_VALUES` values and at least one tile. `n_reference_padded` is the number of
+    reference rows, including padding.
     """
     max_tiles = _MAX_BLOCK_VALUES // n_features // _TILE_ROWS
     tiles_per_thread = -(-n_rows // (torch.get_num_threads() * _TILE_ROWS))
-    min_tiles = _MIN_BLOCK_WORK // ((n_features + _MINIMA_COST) * n_positions * _TILE_ROWS)
+    min_tiles = _MIN_BLOCK_WORK // ((n_features + _MINIMA_COST) * n_reference_padded * _TILE_ROWS)
     return max(min(max_tiles, max(tiles_per_thread, min_tiles)), 1) * _TILE_ROWS
 
 

@@ -30,7 +30,7 @@ class FlowStep(nn.Module):
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return the transformed values, and the log-determinant ``(n_rows,)`` of the step."""
-        fixed, moved = self._mix(z).chunk(2)
+        fixed, moved = self._normalize_and_mix(z).chunk(2)
         shift, scale = self.coupling(fixed)
         moved = (moved + shift) * scale.sigmoid()
         per_pixel = self.norm.log_scale.sum() + self.mix.log_diagonal.sum()
@@ -43,9 +43,9 @@ class FlowStep(nn.Module):
         `z` is the input of the step. The weights change in place.
         """
         self.norm.initialize(z)
-        self.coupling.initialize_norms(self._mix(z).chunk(2)[0])
+        self.coupling.initialize_norms(self._normalize_and_mix(z).chunk(2)[0])
 
-    def _mix(self, z: Tensor) -> Tensor:
+    def _normalize_and_mix(self, z: Tensor) -> Tensor:
         """Return `z` after the normalization and the mix of channels, as one matrix product."""
         mix = self.mix.weight()
         weight, bias = mix * self.norm.log_scale.exp(), mix @ self.norm.scaled_bias()

@@ -70,7 +70,9 @@ def fit_privately(
     plan = _plan_training(budget, settings, counts, n_rows, truncation)
 
     history: list[TrainingStep] = []
-    steps = run_isolated(_train(settings, rows, plan, truncation, seed), is_custom=False, seed=seed)
+    steps = run_isolated(
+        _train_network(settings, rows, plan, truncation, seed), is_custom=False, seed=seed
+    )
     arrays, sampled = yield from record_history(steps, history)
     counts.releases += plan.releases()
     scorer = _build_scorer(settings, arrays, sampled, encoder)
@@ -227,7 +229,7 @@ def _plan_training(
     return plan(budget.noise, steps)
 
 
-def _train(
+def _train_network(
     settings: FitSettings,
     rows: NDArray[np.float32],
     plan: NoisyPlan,
