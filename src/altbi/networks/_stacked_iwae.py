@@ -138,8 +138,8 @@ class StackedIWAE:
 class _Decoded(NamedTuple):
     """Output of the decoder for the Monte Carlo samples.
 
-    Mean and log-variance have the shape ``(S, d, K, n)``. The divergence ``log q(z | x) - log
-    p(z)`` has the shape ``(S, K, n)``.
+    Mean and log-variance have the shape ``(S, d, K, n)``. The divergence, ``log q(z | x)`` minus
+    ``log p(z)``, has the shape ``(S, K, n)``.
     """
 
     mean: Tensor

@@ -131,8 +131,8 @@ class NoisyCounts:
     ) -> float:
         """Return a score that about this share of the rows exceeds, and record the release.
 
-        It is found by bisection of noisy counts on a log scale. Scores are clipped to ``[low,
-        high]``, and NaN counts as `high`. `n_rows` is the noisy number of rows.
+        It is found by bisection of noisy counts on a log scale. Scores are clipped to the range
+        from `low` to `high`, and NaN counts as `high`. `n_rows` is the noisy number of rows.
         """
         release = threshold_release(self)
         self.releases.append(release)
