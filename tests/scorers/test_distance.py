@@ -6,7 +6,7 @@ import torch
 
 from altbi.scorers._distance import (
     DistanceScorer,
-    _distinct,
+    _find_distinct_rows,
     compute_whitening,
     fit_distance_scorer,
 )
@@ -135,13 +135,13 @@ def test_single_precision_needs_distant_reference_rows(share, monkeypatch):
 
 
 def record_precisions(scorer, used, monkeypatch):
-    group_minima = type(scorer._groups).group_minima
+    group_minima = type(scorer._groups).compute_group_minima
 
     def recording(groups, some, precision):
         used.append((precision, len(some)))
         return group_minima(groups, some, precision)
 
-    monkeypatch.setattr(type(scorer._groups), "group_minima", recording)
+    monkeypatch.setattr(type(scorer._groups), "compute_group_minima", recording)
 
 
 @pytest.mark.parametrize("spread", [1, 0.01])
@@ -252,13 +252,13 @@ def test_rounding_does_not_depend_on_other_rows(kind):
 
 def test_contributions_are_single_threaded(monkeypatch):
     scorer, rows, seen = DistanceScorer(sample((30, 4)), 3), sample((5, 4)), []
-    weighed = type(scorer._groups)._weighed
+    compute = type(scorer._groups)._compute_weighted_distances
 
     def recording(*arguments):
         seen.append(torch.get_num_threads())
-        return weighed(*arguments)
+        return compute(*arguments)
 
-    monkeypatch.setattr(type(scorer._groups), "_weighed", recording)
+    monkeypatch.setattr(type(scorer._groups), "_compute_weighted_distances", recording)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -276,7 +276,7 @@ def test_empty_input_has_no_scores():
 def test_distinct_rows_are_found():
     rows = RNG.integers(0, 3, size=(5000, 4)).astype(np.float32)
 
-    distinct, indices = _distinct(rows)
+    distinct, indices = _find_distinct_rows(rows)
 
     assert len(distinct) == 81
     assert np.array_equal(distinct[indices], rows)
@@ -292,7 +292,7 @@ def test_hash_collisions_are_detected(monkeypatch):
     monkeypatch.setattr(np.random, "default_rng", lambda _: Factors())
     rows = np.array([[1, 2], [2, 1], [1, 2]], dtype=np.float32)
 
-    distinct, indices = _distinct(rows)
+    distinct, indices = _find_distinct_rows(rows)
 
     assert np.array_equal(distinct[indices], rows)
 

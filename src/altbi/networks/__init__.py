@@ -1,6 +1,6 @@
-"""Networks for encoded rows, the schedule of Algorithm 1, and training procedures.
+"""Networks for encoded rows, the training schedule, and training procedures.
 
-Names are imported when they are used: a schedule needs no torch.
+Names are imported when they are used, so that importing `Schedule` does not import torch.
 """
 
 from typing import TYPE_CHECKING

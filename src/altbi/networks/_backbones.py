@@ -36,13 +36,17 @@ class Backbone(Protocol):
         ...
 
     def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate."""
+        """Return the learning rate of Adam; `private` tells whether there is a privacy budget."""
         ...
 
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
-        """Return an untrained network for rows of `n_features` encoded features."""
+        """Return an untrained network for rows of `n_features` encoded features.
+
+        Automatic sizes are chosen for `sized_for` features, by default `n_features`.
+        ``batch_norm=False`` builds the network without BatchNorm, if it has any.
+        """
         ...
 
 
@@ -139,6 +143,8 @@ class IWAE(ParameterObject):
     ) -> GenerativeModel:
         """Return an untrained network on torch's meta device, which allocates no memory.
 
+        Call `GenerativeModel.initialize` before the network is used.
+
         Parameters
         ----------
         n_features : int
@@ -146,7 +152,7 @@ class IWAE(ParameterObject):
         sized_for : int, optional
             Number of features for which "auto" sizes are chosen. The default is `n_features`.
         batch_norm : bool, default=True
-            Whether the network of the authors' code has BatchNorm.
+            Whether the network "reference" has BatchNorm. The network "paper" never has it.
 
         Returns
         -------
@@ -166,12 +172,15 @@ class IWAE(ParameterObject):
 
 
 def is_learning_rate(value: object) -> bool:
-    """Return whether a value is a finite number above 0."""
+    """Return whether a value is a finite number above 0; other types return False."""
     return is_number(value, 0) and value != 0
 
 
 def are_layer_sizes(value: object, exactly: int | None = None) -> bool:
-    """Return whether a value is "auto" or a tuple of sizes of hidden layers."""
+    """Return whether a value is "auto", or a tuple or list of 1 to 100 positive integers.
+
+    `exactly` is the required number of layers; "auto" is accepted with any `exactly`.
+    """
     if isinstance(value, tuple | list):
         has_valid_length = 0 < len(value) <= MAX_LAYERS and (
             exactly is None or len(value) == exactly

@@ -16,27 +16,33 @@ class GenerativeModel(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the negative log-likelihood of each row, or a bound of it."""
+        """Return the loss ``(n_rows,)`` of rows: the negative log-likelihood, or a bound of it."""
 
     @abc.abstractmethod
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Initialize the weights; all later noise comes from the same generator."""
+        """Initialize the allocated weights by a generator, in place.
+
+        The network keeps the generator and takes all later noise from it.
+        """
 
     @abc.abstractmethod
     def resample_noise(self) -> None:
-        """Sample the noise that is used for scoring again, if the network has any."""
+        """Sample the stored noise for scoring again; do nothing if the network has none."""
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Allocate the weights on the generator's device and initialize them."""
+        """Allocate the weights on the generator's device, and initialize them in place."""
         allocate(self, generator.device)
         self.initialize_weights(generator)
 
     def check_trained(self, rows: Tensor, untrained: "GenerativeModel") -> None:
-        """Raise an error if the trained network cannot be scored or saved."""
+        """Raise an error if the trained network cannot be scored or saved.
+
+        `untrained` is a second network of the same kind. By default, nothing is checked.
+        """
 
 
 def allocate(model: nn.Module, device: torch.device) -> None:
-    """Allocate uninitialized weights for a network on the meta device.
+    """Replace all weights and buffers of a network by uninitialized ones on a device.
 
     ``Module.to_empty`` would do the same, but imports sympy first.
     """
@@ -91,7 +97,7 @@ class StackedSnapshots(Protocol):
         ...
 
     def contributions(self, columns: Tensor) -> LossContributions:
-        """Return the losses of rows, split by encoded feature."""
+        """Return the losses of rows ``(n_features, n_rows)``, split by encoded feature."""
         ...
 
     def expect(self, context: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:

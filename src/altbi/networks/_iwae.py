@@ -11,8 +11,8 @@ from altbi.networks._bound import Network, bounds
 from altbi.networks._interfaces import GenerativeModel
 
 NEGATIVE_SLOPE = 0.01
-# From this size on, the gradient is computed only for samples with an importance weight above
-# _MIN_WEIGHT. Smaller weights are lost in the rounding of a sum.
+# With at least this many samples and features, the gradient is computed only for samples with an
+# importance weight above _MIN_WEIGHT. Smaller weights are lost in the rounding of a sum.
 _MANY_SAMPLES, _MANY_FEATURES = 8, 64
 _MIN_WEIGHT = 1e-8
 # Rows whose samples are evaluated together, so that they stay in cache.
@@ -52,7 +52,10 @@ def compute_gaussian_terms(
 
 
 def combine_samples(losses: Tensor, dim: int) -> Tensor:
-    """Compute the importance weighted bound from the losses of K Monte Carlo samples."""
+    """Compute the importance weighted bound from the losses of K Monte Carlo samples.
+
+    It is ``log(K) - logsumexp(-losses)`` over the axis `dim` of the samples.
+    """
     return math.log(losses.shape[dim]) - torch.logsumexp(-losses, dim=dim)
 
 
@@ -122,7 +125,10 @@ class IWAENetwork(GenerativeModel):
         self.register_buffer("scoring_noise", torch.zeros(n_samples, latent))
 
     def _build_layers(self, *sizes: int) -> nn.Sequential:
-        """Return hidden layers; a linear layer before BatchNorm needs no bias."""
+        """Return hidden layers of these sizes, the first of which is the input size.
+
+        With BatchNorm, linear layers have no bias.
+        """
         layers: list[nn.Module] = []
         for n_in, n_out in pairwise(sizes):
             layers.append(nn.Linear(n_in, n_out, bias=not self.batch_norm))
@@ -133,7 +139,7 @@ class IWAENetwork(GenerativeModel):
 
     @property
     def log_variance_range(self) -> tuple[float, float]:
-        """Limits of all log-variances."""
+        """Limits to which all log-variances are clamped."""
         return (-6.0, 2.0) if self.bounded else (-20.0, 20.0)
 
     @property
@@ -143,15 +149,19 @@ class IWAENetwork(GenerativeModel):
 
     @property
     def is_selective(self) -> bool:
-        """Whether the gradient is computed only for samples with a relevant importance weight.
+        """Whether gradients are computed only for samples with a relevant importance weight.
 
-        Without BatchNorm it is not, because private training needs the gradient of each row.
+        True for at least 8 samples and 64 features. Networks without BatchNorm return False,
+        because private training needs the gradient of each row.
         """
         n_samples, n_features = len(self.scoring_noise), self.log_variance.out_features
         return self.batch_norm and n_samples >= _MANY_SAMPLES and n_features >= _MANY_FEATURES
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Initialize the weights as torch does; all later noise comes from the same generator."""
+        """Initialize the weights as torch does, in place; reset the statistics of BatchNorm.
+
+        All later noise comes from the same generator. The stored noise for scoring does not change.
+        """
         self.generator = generator
         for layer in self.modules():
             if isinstance(layer, nn.Linear):
@@ -163,11 +173,15 @@ class IWAENetwork(GenerativeModel):
                 layer.reset_running_stats()
 
     def resample_noise(self) -> None:
-        """Sample the noise that is used for scoring again."""
+        """Sample the stored noise for scoring again, in place."""
         self.scoring_noise.normal_(generator=self.generator)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the importance weighted bound of each row."""
+        """Return the importance weighted bound ``(n_rows,)`` of each row.
+
+        In training mode, each row has new noise, and BatchNorm uses the batch. Ordinary training
+        updates use the faster hand-written gradient of `bounds`.
+        """
         noise = self._sample_noise(rows)
         if self._needs_weight_gradients(rows):
             return bounds(rows, noise, self._collect_weights())
@@ -184,9 +198,9 @@ class IWAENetwork(GenerativeModel):
         return combine_samples(terms.sum(-1) + divergence, dim=-1)
 
     def encode(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance of q(z | x)."""
+        """Return mean and log-variance ``(n_rows, latent)`` of q(z | x)."""
         hidden = self.encoder(rows)
-        return self.latent_mean(hidden), self._clamp(self.latent_log_variance(hidden))
+        return self.latent_mean(hidden), self._clamp_log_variance(self.latent_log_variance(hidden))
 
     def decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and log-variance of p(x | z) for samples ``(n_rows, K, latent)``."""
@@ -199,20 +213,24 @@ class IWAENetwork(GenerativeModel):
 
     @torch.no_grad()
     def sample_rows(self, n_rows: int, generator: torch.Generator) -> Tensor:
-        """Sample rows from the decoder, with z from the prior."""
+        """Sample rows ``(n_rows, n_features)`` from the decoder, with z from the prior."""
         z = torch.randn(n_rows, 1, self.scoring_noise.shape[1], generator=generator)
         mean, log_variance = self.decode(z)
         noise = torch.randn(mean.shape, generator=generator)
         return (mean + (log_variance / 2).exp() * noise)[:, 0]
 
     def _needs_weight_gradients(self, rows: Tensor) -> bool:
-        """Return whether only gradients of the weights are needed, as in a training update."""
+        """Return whether a call can use the hand-written gradient, as a training update does.
+
+        It needs BatchNorm, training mode, at least two rows, and rows without gradients. Networks
+        that are selective do not use it.
+        """
         is_batch = self.batch_norm and len(rows) > 1 and not rows.requires_grad
         modules = (self, self.encoder, self.decoder)
         return is_batch and all(each.training for each in modules) and not self.is_selective
 
     def _collect_weights(self) -> Network:
-        """Return the weights in the form that the hand-written gradient needs."""
+        """Return weights, BatchNorms and settings in the form that `bounds` needs."""
         layers = [*self.encoder, *self.decoder]
         hidden = [layer.weight for layer in layers if isinstance(layer, nn.Linear)]
         depth = len(hidden) // 2
@@ -232,16 +250,16 @@ class IWAENetwork(GenerativeModel):
         mean = self.mean(hidden)
         if self.bounded:
             mean = mean.sigmoid()
-        return mean, self._clamp(self.log_variance(hidden))
+        return mean, self._clamp_log_variance(self.log_variance(hidden))
 
     def _compute_selected_losses(self, rows: Tensor, z: Tensor, divergence: Tensor) -> Tensor:
         """Compute the losses ``(n_rows, K)`` of samples; infinite if the weight is negligible.
 
-        The gradient of the bound is the mean of the samples' gradients, weighted by
-        ``p(x, z_k) / q(z_k | x)``. With many features, one or two samples have nearly all the
-        weight. All samples are therefore compared without a gradient first, and the output layer,
-        the largest one, is differentiated for these few only. An ODIM fit on 1,000 rows with 200
-        columns is 1.4 times as fast (benchmarks/odim_gradient.py).
+        The gradient of the bound is the mean of the samples' gradients, weighted by ``p(x, z_k) /
+        q(z_k | x)``. With many features, one or two samples have nearly all the weight. All samples
+        are therefore compared without a gradient first. The output layer, the largest one, is
+        differentiated for these few only. If gradients are disabled, all losses are returned. An
+        ODIM fit on 1,000 rows with 200 columns is 1.4 times as fast (benchmarks/odim_gradient.py).
         """
         hidden = self.decoder(z.flatten(0, 1))
         losses = self._compute_reconstruction(rows, hidden.detach()) + divergence.detach()
@@ -257,7 +275,10 @@ class IWAENetwork(GenerativeModel):
 
     @torch.no_grad()
     def _compute_reconstruction(self, rows: Tensor, hidden: Tensor) -> Tensor:
-        """Compute the reconstruction losses ``(n_rows, K)`` of samples, some rows at a time."""
+        """Compute the reconstruction losses ``(n_rows, K)`` of samples, without gradients.
+
+        Blocks of rows are computed one after the other, so that they stay in cache.
+        """
         hidden = hidden.view(len(rows), -1, hidden.shape[-1])
         losses = rows.new_empty(hidden.shape[:2])
         for start in range(0, len(rows), _BLOCK_ROWS):
@@ -269,7 +290,10 @@ class IWAENetwork(GenerativeModel):
         return losses
 
     def _sample_noise(self, rows: Tensor) -> Tensor:
-        """Return new noise for each row in training, else the stored noise."""
+        """Return new noise ``(n_rows, K, latent)`` in training mode.
+
+        In evaluation mode, return the stored noise ``(1, K, latent)``.
+        """
         if self.training:
             shape = (len(rows), *self.scoring_noise.shape)
             return torch.randn(
@@ -277,5 +301,6 @@ class IWAENetwork(GenerativeModel):
             )
         return self.scoring_noise[None]
 
-    def _clamp(self, log_variance: Tensor) -> Tensor:
+    def _clamp_log_variance(self, log_variance: Tensor) -> Tensor:
+        """Return log-variances clamped to `log_variance_range`."""
         return log_variance.clamp(*self.log_variance_range)

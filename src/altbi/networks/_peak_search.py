@@ -44,8 +44,9 @@ def compute_bimodality(losses: Tensor, spread: Spread) -> float:
     """Compute the squared Wasserstein distance of the two components of a Gaussian mixture.
 
     The mixture is fitted to the losses, scaled to [0, 1]. The distance is
-    ``(m1 - m2)**2 + (s1 - s2)**2`` with means m and standard deviations s. The authors' code uses
-    variances instead of standard deviations.
+    ``(m1 - m2)**2 + (s1 - s2)**2`` with means m and standard deviations s. With
+    ``spread="variance"``, as in the authors' code, s are variances. If all losses are equal, or if
+    one is NaN, the result is 0. Convergence warnings of the mixture are suppressed.
 
     Examples
     --------
@@ -87,8 +88,10 @@ def search_peak(
 ) -> Iterator[PeakCheck]:
     """Train a network in place until the bimodality of its losses has passed its maximum.
 
-    Yields each check while the network has the weights of that check. Ends after `patience` updates
-    without a larger bimodality.
+    Yield each check while the network has the weights of that check. Losses are checked every
+    `check_every` updates, and at least once in each epoch. End after about `patience` updates
+    without a larger bimodality, or after `max_updates`. Raise a `TrainingError` if the loss is not
+    finite.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     # An epoch over few rows has fewer batches than `check_every`.
@@ -96,12 +99,12 @@ def search_peak(
     best, waited, update = -math.inf, 0, 0
     while waited < math.ceil(patience / every) and update < max_updates:
         for number, batch in enumerate(_iter_epoch(len(rows), batch_size, generator), 1):
-            loss = _update(model, optimizer, rows[batch])
+            loss = _update_on_batch(model, optimizer, rows[batch])
             update += 1
             # The last, smaller batch is skipped: few losses always look bimodal.
             if number % every or len(batch) < min(batch_size, len(rows)):
                 continue
-            distance = compute_bimodality(_evaluate(model, rows[batch]), spread)
+            distance = compute_bimodality(_evaluate_losses(model, rows[batch]), spread)
             waited = 0 if distance > best else waited + 1
             best = max(best, distance)
             value = check_loss(loss, update, learning_rate)
@@ -111,13 +114,16 @@ def search_peak(
 
 
 def _iter_epoch(n_rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
-    """Yield shuffled batches of all rows, except for a last batch of a single row."""
+    """Return an iterator over shuffled batches of row indices for one epoch.
+
+    The last batch may be smaller; it is left out if it would have a single row.
+    """
     count = n_rows // batch_size + (n_rows % batch_size > 1)
     return iter_batches(n_rows, batch_size, count, generator)
 
 
-def _update(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
-    """Update the network on a batch, and return the loss."""
+def _update_on_batch(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
+    """Set training mode, update the network on a batch, and return the mean loss."""
     model.train()
     loss = model(rows).mean()
     optimizer.minimize(loss)
@@ -125,8 +131,8 @@ def _update(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _evaluate(model: GenerativeModel, rows: Tensor) -> Tensor:
-    """Compute losses in evaluation mode, with new noise."""
+def _evaluate_losses(model: GenerativeModel, rows: Tensor) -> Tensor:
+    """Set evaluation mode, resample the noise for scoring, and return the losses ``(n_rows,)``."""
     model.eval()
     model.resample_noise()
     return model(rows)

@@ -45,7 +45,7 @@ class TrainingProcedure(Protocol):
 
     @property
     def planned_steps(self) -> int | None:
-        """Number of steps, if it is known before the training."""
+        """Number of steps, or None if it is not known before the training."""
         ...
 
     def run(
@@ -56,21 +56,27 @@ class TrainingProcedure(Protocol):
         labels: NDArray[np.int8] | None,
         seed: int,
     ) -> Steps:
-        """Train the network, yield after each step, and return the snapshots."""
+        """Train the network in place, yield after each step, and return the snapshots.
+
+        `model` is on the meta device or a custom network, and is initialized first. `untrained` is
+        a second one, for checks. The seed determines weights, batches and noise.
+        """
         ...
 
     def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
-        """Return the number of snapshots of a training with this history."""
+        """Return the number of snapshots that a training with this history has produced."""
         ...
 
     def is_complete(self, history: Sequence[TrainingStep]) -> bool:
-        """Return whether a history can be that of a complete training."""
+        """Return whether a history has a number of steps that a complete training can have."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AltbiTraining:
-    """Algorithm 1: growing batches, truncated losses, snapshots of the last steps.
+    """ALTBI's training: growing batches, truncated losses, snapshots of the last steps.
+
+    This is Algorithm 1 of the paper.
 
     Attributes
     ----------
@@ -79,7 +85,7 @@ class AltbiTraining:
     schedule : Schedule
         Batch sizes, truncation and snapshots.
     outlier_weight : float
-        Weight of the losses of labelled outliers, which training makes large.
+        Weight of the penalty that makes the losses of labelled outliers large.
     label_trust : float
         Share of the outlier labels that training trusts.
     may_stop_early : bool
@@ -94,7 +100,7 @@ class AltbiTraining:
 
     @property
     def planned_steps(self) -> int:
-        """Number of steps."""
+        """Number of steps, including the warm-up."""
         return self.schedule.n_steps
 
     def run(
@@ -105,7 +111,12 @@ class AltbiTraining:
         labels: NDArray[np.int8] | None,
         seed: int,
     ) -> Steps:
-        """Run Algorithm 1, yield after each step, and return the snapshots."""
+        """Train the network in place, yield after each step, and return the snapshots.
+
+        The network is initialized by the seed and trained on the backbone's device. Labels are 1
+        for inliers, -1 for outliers and 0 for other rows. At the end, ``model.check_trained`` may
+        raise an error.
+        """
         device = resolve_device(self.backbone.device)
         generator = torch.Generator(device).manual_seed(seed)
         model.initialize(generator)
@@ -130,7 +141,10 @@ class AltbiTraining:
     def _split_by_label(
         self, rows: NDArray[np.float32], labels: NDArray[np.int8] | None, device: torch.device
     ) -> tuple[torch.Tensor, TrainingLabels | None]:
-        """Return the rows that are not labelled outliers, and the labels, on the device."""
+        """Return the rows that are not labelled outliers, and the labels, on the device.
+
+        Without labels, return all rows and None.
+        """
         if labels is None:
             return torch.from_numpy(rows).to(device), None
         is_outlier = labels == OUTLIER
@@ -141,13 +155,19 @@ class AltbiTraining:
         return others, TrainingLabels(is_inlier, outliers, self.outlier_weight, self.label_trust)
 
     def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
-        """Return the number of snapshots; an early stop leaves at least the last state."""
+        """Return the number of snapshots of a training with this history.
+
+        A training that may stop early has at least one snapshot, its last state.
+        """
         if not self.may_stop_early:
             return self.schedule.n_snapshots
         return max(sum(self.schedule.is_snapshot(step.step) for step in history), 1)
 
     def is_complete(self, history: Sequence[TrainingStep]) -> bool:
-        """Return whether a history can be that of a complete training."""
+        """Return whether the history has all planned steps.
+
+        For a training that may stop early, at least one step is enough.
+        """
         if self.may_stop_early:
             return 0 < len(history) <= self.planned_steps
         return len(history) == self.planned_steps
@@ -170,7 +190,7 @@ class OdimTraining:
 
     @property
     def planned_steps(self) -> None:
-        """None: the losses decide when training ends."""
+        """None, because the losses decide when training ends."""
         return
 
     def run(
@@ -181,7 +201,11 @@ class OdimTraining:
         labels: NDArray[np.int8] | None,
         seed: int,
     ) -> Steps:
-        """Train all networks, yield at each check, and return one snapshot for each."""
+        """Train `n_models` networks one after the other, and return the best state of each.
+
+        Yield at each check, with check numbers that continue over all networks. Each network is
+        initialized again in `model` and trained on the CPU. `untrained` and `labels` are not used.
+        """
         generator = torch.Generator().manual_seed(seed)
         snapshots, n_checks = [], 0
         for _ in range(self.n_models):
@@ -206,7 +230,7 @@ class OdimTraining:
         return stack_states(snapshots)
 
     def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
-        """Return the number of networks."""
+        """Return the number of networks; each has one snapshot."""
         return self.n_models
 
     def is_complete(self, history: Sequence[TrainingStep]) -> bool:
@@ -217,9 +241,11 @@ class OdimTraining:
 def run_isolated(
     steps: Generator[TrainingStep, None, Result], *, is_custom: bool, seed: int
 ) -> Generator[TrainingStep, None, Result]:
-    """Run each step on one thread and in torch's default modes, and restore both between steps.
+    """Yield the steps of a training, and return its result.
 
-    Sums are then taken in one order, so that results do not depend on the number of threads.
+    Each step runs on one thread and in torch's default modes, which are restored between steps.
+    Sums are then taken in one order, so that results do not depend on the number of threads. A
+    custom network also gets its own global random state with this seed.
     """
     random_state = PrivateRandomState(seed)
     while True:

@@ -1,4 +1,4 @@
-"""The schedule of Algorithm 1."""
+"""The schedule of ALTBI's training, which is Algorithm 1 of the paper."""
 
 import math
 from typing import Literal, Self
@@ -9,7 +9,7 @@ from altbi._parameters import ParameterObject, check_parameters, is_count, is_nu
 
 
 class Schedule(ParameterObject):
-    """Batch sizes, truncation and snapshots of one training run of Algorithm 1.
+    """Batch sizes, truncation and snapshots of one training run of ALTBI.
 
     A run has ``T0`` warm-up steps on batches of ``n0`` rows in which every loss counts. The steps
     ``t = 1, ..., T2`` follow, on batches of ``n0 * gamma ** (t - 1)`` rows. In these steps, only
@@ -101,7 +101,9 @@ class Schedule(ParameterObject):
         check_parameters("Schedule", self.get_params(), rules)
 
     def resolve_updates(self, auto: int) -> Self:
-        """Return a copy in which "auto" updates have the given number.
+        """Return a copy whose `updates` is the given number if it was "auto".
+
+        Other values of `updates` do not change.
 
         Parameters
         ----------
@@ -127,11 +129,11 @@ class Schedule(ParameterObject):
 
     @property
     def n_updates(self) -> int:
-        """Number of updates in each step."""
+        """Number of updates in each step; 1 if `updates` is still "auto"."""
         return 1 if self.updates == "auto" else self.updates
 
     def batch_size_at(self, step: int, n_rows: int) -> int:
-        """Return the batch size of a step, at most the number of rows of the table.
+        """Return the batch size of a step, at most `n_rows` and `max_batch`.
 
         Parameters
         ----------
@@ -165,7 +167,7 @@ class Schedule(ParameterObject):
         float
             1 before the truncation starts, then `rho`.
         """
-        return self.rho if self._t(step) >= self.first_truncated else 1.0
+        return self.rho if self._count_after_warm_up(step) >= self.first_truncated else 1.0
 
     def is_snapshot(self, step: int) -> bool:
         """Return whether the network after this step is a snapshot.
@@ -180,9 +182,9 @@ class Schedule(ParameterObject):
         bool
             Whether the step comes after `T1`.
         """
-        return self._t(step) > self.T1
+        return self._count_after_warm_up(step) > self.T1
 
-    def _t(self, step: int) -> int:
+    def _count_after_warm_up(self, step: int) -> int:
         """Return the step as counted in the paper: 1 is the first step after the warm-up."""
         return step - self.T0 + 1
 

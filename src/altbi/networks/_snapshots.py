@@ -23,11 +23,12 @@ _POSITIONS = torch.tensor((_NODES + 1) / 2, dtype=torch.float32)
 _WEIGHTS = torch.tensor(_NODE_WEIGHTS / 2, dtype=torch.float32)
 # Replaces losses that are not finite.
 WORST_LOSS = 1e30
-# An odd number, so that the one in the middle is a median.
+# Number of quantiles of each column. It is odd, so that the one in the middle is the median.
 N_LANDMARKS = 9
-# Expected values come from this many snapshots, for at most this many columns of a row.
+# Expected values are computed by about this many snapshots, for at most this many columns of a row.
 _N_EXPECTING = 2
 _MAX_COLUMNS = 32
+# Largest number of changed rows that are evaluated at a time to find expected values.
 _MAX_VARIANTS = 2048
 
 # Differs from the seeds of fits, so that `check_trained` finds values that are not in the state.
@@ -38,12 +39,12 @@ SnapshotArrays = dict[str, NDArray[Any]]
 
 
 def copy_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return a copy of a network's weights and buffers."""
+    """Return a copy of a network's weights and buffers, on the same device."""
     return {name: tensor.clone() for name, tensor in model.state_dict().items()}
 
 
 def stack_states(states: list[dict[str, Tensor]]) -> SnapshotArrays:
-    """Return the state dicts of several snapshots as one array for each name."""
+    """Return the state dicts of several snapshots as one NumPy array for each name, on the CPU."""
     return {
         name: torch.stack([state[name] for state in states]).cpu().numpy() for name in states[0]
     }
@@ -58,8 +59,8 @@ def build_untrained(
 ) -> GenerativeModel:
     """Return an untrained network, independent of the torch modes that the caller has set.
 
-    Networks of this package are on the meta device and need no memory. The constructor of a custom
-    network may use torch's global random state, which is replaced by a private one meanwhile.
+    Networks of this package are on the meta device and need no memory. While the constructor of a
+    custom network runs, a private random state replaces torch's global one.
     """
     with default_modes(), PrivateRandomState(_UNTRAINED_SEED).active_if(backbone.is_custom):
         return backbone.build(n_features, sized_for=sized_for, batch_norm=batch_norm)
@@ -80,8 +81,8 @@ def stack_snapshots(
     arrays : dict
         The snapshots' weights.
     landmarks : ndarray of shape (n_landmarks, n_features) or None
-        Typical values of each encoded feature. Explanations of networks other than the IWAE
-        compare a row with them.
+        Quantiles of each table column. Explanations of networks other than the IWAE compare a row
+        with them, and need them. The IWAE ignores them.
     feature_columns : ndarray of shape (n_features,)
         The column of the table to which each encoded feature belongs.
 
@@ -89,6 +90,11 @@ def stack_snapshots(
     -------
     StackedSnapshots
         The snapshots.
+
+    Raises
+    ------
+    ValueError
+        If landmarks are needed but None.
     """
     with default_modes():
         states = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -118,12 +124,17 @@ class Landmarks:
 
     @property
     def medians(self) -> Tensor:
-        """The median of each column."""
+        """Median ``(n_features,)`` of each column."""
         return self.values[len(self.values) // 2]
 
 
 def select_landmarks(rows: NDArray[np.float32], columns: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return equally spaced quantiles of each table column of encoded training rows."""
+    """Return `N_LANDMARKS` equally spaced quantiles of each table column of training rows.
+
+    `columns` is the table column of each encoded feature. The features of one table column are
+    sorted lexicographically and stay together. The first landmark is the minimum, and the last one
+    is the maximum.
+    """
     ranks = np.linspace(0, len(rows) - 1, N_LANDMARKS).round().astype(int)
     values = np.empty((N_LANDMARKS, rows.shape[1]), dtype=np.float32)
     for column in np.unique(columns):
@@ -161,7 +172,10 @@ class SequentialSnapshots:
         self.n_typical_rows = 64
 
     def losses(self, columns: Tensor) -> Tensor:
-        """Return losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
+        """Return losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``.
+
+        Losses that are NaN or exceed `WORST_LOSS` become `WORST_LOSS`.
+        """
         with _no_grad():
             rows = columns.T.clone(memory_format=torch.contiguous_format)
             return _make_finite(torch.stack([model(rows) for model in self.models]))
@@ -182,8 +196,9 @@ class SequentialSnapshots:
     def expect(self, context: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
         """Return the best landmark for each column of a context, and the loss it saves.
 
-        Only the columns that add most to a row's loss are examined. In the other columns the
-        expected value is the row's own.
+        Only the columns that add most to a row's loss are examined, at most 32. In the other
+        columns the expected value is the row's own, and the loss saved is 0. About two of the
+        snapshots are used. Both results have the shape ``(1, n_features, n_rows)``.
         """
         models = self.models[:: -(-self.n_snapshots // _N_EXPECTING)]
         with _no_grad():
@@ -193,25 +208,31 @@ class SequentialSnapshots:
 
 @contextmanager
 def _no_grad() -> Iterator[None]:
-    """Disable gradients; unlike inference mode, the network may enable them for its own use."""
+    """Disable gradients within a block; unlike in inference mode, the network may enable them."""
     with torch.inference_mode(mode=False), torch.no_grad():
         yield
 
 
 def _make_finite(losses: Tensor) -> Tensor:
-    """Replace losses that are not finite: the loss of an extreme row may overflow."""
+    """Replace NaN by `WORST_LOSS`, and clamp losses to ``[-WORST_LOSS, WORST_LOSS]``.
+
+    The loss of an extreme row may overflow.
+    """
     return losses.nan_to_num(nan=WORST_LOSS).clamp(-WORST_LOSS, WORST_LOSS)
 
 
 def _load_copy(model: nn.Module, state: Mapping[str, Tensor]) -> nn.Module:
-    """Return a copy of a network with the given state, in evaluation mode."""
+    """Return a copy of a network with the given state, in evaluation mode and without gradients."""
     copy = deepcopy(model)
     copy.load_state_dict(state, assign=True)
     return copy.requires_grad_(requires_grad=False).eval()
 
 
 def _integrate_gradients(model: nn.Module, rows: Tensor, baseline: Tensor) -> Tensor:
-    """Compute integrated gradients (Sundararajan et al., 2017) of the loss from a baseline row."""
+    """Compute integrated gradients ``(n_rows, n_features)`` of the loss from a baseline row.
+
+    The method is that of Sundararajan et al. (2017), with quadrature at 8 points.
+    """
     difference = rows - baseline
     points = baseline + _POSITIONS[:, None, None] * difference
     gradients = _compute_gradient(model, points.flatten(0, 1)).view(points.shape)
@@ -219,7 +240,10 @@ def _integrate_gradients(model: nn.Module, rows: Tensor, baseline: Tensor) -> Te
 
 
 def _compute_gradient(model: nn.Module, rows: Tensor) -> Tensor:
-    """Compute the gradient of the losses; 0 for networks that are not differentiable."""
+    """Compute the gradient of the losses with respect to the rows, of the same shape.
+
+    It is 0 for networks that are not differentiable.
+    """
     with torch.inference_mode(mode=False), torch.enable_grad():
         rows = rows.clone().requires_grad_()
         loss = model(rows).sum()
@@ -231,9 +255,11 @@ def _find_best_landmarks(
 ) -> tuple[Tensor, Tensor]:
     """Return the landmark with the smallest loss in each column, and by how much it is smaller.
 
-    Outside the training data, changes of any column may lower the loss. The decrease must therefore
-    also hold if all other columns have their median. If the row's value is not replaced in the
-    context, it must hold in the row itself as well.
+    Losses are averaged over the models. The decrease is never negative and is stored in the first
+    encoded feature of a column. Outside the training data, changes of any column may lower the
+    loss. The decrease must therefore also hold if all other columns have their median. If the row's
+    value is not replaced in the context, it must hold in the row itself as well. The smallest of
+    these decreases is returned.
     """
     expected, distance = rows.clone(), torch.zeros_like(context)
     tried = torch.cat([landmarks.values[:, None].expand(-1, *context.shape), rows[None]])
@@ -256,7 +282,11 @@ def _find_best_landmarks(
 
 
 def _select_columns(model: nn.Module, rows: Tensor, landmarks: Landmarks) -> Tensor:
-    """Return the columns ``(n_columns, n_rows)`` that contribute most to each row's loss."""
+    """Return the columns ``(n_columns, n_rows)`` that contribute most to each row's loss.
+
+    At most 32 columns of each row are returned. If the table has no more, all of them are returned
+    in their order.
+    """
     n_columns = int(landmarks.columns.max()) + 1
     if n_columns <= _MAX_COLUMNS:
         return torch.arange(n_columns)[:, None].expand(-1, len(rows))

@@ -1,4 +1,7 @@
-"""Snapshots of an `IWAENetwork` in one pass: BatchNorm folded, weights stacked, rows last."""
+"""Evaluate all snapshots of an `IWAENetwork` together, as batched matrix products.
+
+BatchNorm is folded into the weights, and rows are the last axis.
+"""
 
 import math
 from collections.abc import Mapping
@@ -15,7 +18,7 @@ from altbi.networks._iwae import (
     compute_gaussian_terms,
 )
 
-# Activations of one layer that stay in the processor's cache.
+# Number of activations that fit into the processor's cache.
 _BLOCK_ACTIVATIONS = 1 << 20
 _ALL = slice(None)
 _Layer = tuple[Tensor, Tensor]  # weights and biases, snapshots first
@@ -55,7 +58,7 @@ class StackedIWAE:
         return torch.cat([self._compute_losses(columns, group) for group in self.groups])
 
     def _compute_losses(self, columns: Tensor, group: slice) -> Tensor:
-        """Compute the losses of some snapshots, as `compute_gaussian_terms` but in place."""
+        """Compute the losses ``(n_group, n)`` of a group of snapshots, in place to save memory."""
         mean, log_variance, divergence = self._decode(columns, group)
         logs = self.log_weight * log_variance
         squares = torch.sub(columns[:, None], mean, out=mean).square_()
@@ -82,7 +85,11 @@ class StackedIWAE:
         )
 
     def expect(self, context: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values expected in `context`, and the distances of `columns` from them."""
+        """Return the values expected in `context`, and the distances of `columns` from them.
+
+        Both have the shape ``(S, d, n)`` and are means over the Monte Carlo samples with their
+        importance weights in `context`. A distance is half a squared z-score.
+        """
         decoded = self._decode(context)
         losses = self._compute_terms(context, decoded).sum(1) + decoded.divergence
         weights = torch.softmax(-losses, dim=1)[:, None]
@@ -98,6 +105,7 @@ class StackedIWAE:
         )
 
     def _decode(self, columns: Tensor, group: slice = _ALL) -> "_Decoded":
+        """Encode and decode rows ``(d, n)`` by a group of snapshots with their stored noise."""
         hidden = self._apply_layers(self.encoder, columns, group)
         z_mean, z_log_variance = self._apply_heads(self.latent, hidden, group)
         z_scale, noise = (z_log_variance / 2).exp(), self.noise[group]
@@ -114,6 +122,7 @@ class StackedIWAE:
         return _Decoded(mean, log_variance, divergence)
 
     def _apply_layers(self, layers: list[_Layer], columns: Tensor, group: slice) -> Tensor:
+        """Apply hidden layers, each followed by LeakyReLU, and return the last activations."""
         for layer in layers:
             columns = nn.functional.leaky_relu_(
                 _apply_linear(columns, layer, group), self.negative_slope
@@ -121,12 +130,17 @@ class StackedIWAE:
         return columns
 
     def _apply_heads(self, heads: _Layer, hidden: Tensor, group: slice) -> tuple[Tensor, Tensor]:
+        """Return the mean, and the log-variance clamped to its range."""
         mean, log_variance = _apply_linear(hidden, heads, group).chunk(2, dim=1)
         return mean, log_variance.clamp_(*self.log_variance_range)
 
 
 class _Decoded(NamedTuple):
-    """Decoded samples: mean and log-variance ``(S, d, K, n)``, divergence ``(S, K, n)``."""
+    """Output of the decoder for the Monte Carlo samples.
+
+    Mean and log-variance have the shape ``(S, d, K, n)``. The divergence, ``log q(z | x)`` minus
+    ``log p(z)``, has the shape ``(S, K, n)``.
+    """
 
     mean: Tensor
     log_variance: Tensor
@@ -134,7 +148,11 @@ class _Decoded(NamedTuple):
 
 
 def _apply_linear(columns: Tensor, layer: _Layer, group: slice) -> Tensor:
-    """Apply some snapshots' linear layers; rows shared by all snapshots need only one product."""
+    """Apply the linear layers of a group of snapshots; return ``(n_group, n_out, n)``.
+
+    `columns` are ``(n_in, n)`` if all snapshots share them, which needs only one matrix product.
+    Otherwise they are ``(n_group, n_in, n)``.
+    """
     weight, bias = (array[group] for array in layer)
     if columns.ndim == 2:
         return (weight.flatten(0, 1) @ columns).view(*weight.shape[:2], -1).add_(bias)
@@ -142,7 +160,10 @@ def _apply_linear(columns: Tensor, layer: _Layer, group: slice) -> Tensor:
 
 
 def _fold_layers(layers: nn.Sequential, states: Mapping[str, Tensor], prefix: str) -> list[_Layer]:
-    """Return weights and biases of the hidden layers, with BatchNorm folded into them."""
+    """Return weights and biases of the hidden layers, with BatchNorm folded into them.
+
+    `prefix` is the name of the layers in the state dicts. Missing biases count as 0.
+    """
     folded = []
     for index, layer in enumerate(layers):
         name = f"{prefix}.{index}"
@@ -159,7 +180,7 @@ def _fold_layers(layers: nn.Sequential, states: Mapping[str, Tensor], prefix: st
 
 
 def _join_heads(states: Mapping[str, Tensor], *names: str) -> _Layer:
-    """Return two linear heads as one layer."""
+    """Return the linear heads of these names as one layer; missing biases count as 0."""
     weights = [states[f"{name}.weight"] for name in names]
     biases = [
         states.get(f"{name}.bias", weight.new_zeros(weight.shape[:2]))
@@ -169,7 +190,7 @@ def _join_heads(states: Mapping[str, Tensor], *names: str) -> _Layer:
 
 
 def _count_activations(stacked: StackedIWAE) -> int:
-    """Return the activations of one row in the largest layer of one snapshot."""
+    """Return the number of activations of one row in the largest layer of one snapshot."""
     largest = max(
         *(weight.shape[1] for weight, _ in stacked.encoder + stacked.decoder),
         stacked.output[0].shape[1] // 2,
@@ -178,13 +199,19 @@ def _count_activations(stacked: StackedIWAE) -> int:
 
 
 def _choose_block_rows(stacked: StackedIWAE) -> int:
-    """Return the rows of a block whose activations stay in cache."""
+    """Return the number of rows of a block whose activations stay in cache.
+
+    It is a multiple of 64 from 64 to 384, even if the activations of 64 rows do not fit.
+    """
     per_row = stacked.n_snapshots * _count_activations(stacked)
     return min(max(_BLOCK_ACTIVATIONS // per_row // 64 * 64, 64), 384)
 
 
 def _group_snapshots(stacked: StackedIWAE) -> list[slice]:
-    """Return groups of snapshots whose activations for one block stay in cache."""
+    """Return slices of snapshots whose activations for one block stay in cache.
+
+    Each slice has at least one snapshot.
+    """
     per_snapshot = stacked.block_rows * _count_activations(stacked)
     size = max(_BLOCK_ACTIVATIONS // per_snapshot, 1)
     return [slice(start, start + size) for start in range(0, stacked.n_snapshots, size)]

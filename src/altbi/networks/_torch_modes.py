@@ -16,6 +16,8 @@ _SMALLEST_NORMAL = sys.float_info.min
 def resolve_device(name: str) -> torch.device:
     """Return the device of this name; "auto" is CUDA if it is available, else the CPU.
 
+    Raise a `ParameterError` if torch cannot use the device.
+
     Examples
     --------
     >>> resolve_device("cpu")
@@ -34,7 +36,10 @@ def resolve_device(name: str) -> torch.device:
 
 @contextmanager
 def default_modes() -> Iterator[None]:
-    """Set torch's default modes: gradients enabled, no autocast, the CPU as default device."""
+    """Set torch's default modes within a block, and restore the caller's modes at its end.
+
+    Gradients are enabled, inference mode and autocast are off, and the CPU is the default device.
+    """
     with (
         torch.inference_mode(mode=False),
         torch.enable_grad(),
@@ -45,9 +50,10 @@ def default_modes() -> Iterator[None]:
 
 
 def _cpu_as_default() -> AbstractContextManager[object]:
-    """Return a context with the CPU as default device; an empty one if it already is.
+    """Return a context in which the CPU is the default device.
 
-    A device context slows down every call of torch.
+    If it already is, the context does nothing, because a device context slows down every call of
+    torch.
     """
     is_cpu = torch.get_default_device().type == "cpu"
     return nullcontext() if is_cpu else torch.device("cpu")
@@ -55,7 +61,7 @@ def _cpu_as_default() -> AbstractContextManager[object]:
 
 @contextmanager
 def single_precision() -> Iterator[None]:
-    """Set float32 as the default data type."""
+    """Set float32 as the default data type within a block, and restore the caller's at its end."""
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
@@ -66,8 +72,11 @@ def single_precision() -> Iterator[None]:
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
-    """Treat denormal numbers as zero in this thread, because processors are slow on them."""
-    # torch has no getter for this mode, but arithmetic reveals it.
+    """Treat denormal numbers as zero in this thread within a block.
+
+    Processors are slow on denormal numbers. The thread's former mode is restored at the end.
+    """
+    # torch has no getter for this mode. If it is enabled, half the smallest normal number is 0.
     was_enabled = _SMALLEST_NORMAL / 2 == 0
     torch.set_flush_denormal(True)
     try:
@@ -78,11 +87,11 @@ def flush_denormals() -> Iterator[None]:
 
 @contextmanager
 def single_thread() -> Iterator[None]:
-    """Compute on one thread, so that sums are always taken in the same order.
+    """Limit torch to one thread within a block, so that sums are taken in the same order.
 
-    torch keeps its number of threads partly for each thread and partly for the process. The first
-    thread that enters stores the number. Every thread restores it when it leaves its outermost
-    block.
+    Blocks may be nested and may be open in several threads. torch keeps its number of threads
+    partly for each thread and partly for the process. The first thread that enters a block stores
+    the number. Every thread restores it when it leaves its outermost block.
     """
     _THREAD_LIMIT.enter()
     try:
@@ -93,10 +102,11 @@ def single_thread() -> Iterator[None]:
 
 @contextmanager
 def run_with_thread_pool() -> Iterator[None]:
-    """Allow a pool of worker threads that each start with `run_single_threaded`.
+    """Allow a pool of worker threads within a block; workers start with `run_single_threaded`.
 
-    The caller's own number of threads does not change. The process-wide number is restored when all
-    workers have ended; earlier, it would change the order of sums in workers still running.
+    The caller's own number of threads does not change. The process-wide number is restored at the
+    end of the block, when all workers have ended. Earlier, it would change the order of sums in
+    workers still running.
     """
     _THREAD_LIMIT.open_pool()
     try:
@@ -106,7 +116,7 @@ def run_with_thread_pool() -> Iterator[None]:
 
 
 def run_single_threaded() -> None:
-    """Limit a worker thread of `run_with_thread_pool` to one thread until it ends."""
+    """Limit torch to one thread in this worker of `run_with_thread_pool`, until the worker ends."""
     _THREAD_LIMIT.limit_worker()
 
 
@@ -128,33 +138,39 @@ class _ThreadLimit:
         self.local = _Depth()
 
     def enter(self) -> None:
+        """Limit the current thread to one torch thread; store the number if no block is open."""
         with self.lock:
             self._activate()
             self.local.depth += 1
             torch.set_num_threads(1)
 
     def leave(self) -> None:
+        """Leave a block; restore the number of threads if it was this thread's outermost one."""
         with self.lock:
             self.n_active -= 1
             self.local.depth -= 1
             torch.set_num_threads(1 if self.local.depth else self.n_threads)
 
     def open_pool(self) -> None:
+        """Register a pool; store the number of threads if no block is open."""
         with self.lock:
             self._activate()
 
     def close_pool(self) -> None:
+        """Unregister a pool; restore the number of threads if no block or pool is open."""
         with self.lock:
             self.n_active -= 1
             if self.n_active == 0:
                 torch.set_num_threads(self.n_threads)
 
     def limit_worker(self) -> None:
+        """Limit the current thread to one torch thread until it ends."""
         with self.lock:
             self.local.depth += 1
             torch.set_num_threads(1)
 
     def _activate(self) -> None:
+        """Count one more open block or pool; the first one stores the number of threads."""
         if self.n_active == 0:
             self.n_threads = torch.get_num_threads()
         self.n_active += 1
@@ -195,12 +211,16 @@ class PrivateRandomState:
         self.state = torch.Generator().manual_seed(seed).get_state()
 
     def active_if(self, is_needed: bool) -> AbstractContextManager[None]:
-        """Return a context in which this state is active if it is needed."""
+        """Return the context `active` if it is needed, else a context that does nothing."""
         return self.active() if is_needed else nullcontext()
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make this state torch's global random state."""
+        """Make this state torch's global random state within a block.
+
+        Other threads that enter such a block wait. At the end, the caller's state is restored, and
+        this state is kept for the next block.
+        """
         with self._LOCK:
             before = torch.get_rng_state()
             torch.set_rng_state(self.state)

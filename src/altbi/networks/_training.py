@@ -1,4 +1,4 @@
-"""The training loop of Algorithm 1."""
+"""The training loop of ALTBI: growing batches and truncated losses."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -14,10 +14,11 @@ from altbi.errors import TrainingError
 from altbi.networks._schedule import Schedule, TrainingStep
 from altbi.networks._torch_modes import flush_denormals
 
-# Labelled outliers in one update.
+# Largest number of labelled outliers in one update.
 _MAX_OUTLIERS = 32
 # The losses of labelled outliers should exceed the others by this many standard deviations.
 _MARGIN = 2.0
+# Smallest standard deviation of losses that is used in the penalty for labelled outliers.
 _MIN_SCALE = 1e-3
 # From this number of rows on, shuffling all of them takes longer than one update.
 _MANY_ROWS = 50_000
@@ -81,7 +82,10 @@ class Adam:
         self.denominator = torch.empty_like(self.vector)
 
     def minimize(self, loss: Tensor) -> None:
-        """Compute the gradient of a loss and update the parameters."""
+        """Compute the gradients of a loss by backpropagation, and update the parameters.
+
+        Former gradients are discarded. Denormal numbers count as zero meanwhile.
+        """
         for parameter in self.parameters:
             parameter.grad = None
         # Gradients of values that the network predicts well are often denormal numbers.
@@ -91,7 +95,10 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradient: Tensor | None = None) -> None:
-        """Update the parameters by their gradients, or by a given gradient vector."""
+        """Update the parameters in place by their gradients, or by a given gradient vector.
+
+        A given vector is modified: the weight decay is added to it.
+        """
         self.n_steps += 1
         beta1, beta2 = self.betas
         if gradient is None:
@@ -109,7 +116,8 @@ class Adam:
 def select_smallest(losses: Tensor, share: float) -> Tensor:
     """Return a mask of the share of rows with the smallest losses, the likely inliers.
 
-    If a loss is NaN, no row is selected, so that truncation cannot hide a diverged network.
+    Rows that tie with the largest selected loss are selected too. If a loss is NaN, no row is
+    selected, so that truncation cannot hide a diverged network.
     """
     # Without 1e-9, products such as 0.29 * 100 would be rounded down to 28.
     rank = math.floor(share * (len(losses) - 1) + 1e-9)
@@ -118,7 +126,11 @@ def select_smallest(losses: Tensor, share: float) -> Tensor:
 
 
 def compute_truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | None = None) -> Tensor:
-    """Compute the mean of the share of smallest losses; labelled inliers always count."""
+    """Compute the mean of the share of smallest losses; labelled inliers always count.
+
+    With `is_inlier`, the share refers to the other rows. Without it, the result is NaN if a loss is
+    NaN.
+    """
     if is_inlier is None:
         kept = select_smallest(losses, share)
         return torch.where(kept, losses, 0).sum() / kept.sum()
@@ -130,12 +142,12 @@ def compute_truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | Non
 def compute_outlier_penalty(
     outlier_losses: Tensor, losses: Tensor, share: float, label_trust: float
 ) -> Tensor:
-    r"""Compute the penalty for labelled outliers whose losses are too small.
+    """Compute the penalty for labelled outliers whose losses are too small.
 
-    The penalty is the mean of ``s * softplus((m - l) / s + 2)`` over the outlier losses ``l``, with
-    the maximum ``m`` and the standard deviation ``s`` of the losses that count. A row labelled by
-    mistake has a small loss. Therefore only the share `label_trust` of the largest outlier losses
-    is used.
+    The penalty is the mean of ``s * softplus((m - l) / s + 2)`` over the outlier losses ``l``. Here
+    ``m`` is the maximum and ``s`` the standard deviation of the share of smallest `losses`. A row
+    labelled by mistake has a small loss. Therefore only the share `label_trust` of the largest
+    outlier losses is used. If a loss is NaN, the penalty is NaN.
     """
     counted = losses.detach()[select_smallest(losses, share)]
     if not len(counted):
@@ -149,10 +161,13 @@ def compute_outlier_penalty(
 def iter_batches(
     n_rows: int, batch_size: int, count: int, generator: torch.Generator
 ) -> Iterator[Tensor]:
-    """Yield the row indices of `count` batches, without replacement until all rows were used."""
+    """Yield the row indices of `count` batches, without replacement until all rows were used.
+
+    A batch may be smaller if few rows are left. Rows are shuffled again if fewer than two are left,
+    because BatchNorm cannot normalize one row.
+    """
     order = _sample_order(n_rows, batch_size * count, generator)
     for _ in range(count):
-        # BatchNorm cannot normalize a batch of one row.
         if len(order) < 2:
             order = _shuffle(n_rows, generator)
         yield order[:batch_size]
@@ -186,9 +201,12 @@ def train(
     labels: TrainingLabels | None = None,
     generator: torch.Generator,
 ) -> Iterator[TrainingStep]:
-    """Train a network in place by Algorithm 1, and yield after each step.
+    """Train a network in place by ALTBI's training, and yield after each step.
 
-    `rows` are the training rows without labelled outliers. Batches are sampled by the generator.
+    `rows` are the training rows without labelled outliers. Batches grow by the schedule and are
+    sampled by the generator. In each batch, only the share of smallest losses counts. The network
+    must be initialized, and each step sets training mode. Raise a `TrainingError` if the loss is
+    not finite.
     """
     optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     for step in range(schedule.n_steps):
@@ -212,7 +230,11 @@ def _compute_labelled_loss(
     labels: TrainingLabels,
     generator: torch.Generator,
 ) -> Tensor:
-    """Compute the truncated mean of a batch plus the penalty for labelled outliers."""
+    """Compute the truncated mean of a batch plus the penalty for labelled outliers.
+
+    A random sample of at most `_MAX_OUTLIERS` labelled outliers is used. Without outliers, or with
+    an outlier weight of 0, there is no penalty.
+    """
     is_inlier = labels.is_inlier[batch]
     if not len(labels.outliers) or labels.outlier_weight == 0:
         return compute_truncated_mean(model(rows[batch]), share, is_inlier)
@@ -227,7 +249,7 @@ def _compute_labelled_loss(
 
 
 def check_loss(loss: Tensor, step: int, learning_rate: float) -> float:
-    """Return the loss as a number; raise a `TrainingError` if it is not finite."""
+    """Return the loss as a float; raise a `TrainingError` if it is not finite."""
     value = float(loss.detach())
     if not math.isfinite(value):
         raise TrainingError(

@@ -14,7 +14,7 @@ from altbi.table import Table
 
 # A range of losses smaller than this counts as 1, so that dividing by it stays finite.
 LEAST_WIDTH = 1e-30
-# Contributions up to this quantile of the training rows are usual.
+# A contribution is usual if it does not exceed this quantile over the training rows.
 USUAL_QUANTILE = 0.9
 
 Losses = NDArray[np.float32] | NDArray[np.float64]
@@ -68,7 +68,7 @@ class LossScorer:
     arrays : dict
         The snapshots' weights, for model files.
     landmarks : ndarray or None
-        Typical values of the encoded features, for networks other than the IWAE.
+        Quantiles of each table column, which explanations of networks other than the IWAE need.
     typical : TypicalRows or None
         Statistics of the training rows, for explanations.
     """
@@ -83,15 +83,18 @@ class LossScorer:
     typical: TypicalRows | None = None
 
     def encode(self, table: Table, encoder: TableEncoder) -> NDArray[np.float32]:
-        """Return the rows of a table, encoded for this scorer."""
+        """Return the rows of a table as encoded features, the input of the network."""
         return encoder.transform(table)
 
     def score(self, rows: NDArray[np.float32]) -> Scores:
-        """Return the scores of encoded rows; high means outlier."""
+        """Return the scores ``(n_rows,)`` of encoded rows; high means outlier.
+
+        Blocks of rows are evaluated in parallel threads.
+        """
         return self.combine(map_blocks(self.stacked.losses, rows, self.stacked.block_rows))
 
     def combine(self, losses: Losses) -> Scores:
-        """Return the scores for losses of shape ``(n_snapshots, n_rows)``."""
+        """Return scores ``(n_rows,)``: the mean over snapshots of ``(loss - low) / width``."""
         total = np.zeros(losses.shape[1])
         # A loop, because the order of `np.sum` depends on the number of rows.
         for snapshot, low, width in zip(losses, self.low, self.width, strict=True):
@@ -99,9 +102,18 @@ class LossScorer:
         return total / len(losses)
 
     def contributions(self, rows: NDArray[np.float32]) -> ScoreContributions:
-        """Return the scores of encoded rows, split by encoded feature."""
+        """Return the scores of encoded rows, split by encoded feature.
+
+        The remainder holds the terms of the losses that belong to no single feature, and the shift
+        by `low`.
+        """
 
         def compute(columns: Tensor) -> Tensor:
+            """Return losses, remainders and contributions of a block as rows of one tensor.
+
+            Losses and remainders are by snapshot. Contributions are scaled and averaged over
+            snapshots.
+            """
             split = self.stacked.contributions(columns)
             width = torch.from_numpy(self.width)[:, None, None]
             by_feature = (split.by_feature.double() / width).mean(0)
@@ -130,6 +142,7 @@ class LossScorer:
         """
 
         def compute(columns: Tensor) -> Tensor:
+            """Return expected values and distances of a block, averaged over snapshots."""
             expected, distance = self.stacked.expect(*columns.chunk(2))
             return torch.cat([expected.double().mean(0), distance.double().mean(0)])
 
@@ -140,7 +153,10 @@ class LossScorer:
 
 
 def compute_loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the minimum and the range of each snapshot's losses; a range near 0 counts as 1."""
+    """Return the minimum and the range of each snapshot's losses ``(n_snapshots, n_rows)``.
+
+    A range below `LEAST_WIDTH` becomes 1.
+    """
     low = losses.min(axis=1).astype(np.float64)
     width = losses.max(axis=1).astype(np.float64) - low
     return low, np.where(width >= LEAST_WIDTH, width, 1.0)
@@ -149,7 +165,10 @@ def compute_loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np
 def fit_typical_rows(
     scorer: LossScorer, encoder: TableEncoder, rows: NDArray[np.float32]
 ) -> TypicalRows:
-    """Compute the statistics of training rows with which explanations are compared."""
+    """Compute the statistics of training rows with which explanations are compared.
+
+    Only an evenly spaced sample of at most ``scorer.stacked.n_typical_rows`` rows is used.
+    """
     sample = rows[:: -(-len(rows) // scorer.stacked.n_typical_rows)]
     by_feature = scorer.contributions(sample).by_feature
     baseline = encoder.sum_by_column(by_feature).mean(axis=0)

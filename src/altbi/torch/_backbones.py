@@ -71,7 +71,7 @@ class Glow(ParameterObject):
                 not isinstance(self.hidden, str) and are_layer_sizes(self.hidden, exactly=2),
                 "a tuple of two layer sizes",
             ),
-            **_training_rules(self.learning_rate, self.weight_decay, self.device),
+            **_build_training_rules(self.learning_rate, self.weight_decay, self.device),
         }
         check_parameters("Glow", self.get_params(), rules)
 
@@ -94,6 +94,8 @@ class Glow(ParameterObject):
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> GenerativeModel:
         """Return an untrained flow on torch's meta device, which allocates no memory.
+
+        Call `GenerativeModel.initialize` before the flow is used.
 
         Parameters
         ----------
@@ -169,7 +171,7 @@ class CustomBackbone(ParameterObject):
                 callable(self.module),
                 "a class, function or nn.Module that maps rows to losses",
             ),
-            **_training_rules(self.learning_rate, self.weight_decay, self.device),
+            **_build_training_rules(self.learning_rate, self.weight_decay, self.device),
         }
         check_parameters("CustomBackbone", self.get_params(), rules)
 
@@ -193,6 +195,9 @@ class CustomBackbone(ParameterObject):
     ) -> GenerativeModel:
         """Return the custom network for rows of `n_features` encoded features.
 
+        Calls the class or function, or copies the module with its weights. Raises a
+        `ParameterError` if the result is not a module with parameters to train.
+
         Parameters
         ----------
         n_features : int
@@ -210,10 +215,10 @@ class CustomBackbone(ParameterObject):
         return CustomModel(self.module, n_features)
 
 
-def _training_rules(
+def _build_training_rules(
     learning_rate: object, weight_decay: object, device: object
 ) -> dict[str, tuple[bool, Any]]:
-    """Return the rules for the parameters that both backbones have."""
+    """Return the validation rules of the three training parameters: validity and expected value."""
     return {
         "learning_rate": (is_learning_rate(learning_rate), "a number above 0"),
         "weight_decay": (is_number(weight_decay, 0), "a number of at least 0"),

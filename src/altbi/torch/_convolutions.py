@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.autograd.function import BackwardCFunction, once_differentiable
 from torch.nn import functional
 
-# Pixels whose hidden activations stay in the processor's cache.
+# Number of pixels in a block, whose hidden activations stay in the processor's cache.
 _BLOCK_PIXELS = 9216
 
 
@@ -25,17 +25,18 @@ def apply_network(
 ) -> Tensor:
     """Apply a 3 x 3 convolution, a 1 x 1 and a 3 x 3 convolution, with ReLU between them.
 
-    `first` and `second` are pairs of weight and bias; the bias is a column. `last` has the shape
-    ``(9 * n_out, n_hidden)``: each pixel computes its contributions to the nine neighbours, because
-    patches of hidden activations would be large.
+    `z` and the result have the shape ``(n_channels, side, side, n_rows)``. `first` and `second` are
+    pairs of weight and bias; the bias is a column. `last` has the shape ``(9 * n_out, n_hidden)``
+    and no bias. Each pixel computes its contributions to the nine neighbours, because patches of
+    hidden activations would be large.
     """
-    # Gathering from a neighbour is scattering in the opposite direction.
+    # A weight that reads from the left neighbour is one that writes to the right neighbour.
     scattered = last.view(9, -1, last.shape[1]).flip(0).view_as(last)
     return _Network.apply(z, *first, *second, scattered)  # type: ignore[no-untyped-call]
 
 
 class _Network(torch.autograd.Function):
-    """The network for blocks of rows, with a hand-written gradient.
+    """The three convolutions for blocks of rows, with a hand-written gradient.
 
     Hidden activations are many times larger than the input. In blocks, they stay in cache. A whole
     fit is 1.4 to 1.5 times as fast as with autograd (benchmarks/glow_convolution.py).
@@ -51,6 +52,7 @@ class _Network(torch.autograd.Function):
         second_bias: Tensor,
         last: Tensor,
     ) -> Tensor:
+        """Return the output of the network; save the hidden activations for `backward`."""
         outputs, hidden = [], []
         for block in _split_rows(z):
             hidden1 = torch.addmm(first_bias, first, extract_patches(block)).relu_()
@@ -63,6 +65,7 @@ class _Network(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: BackwardCFunction, grad: Tensor) -> tuple[Tensor, ...]:
+        """Return the gradients of `z` and of all weights and biases, in the order of `forward`."""
         saved: tuple[Tensor, ...] = ctx.saved_tensors
         z, first, second, last, *hidden = saved
         grad_z, grad_first, grad_second, grad_last = (
@@ -85,18 +88,29 @@ class _Network(torch.autograd.Function):
 
 
 def _split_rows(z: Tensor) -> tuple[Tensor, ...]:
-    """Split rows into blocks of a power of two, which divides the blocks used for scoring."""
+    """Split the last axis into blocks of at most `_BLOCK_PIXELS` pixels.
+
+    The number of rows in a block is a power of two and at least 1. It divides the block size used
+    for scoring.
+    """
     max_rows = max(_BLOCK_PIXELS // z.shape[1] ** 2, 1)
     return torch.split(z, 1 << (max_rows.bit_length() - 1), -1)
 
 
 def _relu_backward(grad: Tensor, hidden: Tensor) -> Tensor:
-    """Compute the gradient before a ReLU in place, because allocation costs more."""
+    """Set `grad` to 0 where the output `hidden` of a ReLU is 0, and return it.
+
+    It changes `grad` in place, because an allocation costs more than the arithmetic.
+    """
     return torch.ops.aten.threshold_backward.grad_input(grad, hidden, 0, grad_input=grad)
 
 
 def _add_patches(patches: Tensor, like: Tensor) -> Tensor:
-    """Add the nine contributions of each pixel to its neighbours, the transpose of patches."""
+    """Add the contributions of each pixel to its nine neighbours; return the shape of `like`.
+
+    `patches` is ``(9 * n_channels, side * side * n_rows)`` and is overwritten. This is the
+    transpose of `extract_patches`. Contributions to pixels outside the square are dropped.
+    """
     z = patches.view(-1, *like.shape[1:])
     for axis in (1, 2):
         length = z.shape[axis] - 1

@@ -12,7 +12,7 @@ from altbi.errors import ParameterError
 from altbi.networks import GenerativeModel
 
 _N_CHECKED_ROWS = 64
-# Another thread may use the global random state during a check, but hardly during all of them.
+# Another thread may use the global random state during one check, but hardly during all of them.
 _N_RANDOM_CHECKS = 3
 
 # Called with the number of features, it returns a module. A module itself is copied.
@@ -30,6 +30,11 @@ class CustomModel(GenerativeModel):
         itself is copied with its weights.
     n_features : int
         Encoded features of a row.
+
+    Raises
+    ------
+    ParameterError
+        If `backbone` does not return a module, or if the module has no parameters to train.
 
     Examples
     --------
@@ -61,17 +66,20 @@ class CustomModel(GenerativeModel):
         self.module = module
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Keep the weights of the module."""
+        """Do nothing: the module keeps the weights it was built with."""
 
     def resample_noise(self) -> None:
-        """Keep the state of the module."""
+        """Do nothing: the module keeps its state."""
 
     def initialize(self, generator: torch.Generator) -> None:
-        """Move the module with its weights to the generator's device."""
+        """Move the module to the generator's device; its weights do not change."""
         self.to(generator.device)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the loss of each row; raise a `ParameterError` for other outputs."""
+        """Return the losses ``(n_rows,)`` of the module.
+
+        Raise a `ParameterError` if the output is not a tensor of this shape.
+        """
         losses = self.module(rows)
         if not isinstance(losses, Tensor) or losses.shape != rows.shape[:1]:
             output = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses)
@@ -83,7 +91,13 @@ class CustomModel(GenerativeModel):
 
     @torch.no_grad()
     def check_trained(self, rows: Tensor, untrained: GenerativeModel) -> None:
-        """Raise an error if a row's loss depends on other rows, or would change by saving."""
+        """Raise a `ParameterError` if the trained module cannot be scored or saved.
+
+        In evaluation mode, losses must not depend on other rows, on earlier calls or on torch's
+        global random state. A new module with the same state must have the same losses. The first
+        64 rows are checked. The module is moved to the CPU and stays in evaluation mode.
+        `untrained` gets the trained state.
+        """
         self.cpu()
         rows = rows[:_N_CHECKED_ROWS].clone()
         self.eval()
@@ -113,14 +127,21 @@ class CustomModel(GenerativeModel):
         self._check_state(rows, losses, untrained)
 
     def _uses_random_state(self, rows: Tensor) -> bool:
-        """Return whether a call changes torch's global random state."""
+        """Return whether evaluating rows changes torch's global random state.
+
+        The check itself advances that state by one sample.
+        """
         torch.rand(1)  # changes the state, in case the module always sets the same one
         before = torch.get_rng_state()
         self(rows)
         return not torch.equal(torch.get_rng_state(), before)
 
     def _check_state(self, rows: Tensor, losses: Tensor, untrained: GenerativeModel) -> None:
-        """Raise an error if the module cannot be restored from its state dict."""
+        """Raise a `ParameterError` if the module cannot be restored from its state dict.
+
+        All tensors of the state must be finite. `untrained` must be able to load the state, and
+        must then return the same losses. It keeps the loaded state and is in evaluation mode.
+        """
         for name, tensor in self.module.state_dict().items():
             if not tensor.isfinite().all():
                 raise ParameterError(
@@ -143,11 +164,16 @@ class CustomModel(GenerativeModel):
 
 
 def _is_close(losses: Tensor, others: Tensor, tolerance: float = 1e-3) -> bool:
+    """Return whether losses are equal up to a tolerance; two NaN are equal."""
     return torch.allclose(losses, others, rtol=tolerance, atol=tolerance / 10, equal_nan=True)
 
 
 def backbone_label(backbone: ModuleFactory) -> str:
-    """Return the name of a backbone for messages and model files."""
+    """Return the name of a backbone for messages and model files.
+
+    It is the name of the class or function. For a module it is the name of its class, and for a
+    partial that of its function.
+    """
     named = type(backbone) if isinstance(backbone, nn.Module) else backbone
     named = named.func if isinstance(named, partial) else named
     return str(getattr(named, "__name__", type(named).__name__))

@@ -11,8 +11,11 @@ from torch.nn import functional
 
 from altbi.torch._convolutions import apply_network, extract_patches
 
+# Standard deviation of the initial weights of hidden layers.
 _INITIAL_STD = 0.05
+# Factor of learned log-scales, as in the authors' code of GLOW.
 _LOG_SCALE_FACTOR = 3
+# Added to standard deviations, which may be 0.
 _MIN_STD = 1e-6
 
 
@@ -26,8 +29,8 @@ class FlowStep(nn.Module):
         self.coupling = Coupling(channels, hidden)
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values after one step towards the latent space, and the log-determinant."""
-        fixed, moved = self._mix(z).chunk(2)
+        """Return the transformed values, and the log-determinant ``(n_rows,)`` of the step."""
+        fixed, moved = self._normalize_and_mix(z).chunk(2)
         shift, scale = self.coupling(fixed)
         moved = (moved + shift) * scale.sigmoid()
         per_pixel = self.norm.log_scale.sum() + self.mix.log_diagonal.sum()
@@ -35,12 +38,15 @@ class FlowStep(nn.Module):
         return torch.cat([fixed, moved]), log_det
 
     def initialize_norms(self, z: Tensor) -> None:
-        """Initialize all normalizations by the first batch."""
-        self.norm.initialize(z)
-        self.coupling.initialize_norms(self._mix(z).chunk(2)[0])
+        """Set all normalizations so that their outputs for this batch get mean 0 and variance 1.
 
-    def _mix(self, z: Tensor) -> Tensor:
-        """Normalize and mix the channels by one matrix product."""
+        `z` is the input of the step. The weights change in place.
+        """
+        self.norm.initialize(z)
+        self.coupling.initialize_norms(self._normalize_and_mix(z).chunk(2)[0])
+
+    def _normalize_and_mix(self, z: Tensor) -> Tensor:
+        """Return `z` after the normalization and the mix of channels, as one matrix product."""
         mix = self.mix.weight()
         weight, bias = mix * self.norm.log_scale.exp(), mix @ self.norm.scaled_bias()
         return torch.addmm(bias[:, None], weight, z.flatten(1)).view_as(z)
@@ -55,11 +61,14 @@ class ActNorm(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(channels))
 
     def fold_into(self, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """Return weight and bias of a linear map followed by this normalization."""
+        """Return weight and bias of a linear map followed by this normalization.
+
+        `weight` is the matrix of the linear map, which has no bias. The returned bias is a column.
+        """
         return weight * self.log_scale.exp()[:, None], self.scaled_bias()[:, None]
 
     def scaled_bias(self) -> Tensor:
-        """Return the bias after scaling."""
+        """Return ``bias * exp(log_scale)``."""
         return self.bias * self.log_scale.exp()
 
     def initialize(self, values: Tensor) -> None:
@@ -70,7 +79,11 @@ class ActNorm(nn.Module):
 
 
 class InvertibleMix(nn.Module):
-    """An invertible matrix over the channels, stored as its LU decomposition."""
+    """An invertible matrix ``permutation @ lower @ upper`` over the channels.
+
+    The permutation and the signs of the diagonal are constant, and the rest is trained. The sum of
+    `log_diagonal` is the log-determinant.
+    """
 
     permutation: Tensor
     sign: Tensor
@@ -85,7 +98,7 @@ class InvertibleMix(nn.Module):
 
     @torch.no_grad()
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Initialize the matrix as a random rotation."""
+        """Initialize the matrix as a random rotation, in place."""
         noise = torch.empty_like(self.lower).normal_(generator=generator)
         rotation, _ = torch.linalg.qr(noise)
         permutation, lower, upper = torch.linalg.lu(rotation)
@@ -96,7 +109,7 @@ class InvertibleMix(nn.Module):
         self.log_diagonal.copy_(upper.diagonal().abs().log())
 
     def weight(self) -> Tensor:
-        """Return the matrix."""
+        """Return the matrix ``(channels, channels)``."""
         lower = self.lower.tril(-1) + torch.eye(
             len(self.sign), dtype=self.sign.dtype, device=self.sign.device
         )
@@ -105,7 +118,11 @@ class InvertibleMix(nn.Module):
 
 
 class Coupling(nn.Module):
-    """The network that computes shift and scale of one half of the channels from the other."""
+    """The network that computes shift and scale of one half of the channels from the other.
+
+    `hidden` are the sizes of its two hidden layers. Before training, the shift is 0 and the scale
+    is sigmoid(2).
+    """
 
     def __init__(self, channels: int, hidden: tuple[int, int]) -> None:
         super().__init__()
@@ -116,19 +133,22 @@ class Coupling(nn.Module):
         self.last = ZeroConvolution(hidden[1], channels, gathers=False)
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Sample the weights of the hidden layers."""
+        """Sample the weights of the two hidden layers, in place."""
         nn.init.normal_(self.first, std=_INITIAL_STD, generator=generator)
         nn.init.normal_(self.second, std=_INITIAL_STD, generator=generator)
 
     def forward(self, fixed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the shift of the other half, and the logit of its scale."""
+        """Return the shift of the other half, and the logit of its scale.
+
+        `fixed` is the half of the channels that the step does not change.
+        """
         first = self.first_norm.fold_into(self.first)
         second = self.second_norm.fold_into(self.second)
         outputs = self.last.scale(apply_network(fixed, first, second, self.last.weight))
         return outputs[0::2], outputs[1::2] + 2
 
     def initialize_norms(self, fixed: Tensor) -> None:
-        """Initialize both normalizations by the first batch."""
+        """Set both normalizations so that their outputs for this batch get mean 0, variance 1."""
         values = extract_patches(fixed)
         for weight, norm in ((self.first, self.first_norm), (self.second, self.second_norm)):
             norm.initialize(weight @ values)
@@ -137,7 +157,7 @@ class Coupling(nn.Module):
 
 
 class ZeroConvolution(nn.Module):
-    """A 3 x 3 convolution that is zero at first, with a learned scale of each channel.
+    """A 3 x 3 convolution that is zero before training, with a learned scale of each channel.
 
     With ``gathers=True`` it multiplies patches of its input. Otherwise its weights are for
     `apply_network`, which scatters contributions to the neighbours.
@@ -151,12 +171,12 @@ class ZeroConvolution(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(n_out))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return the convolution of the input."""
+        """Return the convolution of the input; only for ``gathers=True``."""
         sums = self.weight @ extract_patches(values)
         return self.scale(sums.view(-1, *values.shape[1:]))
 
     def scale(self, sums: Tensor) -> Tensor:
-        """Add the bias, and scale the channels."""
+        """Return ``(sums + bias) * exp(3 * log_scale)`` of each channel."""
         scale = (_LOG_SCALE_FACTOR * self.log_scale).exp()
         return torch.addcmul((self.bias * scale).view(-1, 1, 1, 1), sums, scale.view(-1, 1, 1, 1))
 
@@ -170,5 +190,8 @@ class TopPrior(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(2 * channels))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return both; they do not depend on the input."""
+        """Return means and log standard deviations, stacked: ``(2 * channels, 1, 1, 1)``.
+
+        They do not depend on the input.
+        """
         return (self.bias * (_LOG_SCALE_FACTOR * self.log_scale).exp()).view(-1, 1, 1, 1)

@@ -22,7 +22,7 @@ _N_BINS = 256
 
 
 def square_side(n_features: int) -> int:
-    """Return the side of the square that holds a row: even, and at least 4."""
+    """Return the side of the square that holds a row: the smallest that is even and at least 4."""
     side = max(math.isqrt(n_features - 1) + 1, 4)
     return side + side % 2
 
@@ -43,7 +43,7 @@ class GlowNetwork(GenerativeModel):
     """A flow from rows to Gaussian noise; its loss is the exact negative log-likelihood.
 
     A row is padded with zeros to a square and dequantized by uniform noise below 1/256. The noise
-    is new in training; in evaluation mode it is the stored `scoring_noise`, so that the loss of a
+    is new in training. In evaluation mode it is the stored `scoring_noise`, so that the loss of a
     row is always the same. The square is squeezed: each 2 x 2 block becomes one pixel with four
     channels. Then follow steps of activation normalization, an invertible mix of the channels and
     an affine coupling. With two levels, half of the channels leave after the first one. They have a
@@ -90,7 +90,11 @@ class GlowNetwork(GenerativeModel):
         self.register_buffer("is_initialized", torch.zeros(()))
 
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Initialize the weights; all later noise comes from the same generator."""
+        """Initialize the weights in place; all later noise comes from the same generator.
+
+        The noise for scoring becomes 0. The next batch in training mode initializes the
+        normalizations.
+        """
         self.generator = generator
         self.scoring_noise.zero_()
         self.is_initialized.zero_()
@@ -102,18 +106,24 @@ class GlowNetwork(GenerativeModel):
                     nn.init.zeros_(parameter)
 
     def resample_noise(self) -> None:
-        """Sample the noise that is used for scoring again."""
+        """Sample the stored noise for scoring again, in place."""
         self.scoring_noise.uniform_(generator=self.generator)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the negative log-likelihood of each row."""
+        """Return the negative log-likelihood ``(n_rows,)`` of each row in nats.
+
+        The first batch in training mode initializes the normalizations.
+        """
         squares = self.dequantize(rows)
         if self.training and not self.is_initialized:
             self._initialize_norms(squares)
         return -self.log_density(squares)
 
     def dequantize(self, rows: Tensor) -> Tensor:
-        """Return rows with padding and noise: ``(n_rows, side * side)``."""
+        """Return rows with padding and noise: ``(n_rows, side * side)``.
+
+        In training mode the noise is new; in evaluation mode it is the stored `scoring_noise`.
+        """
         padded = functional.pad(rows, (0, self.side**2 - rows.shape[1]))
         if self.training:
             noise = torch.empty_like(padded).uniform_(generator=self.generator)
@@ -121,7 +131,7 @@ class GlowNetwork(GenerativeModel):
         return padded + self.scoring_noise / _N_BINS
 
     def log_density(self, squares: Tensor) -> Tensor:
-        """Return the log-density of dequantized rows."""
+        """Return the log-density ``(n_rows,)`` of dequantized rows ``(n_rows, side * side)``."""
         z, total = self._to_image(squares), squares.new_zeros(len(squares))
         for level in self._levels():
             z, log_density = level(_squeeze(z))
@@ -129,13 +139,16 @@ class GlowNetwork(GenerativeModel):
         return total
 
     def _to_image(self, squares: Tensor) -> Tensor:
+        """Return dequantized rows as images ``(1, side, side, n_rows)``."""
         return squares.T.contiguous().view(1, self.side, self.side, -1)
 
     def _levels(self) -> list["_Level"]:
+        """Return the levels as a list, typed for mypy."""
         return cast("list[_Level]", list(self.levels))
 
     @torch.no_grad()
     def _initialize_norms(self, squares: Tensor) -> None:
+        """Initialize the normalizations of all levels by a batch, and mark them as initialized."""
         z = self._to_image(squares)
         for level in self._levels():
             z = level.initialize_norms(_squeeze(z))
@@ -143,7 +156,11 @@ class GlowNetwork(GenerativeModel):
 
 
 class _Level(nn.Module):
-    """Steps of flow on ``(n_channels, side, side, n_rows)``, and a Gaussian prior."""
+    """Steps of flow on ``(n_channels, side, side, n_rows)``, and a Gaussian prior.
+
+    The last level applies its prior to all channels. An earlier level applies it to half of them,
+    and passes the other half on.
+    """
 
     def __init__(
         self, channels: int, steps: int, hidden: tuple[int, int], *, is_last: bool
@@ -158,7 +175,10 @@ class _Level(nn.Module):
         )
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values for the next level, and the log-density of this level."""
+        """Return the values for the next level, and the log-density ``(n_rows,)`` of this level.
+
+        After the last level, no values remain.
+        """
         z, log_det = self.apply_steps(z)
         z, latent = self.split(z)
         mean, log_std = self.prior(z).chunk(2)
@@ -167,7 +187,7 @@ class _Level(nn.Module):
         return z, log_det + terms.sum((0, 1, 2))
 
     def apply_steps(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values after all steps, and the log-determinant."""
+        """Return the values after all steps, and their summed log-determinants ``(n_rows,)``."""
         log_det = z.new_zeros(z.shape[-1])
         for step in self._steps():
             z, step_log_det = step(z)
@@ -175,17 +195,21 @@ class _Level(nn.Module):
         return z, log_det
 
     def _steps(self) -> list[FlowStep]:
+        """Return the steps as a list, typed for mypy."""
         return cast("list[FlowStep]", list(self.steps))
 
     def split(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Split the channels into those for the next level and the latent values."""
+        """Split the channels into those for the next level and the latent values.
+
+        In the last level, all channels are latent, and none are left for a next level.
+        """
         if self.is_last:
             return z[:0], z
         remaining, latent = z.chunk(2)
         return remaining, latent
 
     def initialize_norms(self, z: Tensor) -> Tensor:
-        """Initialize all normalizations, and return the values for the next level."""
+        """Initialize all normalizations by a batch, and return the values for the next level."""
         for step in self._steps():
             step.initialize_norms(z)
             z, _ = step(z)
@@ -193,7 +217,10 @@ class _Level(nn.Module):
 
 
 def _squeeze(z: Tensor) -> Tensor:
-    """Convert each 2 x 2 block into one pixel with four times the channels."""
+    """Convert each 2 x 2 block of pixels into one pixel with four times the channels.
+
+    The result has the shape ``(4 * n_channels, side / 2, side / 2, n_rows)``.
+    """
     channels, side, _, rows = z.shape
     half = side // 2
     z = z.view(channels, half, 2, half, 2, rows).permute(0, 2, 4, 1, 3, 5)

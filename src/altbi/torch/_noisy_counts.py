@@ -20,7 +20,7 @@ ROWS_SHARE = 0.005
 BOUNDS_SHARE = 0.1
 CATEGORIES_SHARE = 0.05
 THRESHOLD_SHARE = 0.05
-# Share of delta for the event that the name of a category that only one row has is released.
+# Share of delta for releasing the name of a category that only one row has.
 CATEGORIES_DELTA = 0.1
 
 # Bounds are found in rounds of histograms. The first one has powers of two as bin edges.
@@ -28,9 +28,9 @@ _MAX_ROUNDS = 3
 _N_BINS = 32
 # A bin is occupied if its count exceeds this many standard deviations of the noise.
 _OCCUPIED = 4.5
-# Another round follows only if the range shrinks at least to this share.
+# Another round follows only if the range shrinks to this share or less.
 _MIN_SHRINKAGE = 0.3
-# A threshold is found by bisection.
+# Number of bisections with which a threshold is found.
 _N_BISECTIONS = 10
 _POWERS = np.exp2(np.arange(-20, 64.0))
 _FIRST_EDGES = np.concatenate([-_POWERS[::-1], [0.0], _POWERS])
@@ -63,14 +63,16 @@ class NoisyCounts:
         self.releases: list[Release] = []
 
     def count(self, n_rows: int) -> int:
-        """Return the noisy number of rows."""
+        """Return the noisy number of rows, at least 2, and record the release."""
         noise = self._spend("number of rows", ROWS_SHARE)
         return max(round(n_rows + noise * self.rng.standard_normal()), 2)
 
     def bounds(self, values: Values) -> tuple[Values, Values]:
-        """Return bounds that hold nearly all values of each column.
+        """Return lower and upper bounds that hold nearly all values of each column.
 
-        A row has one value in each of d columns, so the sensitivity is the square root of d.
+        Missing values (NaN) are ignored. Columns with too few values get the bounds ``-2**63`` and
+        ``2**63``. A row has one value in each of d columns, so the sensitivity is the square root
+        of d. The release is recorded.
         """
         sensitivity = math.sqrt(values.shape[1])
         noise = self._spend("counts of values, for bounds", BOUNDS_SHARE, _MAX_ROUNDS)
@@ -79,6 +81,12 @@ class NoisyCounts:
         return low, high
 
     def _find_range(self, column: Values, noise: float) -> tuple[float, float]:
+        """Return the bounds of one column, found by up to three rounds of noisy histograms.
+
+        Each round divides the range of the occupied bins of the last one into 32 bins. It stops
+        early if the range hardly shrinks, or if no bin is occupied. The first range is from
+        ``-2**63`` to ``2**63``.
+        """
         column, edges = column[~np.isnan(column)], _FIRST_EDGES
         for _ in range(_MAX_ROUNDS):
             clipped = np.clip(column, edges[0], edges[-1])
@@ -95,7 +103,9 @@ class NoisyCounts:
     def categories(self, columns: list[pa.Array], max_categories: int) -> list[tuple[str, ...]]:
         """Return the frequent categories of each column, the most frequent first.
 
-        A category that only one row has is returned with a probability below a share of delta.
+        At most `max_categories` are returned for a column, and there may be none. A category that
+        only one row has is returned with a probability below a share of delta. The release is
+        recorded.
         """
         noise = self._spend("counts of categories", CATEGORIES_SHARE) * math.sqrt(len(columns))
         probability = CATEGORIES_DELTA * self.delta / len(columns)
@@ -103,6 +113,10 @@ class NoisyCounts:
         return [self._find_frequent(texts, noise, min_count)[:max_categories] for texts in columns]
 
     def _find_frequent(self, texts: pa.Array, noise: float, min_count: float) -> tuple[str, ...]:
+        """Return the categories whose noisy count is at least `min_count`, by decreasing count.
+
+        Missing values are ignored.
+        """
         counted = pc.value_counts(texts.drop_null())
         names = counted.field("values").to_pylist()
         counts = counted.field("counts").to_numpy(zero_copy_only=False)
@@ -115,7 +129,11 @@ class NoisyCounts:
     def threshold(
         self, scores: Values, low: float, high: float, share: float, n_rows: int
     ) -> float:
-        """Return a score that this share of the rows exceeds, by bisection on a log scale."""
+        """Return a score that about this share of the rows exceeds, and record the release.
+
+        It is found by bisection of noisy counts on a log scale. Scores are clipped to the range
+        from `low` to `high`, and NaN counts as `high`. `n_rows` is the noisy number of rows.
+        """
         release = threshold_release(self)
         self.releases.append(release)
         log_scores = np.log(np.clip(np.nan_to_num(scores, nan=high), low, high) - low + 1)
@@ -127,25 +145,35 @@ class NoisyCounts:
         return low + math.expm1((bottom + top) / 2)
 
     def _count_bins(self, values: Values, edges: Edges, noise: float) -> Values:
-        """Return the noisy histogram of values."""
+        """Return the histogram of values with Gaussian noise of this standard deviation.
+
+        Noisy counts may be negative.
+        """
         counts = np.histogram(values, edges)[0]
         return counts + noise * self.rng.standard_normal(len(counts))
 
     def _spend(self, what: str, share: float, times: int = 1) -> float:
-        """Record releases that together spend a share of the budget; return the noise of each."""
+        """Record releases that together spend a share of the budget; return the noise of each.
+
+        The noise is a standard deviation as a multiple of the sensitivity. `what` describes the
+        releases, and `times` is their number.
+        """
         noise = compute_gaussian_noise(self.epsilon, self.delta, share / times)
         self.releases.append(Release(what, noise, times=times))
         return noise
 
 
 def threshold_release(noisy_counts: NoisyCounts) -> Release:
-    """Return the release of the threshold, so that it can be budgeted in advance."""
+    """Return the planned release of the threshold, so that it can be budgeted in advance."""
     share = THRESHOLD_SHARE / _N_BISECTIONS
     noise = compute_gaussian_noise(noisy_counts.epsilon, noisy_counts.delta, share)
     return Release("counts of scores, for the threshold", noise, times=_N_BISECTIONS)
 
 
 def split_delta(delta: float, *, names_categories: bool) -> tuple[float, float]:
-    """Return the shares of delta for Gaussian noise and for the names of categories."""
+    """Return the shares of delta for Gaussian noise and for the names of categories.
+
+    The second share is 0 unless names of categories are released.
+    """
     categories = CATEGORIES_DELTA * delta if names_categories else 0.0
     return delta - categories, categories

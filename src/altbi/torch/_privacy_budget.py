@@ -92,6 +92,9 @@ class PrivacyBudget(ParameterObject):
     ) -> Generator[TrainingStep, None, FittedModel]:
         """Fit a model under the budget: yield after each training step, and return the model.
 
+        Raises a `ParameterError` if bounds are missing or the table has too many rows. Warns with a
+        `TableWarning` if the guarantee is weak.
+
         Parameters
         ----------
         table : Table
@@ -111,16 +114,22 @@ class PrivacyBudget(ParameterObject):
 
 
 def _is_positive(value: object) -> bool:
+    """Return whether a value is a finite number above 0."""
     return is_number(value, 0) and value != 0
 
 
 def _is_truncation(value: object) -> bool:
+    """Return whether a value is "tracked", "trimmed" or a subclass of `Truncation`."""
     if isinstance(value, type):
         return issubclass(value, Truncation)
     return value in ("tracked", "trimmed")
 
 
 def _are_bounds(value: object) -> bool:
+    """Return whether a value has the type of bounds; their contents are checked by `fit`.
+
+    Accepted are None, "estimate", any tuple or list, and mappings with text keys.
+    """
     if isinstance(value, Mapping):
         return all(isinstance(name, str) for name in value)
     if isinstance(value, str):

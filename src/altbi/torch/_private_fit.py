@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Smallest and largest loss of an encoded feature in [0, 1] with log-variances in [-6, 2].
 MIN_LOSS, MAX_LOSS = -7.0, 200.0
-# Rows sampled from the network, from which typical values are computed.
+# Number of rows sampled from the network, from which typical values are computed.
 N_MODEL_SAMPLES = 2000
 
 Trained = tuple[SnapshotArrays, NDArray[np.float32]]
@@ -55,7 +55,8 @@ def fit_privately(
     """Fit a model under a budget: yield after each training step, and return the model.
 
     The initial weights and the noise for scoring come from the seed. Batches and privacy noise come
-    from a secret source that cannot be reproduced.
+    from a secret source that cannot be reproduced. Raise a `ParameterError` if the budget does not
+    allow the fit. Problems that the ledger finds raise a `TableWarning`.
     """
     _check_table(budget, table, settings)
     estimates_categories = budget.bounds == "estimate" and "category" in table.kinds
@@ -69,7 +70,9 @@ def fit_privately(
     plan = _plan_training(budget, settings, counts, n_rows, truncation)
 
     history: list[TrainingStep] = []
-    steps = run_isolated(_train(settings, rows, plan, truncation, seed), is_custom=False, seed=seed)
+    steps = run_isolated(
+        _train_network(settings, rows, plan, truncation, seed), is_custom=False, seed=seed
+    )
     arrays, sampled = yield from record_history(steps, history)
     counts.releases += plan.releases()
     scorer = _build_scorer(settings, arrays, sampled, encoder)
@@ -105,12 +108,16 @@ def fit_privately(
 
 
 def create_secret_generator() -> np.random.Generator:
-    """Create a generator with a secret 256-bit seed."""
+    """Create a generator with a secret random 256-bit seed; each call returns another one."""
     return np.random.default_rng(secrets.randbits(256))
 
 
 def _check_table(budget: PrivacyBudget, table: Table, settings: FitSettings) -> None:
-    """Raise an error before any release if a fit cannot keep the guarantee."""
+    """Check that the fit can keep the guarantee, before anything is released.
+
+    Raise an error if Opacus is not installed, if the table has more than `max_rows` rows, or if
+    bounds are missing.
+    """
     import_extra("opacus", extra="privacy")
     n_rows = table.n_source_rows or len(table)
     if n_rows > settings.max_rows:
@@ -127,7 +134,10 @@ def _check_table(budget: PrivacyBudget, table: Table, settings: FitSettings) -> 
 
 
 def _fit_encoder(budget: PrivacyBudget, table: Table, counts: NoisyCounts) -> TableEncoder:
-    """Return an encoder with declared columns, or with columns estimated from noisy counts."""
+    """Return an encoder with declared columns, or with columns estimated from noisy counts.
+
+    The bounds "estimate" spend budget, which `counts` records. Declared bounds spend none.
+    """
     if budget.bounds is not None and budget.bounds != "estimate":
         return TableEncoder.from_columns(declare_columns(table.names, table.kinds, budget.bounds))
     columns: dict[int, Column] = {
@@ -140,7 +150,10 @@ def _fit_encoder(budget: PrivacyBudget, table: Table, counts: NoisyCounts) -> Ta
 
 
 def _estimate_ranges(table: Table, counts: NoisyCounts) -> dict[int, Column]:
-    """Return the numeric and date columns by index, with estimated bounds."""
+    """Return the numeric and date columns by index, with bounds from noisy counts.
+
+    Without such columns, return an empty dict and spend no budget.
+    """
     indices = [i for i, kind in enumerate(table.kinds) if kind in ("number", "date")]
     if not indices:
         return {}
@@ -152,7 +165,10 @@ def _estimate_ranges(table: Table, counts: NoisyCounts) -> dict[int, Column]:
 
 
 def _estimate_categories(table: Table, counts: NoisyCounts) -> dict[int, Column]:
-    """Return the categorical columns by index, with the categories that may be released."""
+    """Return the categorical columns by index, with categories from noisy counts.
+
+    Without such columns, return an empty dict and spend no budget.
+    """
     indices = [i for i, kind in enumerate(table.kinds) if kind == "category"]
     if not indices:
         return {}
@@ -172,13 +188,18 @@ def _plan_training(
     n_rows: int,
     truncation: Truncation,
 ) -> NoisyPlan:
-    """Return the plan with the smallest possible noise, or with the steps that a noise allows."""
+    """Return the plan with the smallest possible noise, or with the steps that a noise allows.
+
+    The releases so far and the planned release of the threshold count towards the budget. Raise a
+    `ParameterError` if the given noise does not allow a single step.
+    """
     schedule = cast(AltbiTraining, settings.training).schedule
     others = list(counts.releases)
     if settings.threshold is None:
         others.append(threshold_release(counts))
 
     def plan(noise: float, steps: int) -> NoisyPlan:
+        """Return the plan with this noise and number of steps."""
         return NoisyPlan(
             schedule=schedule,
             n_rows=n_rows,
@@ -189,6 +210,7 @@ def _plan_training(
         )
 
     def releases(noise: float, steps: int) -> list[Release]:
+        """Return all releases of a fit with this noise and number of steps."""
         return [*others, *plan(noise, steps).releases()]
 
     steps = schedule.n_steps
@@ -207,16 +229,17 @@ def _plan_training(
     return plan(budget.noise, steps)
 
 
-def _train(
+def _train_network(
     settings: FitSettings,
     rows: NDArray[np.float32],
     plan: NoisyPlan,
     truncation: Truncation,
     seed: int,
 ) -> Generator[TrainingStep, None, Trained]:
-    """Train the network; return its snapshots, and rows sampled from it.
+    """Train the network, yield after each step, and return snapshots and sampled rows.
 
-    If the budget ends before the first snapshot, the last state is the snapshot.
+    The 2,000 rows are sampled from the trained network and clamped to [0, 1]. If the budget ends
+    before the first snapshot, the last state is the snapshot.
     """
     backbone = settings.training.backbone
     secret = torch.Generator().manual_seed(secrets.randbits(32))  # Monte Carlo samples in training
@@ -254,7 +277,10 @@ def _build_scorer(
     sampled: NDArray[np.float32],
     encoder: TableEncoder,
 ) -> LossScorer:
-    """Return the scorer, with typical values of rows sampled from the network."""
+    """Return the scorer of the snapshots, with typical values of rows sampled from the network.
+
+    The score is the plain mean of the losses, without scaling.
+    """
     network = build_untrained(settings.training.backbone, sampled.shape[1], batch_norm=False)
     stacked = stack_snapshots(network, arrays, None, encoder.feature_columns)
     n_snapshots = stacked.n_snapshots
@@ -263,7 +289,11 @@ def _build_scorer(
 
 
 def _choose_threshold(model: FittedModel, table: Table, counts: NoisyCounts, n_rows: int) -> float:
-    """Return the threshold of the settings, or one computed from noisy counts of scores."""
+    """Return the threshold of the settings, or one computed from noisy counts of scores.
+
+    The second case spends budget, which `counts` records. The contamination "auto" is
+    `PRIVATE_CONTAMINATION`.
+    """
     settings = model.settings
     if settings.threshold is not None:
         return float(settings.threshold)

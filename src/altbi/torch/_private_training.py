@@ -1,4 +1,4 @@
-"""Algorithm 1 with clipped and noisy gradients (DP-SGD)."""
+"""ALTBI's training with clipped and noisy gradients (DP-SGD)."""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from altbi.model._privacy_accounting import Release
 from altbi.networks import Adam, IWAENetwork, Schedule, TrainingStep
 from altbi.torch._truncation import Truncation
 
-# Values of per-row gradients that are held in memory at a time.
+# Largest number of values of per-row gradients that are held in memory at a time.
 _MAX_GRADIENT_VALUES = 1 << 24
 
 
@@ -47,21 +47,24 @@ class NoisyPlan:
     steps: int
 
     def sampling_rate(self, step: int) -> float:
-        """Return the probability with which each row is in a batch."""
+        """Return the probability with which each row is in a batch of this step."""
         return self.schedule.batch_size_at(step, self.n_rows) / self.n_rows
 
     @property
     def gradient_noise(self) -> float:
-        """Noise of the gradient, as a multiple of its sensitivity."""
+        """Noise of the gradient's sum, as a multiple of its sensitivity."""
         return self.noise / math.sqrt(1 - self.count_share)
 
     @property
     def count_noise(self) -> float:
-        """Noise of the count, whose sensitivity is 1/2."""
+        """Standard deviation of the count's noise; 0 without a count. Its sensitivity is 1/2."""
         return self.noise / (2 * math.sqrt(self.count_share)) if self.count_share else 0.0
 
     def releases(self) -> list[Release]:
-        """Return the releases of the training, one for each sampling rate."""
+        """Return the releases of all steps; steps with the same sampling rate form one release.
+
+        `Release.times` counts all updates of these steps.
+        """
         what = "sum of clipped gradients"
         if self.count_share:
             what += ", and count of rows below the threshold"
@@ -97,27 +100,37 @@ class PerRowGradients:
 
     @torch.no_grad()
     def losses(self, batch: Tensor) -> Tensor:
-        """Return the losses of rows; the next gradients use the same Monte Carlo samples."""
+        """Return the losses ``(n_rows,)`` of a batch, without gradients.
+
+        The generator's state is restored, so that the next gradients use the same Monte Carlo
+        samples. An empty batch has no losses.
+        """
         state = self.generator.get_state()
         losses = [self.model(block) for block in torch.split(batch, self.block_rows) if len(block)]
         self.generator.set_state(state)
         return torch.cat(losses) if losses else batch.new_zeros(0)
 
     def clipped_sum(self, batch: Tensor, is_kept: Tensor, clip: float) -> Tensor:
-        """Return the sum of the gradients of the selected rows, each clipped to a norm."""
+        """Return the sum ``(n_parameters,)`` of the selected rows' gradients, each clipped.
+
+        A gradient with a norm above `clip` is scaled to that norm. An empty batch has the sum 0.
+        """
         total = torch.zeros(self.n_parameters)
         blocks = (torch.split(array, self.block_rows) for array in (batch, is_kept))
         for block, is_block_kept in zip(*blocks, strict=True):
             if len(block):
                 gradients = self.compute(block)
                 norms = torch.linalg.vector_norm(gradients, dim=1)
-                # A norm of 0 gives the factor 1 and an infinite norm gives 0.
+                # The factor is 1 for a norm of 0, and 0 for an infinite norm.
                 factors = (clip / norms).clamp(max=1).mul(is_block_kept)
                 total += factors @ gradients
         return total
 
     def compute(self, rows: Tensor) -> Tensor:
-        """Return the gradients ``(n_rows, n_parameters)``; values that are not finite become 0."""
+        """Return the gradients ``(n_rows, n_parameters)`` of the rows' losses.
+
+        Values that are not finite become 0. Gradients stored in the parameters are discarded.
+        """
         self.model.zero_grad()
         # Without gradients of the input, torch would warn about the first hook.
         torch.autograd.backward(self.hooked(rows.detach().requires_grad_()).sum())
@@ -132,7 +145,11 @@ class PerRowGradients:
 def attach_per_row_gradients(
     model: IWAENetwork, generator: torch.Generator
 ) -> Iterator[PerRowGradients]:
-    """Attach the hooks of Opacus and a generator to a network, and remove the hooks at the end."""
+    """Attach the hooks of Opacus to a network within a block, and remove them at its end.
+
+    The network is set to training mode, and its noise comes from the generator, also after the
+    block. Raise an error if Opacus is not installed.
+    """
     opacus = import_extra("opacus.grad_sample", extra="privacy")
     # Not strict: Opacus rejects all buffers, but the noise for scoring is not used in training.
     hooked = opacus.GradSampleModule(model.train(), loss_reduction="sum", strict=False)
@@ -200,7 +217,11 @@ def release_noisy_sum(
     truncation: Truncation,
     secret: np.random.Generator,
 ) -> Tensor:
-    """Return the noisy sum of a batch's clipped gradients; the truncation gets a noisy count."""
+    """Return the noisy sum ``(n_parameters,)`` of the clipped gradients of a batch.
+
+    The truncation selects the rows that count. Afterwards, it is updated by a noisy count of rows,
+    if it needs one.
+    """
     share, rho = plan.schedule.kept_share_at(step), plan.schedule.rho
     losses = gradients.losses(batch)
     total = gradients.clipped_sum(batch, truncation.select(losses, share), plan.clip)

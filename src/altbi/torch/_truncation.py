@@ -19,8 +19,8 @@ _TRACKING_RATE = 0.2
 _INITIAL_THRESHOLD = 0.1
 # Losses per encoded feature are above -6, because log-variances are at least -6.
 _LOWEST_LOSS = -7.0
-# Noise must not move the threshold out of the range of losses: limits of a change of the log
-# distance from the lowest loss, and of that distance.
+# Limits that keep noise from moving the threshold out of the range of losses. The first one is for
+# a change of the log-distance from the lowest loss, the others for that distance.
 _MAX_CHANGE = 1.0
 _MIN_DISTANCE, _MAX_DISTANCE = 0.1, 210.0
 
@@ -49,11 +49,18 @@ class Truncation(abc.ABC):
 
     @abc.abstractmethod
     def select(self, losses: Tensor, share: float) -> Tensor:
-        """Return a mask of the rows of a batch that count."""
+        """Return a mask of the rows of a batch whose gradients count.
+
+        `share` is the share of the rows that should count; 1 selects all rows.
+        """
 
     @abc.abstractmethod
     def observe(self, losses: Tensor, noise: float, expected_rows: float, share: float) -> None:
-        """Update the rule after a batch; `noise` is to be added to a count of rows."""
+        """Update the rule after a batch, in place.
+
+        `noise` is to be added to a count of rows. `expected_rows` is the public expected batch
+        size, and `share` is the share of rows that should count.
+        """
 
 
 @final
@@ -82,13 +89,17 @@ class Tracked(Truncation):
         self.per_feature = _INITIAL_THRESHOLD
 
     def select(self, losses: Tensor, share: float) -> Tensor:
-        """Return a mask of the rows whose loss does not exceed the threshold."""
+        """Return a mask of the rows up to the threshold; all rows for a share of 1."""
         if share >= 1:
             return torch.ones_like(losses, dtype=torch.bool)
         return self._is_below(losses)
 
     def observe(self, losses: Tensor, noise: float, expected_rows: float, share: float) -> None:
-        """Move the threshold towards the quantile `share` of the losses."""
+        """Move the threshold towards the quantile `share` of the losses, in place.
+
+        Only the noisy number of rows up to the threshold is used. The change and the threshold are
+        limited.
+        """
         # Rows count as 1/2 or -1/2, because 0 or 1 would double the sensitivity.
         excess = float((self._is_below(losses).double() - 0.5).sum() + noise)
         share_below = 0.5 + excess / expected_rows
@@ -97,6 +108,7 @@ class Tracked(Truncation):
         self.per_feature = _LOWEST_LOSS + min(max(distance, _MIN_DISTANCE), _MAX_DISTANCE)
 
     def _is_below(self, losses: Tensor) -> Tensor:
+        """Return a mask of the losses up to the threshold times the number of features."""
         return losses.detach() <= self.per_feature * self.n_features_encoded
 
 
@@ -112,7 +124,10 @@ class Trimmed(Truncation):
     sensitivity = 2.0
 
     def select(self, losses: Tensor, share: float) -> Tensor:
-        """Return a mask of the rows with the smallest losses; the first ones of equal losses."""
+        """Return a mask of the share of rows with the smallest losses, rounded up.
+
+        Of equal losses, the first ones are selected.
+        """
         order = torch.sort(losses.detach(), stable=True).indices
         is_kept = torch.zeros_like(losses, dtype=torch.bool)
         is_kept[order[: math.ceil(share * len(losses))]] = True
@@ -123,7 +138,10 @@ class Trimmed(Truncation):
 
 
 def create_truncation(choice: str | type[Truncation], n_features_encoded: int) -> Truncation:
-    """Create a rule from its name or its class."""
+    """Create a rule from its name, "tracked" or "trimmed", or from its class.
+
+    A class is created without arguments. Only "tracked" uses `n_features_encoded`.
+    """
     if isinstance(choice, type):
         return choice()
     return Tracked(n_features_encoded) if choice == "tracked" else Trimmed()
