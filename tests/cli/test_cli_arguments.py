@@ -59,6 +59,7 @@ def test_threshold_replaces_contamination():
         (["--epsilon", "1", "--bounds", "1", "0"], "--bounds 1 0: expected two numbers"),
         (["--epsilon", "1", "--bounds", "0", "nan"], "expected two numbers"),
         (["--epsilon", "1", "--bounds", "nowhere.json"], "expected two numbers"),
+        (["--bounds", "0", "1"], "--bounds belongs to a privacy budget: pass --epsilon too"),
         (["--delta", "1e-5"], "pass --epsilon too"),
         (["--truncation", "trimmed"], "pass --epsilon too"),
         (["--epsilon", "1", "--bounds", "0", "1", "--method", "altbi-glow"], "not for altbi-glow"),

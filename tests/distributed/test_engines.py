@@ -37,6 +37,16 @@ def test_errors_in_the_data_are_not_retried(engine, number, error, tmp_path):
     assert sorted(engine.run(double, [1, 2, 3])) == [(0, 2), (1, 4), (2, 6)]
 
 
+def test_failed_run_cancels_its_other_calls(cluster, dask_engine, tmp_path):
+    items = [(str(tmp_path), number) for number in (1, *range(3, 30))]
+    with pytest.raises(TableError) as raised:
+        list(dask_engine.run(raise_error, items))
+
+    # The traceback still refers to the calls, so they do not end by garbage collection.
+    wait_for(lambda: all(task.state == "erred" for task in cluster.scheduler.tasks.values()))
+    assert raised.value.__traceback__ is not None
+
+
 def test_no_items_need_no_cluster():
     with Dask("tcp://127.0.0.1:9") as engine:
         assert list(engine.run(double, [])) == []

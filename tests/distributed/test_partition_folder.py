@@ -67,6 +67,18 @@ def test_partition_is_written_again_with_equal_bytes(paths, model, tmp_path):
     assert (folder / "part-00002.parquet").read_bytes() == before
 
 
+def test_truncated_partition_is_written_again(paths, model, tmp_path):
+    path, folder = paths["csv folder"], tmp_path / "scores"
+    score_with(Local(), path, model, folder)
+    truncated = folder / "part-00002.parquet"
+    before = truncated.read_bytes()
+    truncated.write_bytes(before[:-1])
+
+    score_with(Local(), path, model, folder)
+
+    assert truncated.read_bytes() == before
+
+
 def test_folders_of_other_runs_are_errors(paths, model, tmp_path):
     path, folder = tmp_path / "csv", tmp_path / "scores"
     shutil.copytree(paths["csv folder"], path)

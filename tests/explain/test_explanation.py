@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
@@ -222,6 +223,21 @@ def test_reasons_are_sorted_by_z_score(explained):
         assert reason.z_score >= 1 or len(reasons) == 1
     with pytest.raises(ParameterError, match="row=569, but the explanation has 569 rows"):
         explanation.reasons(569)
+
+
+def test_reasons_have_z_scores_of_at_least_one():
+    explanation = Explanation(
+        columns=("a", "b", "c"),
+        score=np.zeros(2),
+        contributions=np.zeros((2, 3)),
+        remainder=np.zeros(2),
+        values=(pa.array([5.0, 5.0]),) * 3,
+        z_scores=np.array([[1.0, 0.9, 2.0], [0.2, 0.5, 0.1]]),
+        expected=(pa.array([0.0, 0.0]),) * 3,
+    )
+
+    assert [reason.column for reason in explanation.reasons(0)] == ["c", "a"]
+    assert [reason.column for reason in explanation.reasons(1)] == ["b"]
 
 
 @pytest.mark.parametrize("name", DETECTORS)

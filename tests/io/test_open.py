@@ -266,6 +266,15 @@ def test_folder_paths_may_be_relative(tmp_path, monkeypatch):
         assert (source.name, cells(source)) == (path, {"a": [7], "b": [1]})
 
 
+@pytest.mark.parametrize("hidden", [".old", "_old"])
+def test_hidden_folders_are_not_read(tmp_path, hidden):
+    for name, value in (("part", 1), (hidden, 2), (f"part/{hidden}", 3)):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"a": [value]}), tmp_path / name / "a.parquet")
+
+    assert cells(open_table(tmp_path)) == {"a": [1]}
+
+
 def test_folders_that_are_not_one_table_raise(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"a\n1\n")
     with pytest.raises(TableError, match=r"no file that ends with \.parquet or \.csv"):

@@ -110,6 +110,15 @@ def test_single_changed_bit_is_detected(path, content, position, bit):
         read_model(path)
 
 
+def test_changed_tensor_shapes_are_detected(path, content):
+    reshaped = content.replace(b'"shape":[2,2]', b'"shape":[4,1]')
+    assert reshaped != content
+    path.write_bytes(reshaped)
+
+    with pytest.raises(ModelFileError, match="does not match its checksum"):
+        read_model(path)
+
+
 def test_exchanged_tensor_names_are_detected(path, content):
     exchanged = content.replace(b'"low"', b'"xxx"').replace(b'"width"', b'"low__"')
     assert exchanged != content

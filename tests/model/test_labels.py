@@ -81,6 +81,14 @@ def test_zero_outlier_weight_only_excludes_outliers_from_training(unlabelled_sco
     assert np.array_equal(score(little_trust, known_outlier=labels), scores)
 
 
+def test_labelled_outliers_are_no_reference_rows():
+    detector = OutlierDetector(schedule=FAST, keep=1.0).fit(X, known_outlier=IS_OUTLIER)
+
+    encoder = detector.encoder_
+    normal = encoder.standardize(as_table(NORMAL, encoder.names))
+    assert np.array_equal(detector.model_.scorer.rows, normal)
+
+
 def test_few_labelled_outliers_are_added_to_sample():
     table = np.vstack([X] * 3)
 

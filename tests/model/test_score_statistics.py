@@ -73,6 +73,15 @@ def test_top_rows_are_those_of_full_sort(scores, data):
     assert top_scores.tolist() == scores[np.sort(order)].tolist()
 
 
+def test_later_rows_replace_the_lowest_top_row():
+    top = TopRows(2)
+    for row, score in enumerate([9.0, *[1.0] * 8, 5.0]):
+        top.add(pa.record_batch({"n": [row]}), np.array([score]), row)
+
+    _, scores, rows = top.sort_by_score()
+    assert (rows.tolist(), scores.tolist()) == ([0, 9], [9.0, 5.0])
+
+
 def test_memory_of_top_rows_is_bounded():
     top = TopRows(5)
     for first in range(0, 30_000, 1000):
