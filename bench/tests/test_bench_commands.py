@@ -299,7 +299,7 @@ class TestRun:
         capsys.readouterr()
         for command in ("tables", "records"):
             assert main([command, "--records", "bench/results/smoke.jsonl"]) == 1
-            assert "bench/results/smoke.jsonl: all its lines are of a smoke run" in refused(capsys)
+            assert "bench/results/smoke.jsonl: all records are of smoke runs" in refused(capsys)
 
     def test_a_smoke_line_does_not_stand_for_a_real_run(self, place, at_once):
         words = ["--systems", "HBOS", "--records", "one.jsonl"]
@@ -490,8 +490,11 @@ class TestLines:
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [
-            (["--datasets", "cardio"], "no line is about what was asked (its protocols: transduct"),
-            (["--records", "none.jsonl"], "none.jsonl: no such file of runs"),
+            (
+                ["--datasets", "cardio"],
+                "no record matches the request (protocols of the file: trans",
+            ),
+            (["--records", "none.jsonl"], "none.jsonl: no such file of records"),
             (["--datasets", "vine"], "'vine'"),
             (["--systems", "vine"], "'vine'"),
             (["--records", "."], "directory"),
@@ -622,7 +625,7 @@ class TestProcesses:
         assert main([*words]) == 0
         assert capsys.readouterr().out.startswith(f"0 jobs done, {n_jobs} existed, 0 failed")
         assert main(["tables", "--records", path]) == 1
-        assert "all its lines are of a smoke run, which is barred" in refused(capsys)
+        assert "all records are of smoke runs, which are left out" in refused(capsys)
 
     def test_killed_in_the_middle_and_run_again_nothing_is_lost_and_nothing_runs_twice(
         self, start, tmp_path
