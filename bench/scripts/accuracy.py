@@ -32,7 +32,7 @@ from altbi.networks import default_sizes
 from altbi.scorers._distance import DistanceScorer, compute_whitening, fit_distance_scorer
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Dataset, is_available, is_chosen_on, load, select
-from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.catalogue.protocols import sample_table
 from altbi_bench.runs.json_lines import append_json_line, read_json_lines
 from altbi_bench.statistics import paired_effect
 from altbi_bench.tables.grids import markdown_grid
@@ -255,7 +255,7 @@ def run(dataset: Dataset, seed: int, records: Records, path: Path) -> None:
     missing = [name for name in VARIANTS if (stem, seed, name) not in records]
     if not missing:
         return
-    X, y = sampled(*load(dataset.parts[0]), ROWS)
+    X, y = sample_table(*load(dataset.parts[0]), ROWS)
     data = Data(X, TableEncoder().fit(as_table(X)).standardize(as_table(X)), seed)
     for name in missing:
         scores = VARIANTS[name](data)

@@ -34,7 +34,7 @@ from sklearn.mixture import GaussianMixture
 from altbi import ALTBI, OutlierDetector
 from altbi.model._threshold import estimate_contamination, find_elbow, find_upper_group
 from altbi_bench.catalogue.datasets import Dataset, is_available, is_chosen_on, load, select
-from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.catalogue.protocols import sample_table
 from altbi_bench.results_page.descriptions import SAMPLE
 from altbi_bench.tables.grids import markdown_grid
 
@@ -209,7 +209,7 @@ def load_or_compute_scores(
     if cached and cached.is_file():
         with np.load(cached) as arrays:
             return arrays["y"].astype(np.int64), arrays["scores"]
-    X, y = sampled(*load(file), SAMPLE)
+    X, y = sample_table(*load(file), SAMPLE)
     scores = DETECTORS[scoring](random_state=seed).fit(X).outlier_score(X)
     if cached:
         cached.parent.mkdir(parents=True, exist_ok=True)

@@ -19,8 +19,8 @@ from altbi_bench.ablation.experiments import (
     figure_jobs,
     filter_available,
     panel_points,
-    published,
     published_effect,
+    read_published,
     technique_effects,
     trace_jobs,
     variant_jobs,
@@ -30,14 +30,14 @@ from altbi_bench.ablation.training_analysis import (
     ALONE,
     AVERAGED,
     SINGLE,
-    Held,
-    Memorised,
-    averaged,
-    few_against_many,
-    memorised,
-    shares_judged,
+    Memorisation,
+    RiskRange,
+    analyse_memorisation,
+    auc_by_share,
+    averaging_effect,
+    few_outliers_effect,
+    measure_fluctuations,
     window_aucs,
-    wobbles,
 )
 from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
@@ -113,7 +113,7 @@ class TestPublished:
         lines = (PAPER / f"{file}.csv").read_text().splitlines()[1:]
         theirs = {float(a): float(b) for a, b in (line.split(",") for line in lines)}
         panel_name = PANELS[parameter].record_name or parameter
-        ours = {float(v): auc for (name, v), auc in published().items() if name == panel_name}
+        ours = {float(v): auc for (name, v), auc in read_published().items() if name == panel_name}
         assert ours == theirs
         assert set(PANELS[parameter].values) == set(theirs)
 
@@ -129,15 +129,15 @@ class TestPublished:
         ],
     )
     def test_some_of_them_are_known_by_heart(self, cell, auc):
-        assert published()[cell] == auc
-        assert len(published()) == 6 + 8 + 8 + 10 + 12
+        assert read_published()[cell] == auc
+        assert len(read_published()) == 6 + 8 + 8 + 10 + 12
 
     def test_so_are_those_of_windows(self):
         if not PAPER.is_dir():
             pytest.skip("the paper is not at hand")
         lines = (PAPER / "b10_ensemble.csv").read_text().splitlines()[1:]
         theirs = {f"{a}-{c}": float(auc) for a, _, c, auc in (line.split(",") for line in lines)}
-        ours = {window: auc for (name, window), auc in published().items() if name == "window"}
+        ours = {window: auc for (name, window), auc in read_published().items() if name == "window"}
         assert ours == theirs
         assert set(theirs) < {f"{a}-{b}" for a, b in SETTINGS["reference"].windows}
 
@@ -316,27 +316,31 @@ class TestWatching:
     def test_a_gap_in_all_steps_is_assumption_one(self):
         inlier = [0.9] * 10 + list(np.linspace(0.8, 0.2, 100))
         outlier = [0.1] * 10 + [value + 0.1 for value in inlier[10:]]
-        (found,) = memorised([a_trace(FILES[0], inlier_loss=inlier, outlier_loss=outlier)])
+        (found,) = analyse_memorisation(
+            [a_trace(FILES[0], inlier_loss=inlier, outlier_loss=outlier)]
+        )
         assert found.table == "wine"
-        held = found.held(0)
+        held = found.find_risk_range(0)
         assert held.a3 == pytest.approx(0.1)  # the warm-up does not count
         assert held.a2 == pytest.approx(0.8)
         assert held.a1 == pytest.approx(inlier[89])  # nor do steps after the 80th
         assert held.share == 1
         assert found.last_gap == pytest.approx(0.1)
-        assert found.held(0.11).share == 0
-        assert found.held(0.11).a1 is None
+        assert found.find_risk_range(0.11).share == 0
+        assert found.find_risk_range(0.11).a1 is None
 
     def test_the_range_ends_where_a_step_has_no_gap(self):
-        found = Memorised("x", (0.9, 0.8, 0.3, 0.2, 0.1), (0.5, -0.1, 0.2, 0.05, 0.3), 0.3)
-        assert found.held(0) == Held(0.1, 0.3, 0.05, 3 / 5)
-        assert found.held(0.06) == Held(0.1, 0.1, 0.3, 1 / 5)
-        assert found.held(-1) == Held(0.1, 0.9, -0.1, 1)
+        found = Memorisation("x", (0.9, 0.8, 0.3, 0.2, 0.1), (0.5, -0.1, 0.2, 0.05, 0.3), 0.3)
+        assert found.find_risk_range(0) == RiskRange(0.1, 0.3, 0.05, 3 / 5)
+        assert found.find_risk_range(0.06) == RiskRange(0.1, 0.1, 0.3, 1 / 5)
+        assert found.find_risk_range(-1) == RiskRange(0.1, 0.9, -0.1, 1)
 
     def test_the_last_gap_is_that_of_the_snapshots(self):
         outlier = [0.5] * 110
         outlier[71:90] = [0.9] * 19  # steps 62 to 80 after a warm-up of 10
-        (found,) = memorised([a_trace(FILES[0], inlier_loss=[0.5] * 110, outlier_loss=outlier)])
+        (found,) = analyse_memorisation(
+            [a_trace(FILES[0], inlier_loss=[0.5] * 110, outlier_loss=outlier)]
+        )
         assert found.last_gap == pytest.approx(0.4)
 
     def test_seeds_are_averaged_before_anything_is_said(self):
@@ -344,8 +348,8 @@ class TestWatching:
             a_trace(FILES[0], seed=seed, inlier_loss=[0.5] * 110, outlier_loss=[value] * 110)
             for seed, value in enumerate((0.4, 0.8))
         ]
-        (found,) = memorised(traces)
-        assert found.held(0).a3 == pytest.approx(0.1)
+        (found,) = analyse_memorisation(traces)
+        assert found.find_risk_range(0).a3 == pytest.approx(0.1)
 
     def test_an_average_is_judged_against_single_snapshots(self):
         aucs = np.zeros(110)
@@ -361,9 +365,9 @@ class TestWatching:
         assert found[AVERAGED] == pytest.approx([0.6] * 3)
         assert found[ALONE] == pytest.approx([0.65] * 3)
         assert found["60-80"] == pytest.approx([0.75] * 3)
-        assert averaged(traces, AVERAGED).mean == pytest.approx(0.15)
-        assert averaged(traces, ALONE).mean == pytest.approx(0.1)
-        assert averaged([], ALONE) is None
+        assert averaging_effect(traces, AVERAGED).mean == pytest.approx(0.15)
+        assert averaging_effect(traces, ALONE).mean == pytest.approx(0.1)
+        assert averaging_effect([], ALONE) is None
         assert window_aucs([]) == {}
 
     def test_fluctuation_is_the_mean_change_of_late_steps(self):
@@ -375,7 +379,7 @@ class TestWatching:
             for setting, auc in (("VAE", restless), ("VAE, growth", calm))
         ]
         traces.append(a_trace(FILES[0], "VAE", share=0.05, auc=[0.0, 1.0] * 50))
-        (found,) = wobbles(traces)
+        (found,) = measure_fluctuations(traces)
         assert found.growing == pytest.approx(0.02)
         assert found.constant == pytest.approx(0.1)
         assert found.effect.mean == pytest.approx(-0.08)
@@ -390,17 +394,17 @@ class TestWatching:
         half = a_trace(pages, "VAE", 2, share=0.05, rows=20_000)  # not there for all shares
         other = a_trace(FILES[0], "VAE", 0, share=0.05, rows=20_000)
         both = a_trace(pages, "VAE, both", 0, share=0.05, rows=20_000)
-        found = shares_judged([*traces, half, other, both, a_trace(FILES[0], "VAE")])
+        found = auc_by_share([*traces, half, other, both, a_trace(FILES[0], "VAE")])
         assert list(found) == list(RATIOS)
         assert found[0.05] == pytest.approx([0.85, 0.75])
-        effect = few_against_many(found)
+        effect = few_outliers_effect(found)
         assert effect.mean == pytest.approx(0.06)
-        assert shares_judged(traces[:-2]) == {}
+        assert auc_by_share(traces[:-2]) == {}
 
     def test_failed_trainings_and_other_samples_do_not_count(self):
         good = a_trace(FILES[0])
-        assert memorised([dataclasses.replace(good, error="no")]) == []
-        assert memorised([dataclasses.replace(good, rows=20_000)]) == []
+        assert analyse_memorisation([dataclasses.replace(good, error="no")]) == []
+        assert analyse_memorisation([dataclasses.replace(good, rows=20_000)]) == []
 
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -571,7 +575,9 @@ class TestPage:
         code = main(["ablation", "--no-runs", "--records", str(tmp_path / "none")])
         assert code == 1
         told = capsys.readouterr().err
-        assert "no such file of runs. `altbi-bench ablation` without --no-runs writes them" in told
+        assert (
+            "no such file of records. `altbi-bench ablation` without --no-runs writes them" in told
+        )
 
     def test_lines_of_smoke_runs_alone_are_told_as_such(self, folder, tmp_path, capsys):
         (run, *_) = read_runs(folder / "ablation.jsonl")
@@ -579,7 +585,7 @@ class TestPage:
 
         assert main(["ablation", "--no-runs", "--records", str(tmp_path)]) == 1
 
-        assert "all its lines are of a smoke run" in capsys.readouterr().err
+        assert "all records are of smoke runs" in capsys.readouterr().err
 
     def test_a_page_that_is_a_folder_is_refused_before_anything_is_drawn(self, folder, capsys):
         page = folder.parent / "docs"

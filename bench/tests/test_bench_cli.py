@@ -69,7 +69,9 @@ def test_wrong_usage_exits_with_2(capsys, arguments):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_commands_get_arguments_and_return_exit_code(monkeypatch, name):
     given = []
-    monkeypatch.setattr(altbi_bench.cli.commands, name, lambda args: given.append(args.words) or 1)
+    monkeypatch.setattr(
+        altbi_bench.cli.commands, name, lambda args: given.append(args.arguments) or 1
+    )
 
     assert main([name]) == 1
     assert given == [[name]]

@@ -3,7 +3,7 @@ import pytest
 
 from altbi.errors import ParameterError
 from altbi_bench.catalogue.datasets import Dataset, find_part, load, select
-from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol, sampled
+from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol, sample_table
 
 # Which promise that no row is in both; the others fit on rows that they score.
 DISJOINT = ("semi", "semi-code", "split")
@@ -298,7 +298,7 @@ class TestSampled:
     def test_a_table_that_is_not_larger_is_left_as_it_is(self, most_rows):
         X, y = self.table(100, 10)
 
-        found = sampled(X, y, most_rows)
+        found = sample_table(X, y, most_rows)
 
         assert found[0] is X
         assert found[1] is y
@@ -307,14 +307,14 @@ class TestSampled:
     def test_the_share_of_outliers_stays_and_one_at_least(self, n_outliers, kept):
         X, y = self.table(10_000, n_outliers)
 
-        rows, found = sampled(X, y, 1_000)
+        rows, found = sample_table(X, y, 1_000)
 
         assert (len(rows), len(found), int(found.sum())) == (1_000, 1_000, kept)
 
     def test_order_stays_and_labels_stay_with_their_rows(self):
         X, y = self.table(5_000, 400)
 
-        rows, found = sampled(X, y, 600)
+        rows, found = sample_table(X, y, 600)
 
         taken = (rows[:, 0] / 2).astype(int)
         # The rows behind all committed lines: another generator or seed would move them unseen.
@@ -326,7 +326,7 @@ class TestSampled:
     def test_it_is_the_same_for_each_call_and_spread_over_the_table(self):
         X, y = self.table(5_000, 400)
 
-        first, second = (sampled(X, y, 600)[0] for _ in range(2))
+        first, second = (sample_table(X, y, 600)[0] for _ in range(2))
 
         np.testing.assert_array_equal(first, second)
         assert 200 < (first[:, 0] < X[2_500, 0]).sum() < 400
@@ -336,7 +336,7 @@ class TestSampled:
         expected = np.random.random()  # noqa: NPY002
         np.random.seed(5)  # noqa: NPY002
 
-        sampled(*self.table(5_000, 400), 600)
+        sample_table(*self.table(5_000, 400), 600)
 
         assert np.random.random() == expected  # noqa: NPY002
 
@@ -344,7 +344,7 @@ class TestSampled:
         (dataset,) = select(["mammography"])
         X, y = load(dataset.parts[0])
 
-        rows, found = sampled(X, y, 5_000)
+        rows, found = sample_table(X, y, 5_000)
 
         # 260 of 11,183 rows are outliers: 116.2 of 5,000.
         assert (len(rows), int(found.sum())) == (5_000, 116)

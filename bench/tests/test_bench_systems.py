@@ -306,7 +306,7 @@ class TestScores:
         rows = np.random.default_rng(0).standard_t(2, size=(600, 5))
 
         scores = []
-        for seed, global_seed in ((3, 1), (3, 2), *([(4, 1)] if name in SEEDED else [])):
+        for seed, global_seed in ((1, 1), (1, 2), *([(2, 1)] if name in SEEDED else [])):
             np.random.seed(global_seed)  # noqa: NPY002
             torch.manual_seed(global_seed)
             scores.append(fitted(name, rows, seed=seed)(rows if name in PYOD else rows[:100]))

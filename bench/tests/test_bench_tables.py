@@ -13,14 +13,30 @@ from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.cli import parser
 from altbi_bench.results_page import deep_baselines, descriptions, page
-from altbi_bench.results_page.findings import explained, leaders, significance, standing
+from altbi_bench.results_page.findings import (
+    describe_findings,
+    describe_leaders,
+    describe_standing,
+    format_significance,
+)
 from altbi_bench.results_page.page import write_page
 from altbi_bench.runs.records import Job, Run, read_runs
 from altbi_bench.runs.runner import Question, keep_current
 from altbi_bench.statistics import friedman
 from altbi_bench.tables import comparison
-from altbi_bench.tables.comparison import compare, difference, failures, paper_table, shared_means
-from altbi_bench.tables.formatting import cells, differences, lacking, printed
+from altbi_bench.tables.comparison import (
+    compare,
+    difference,
+    find_failures,
+    paper_table,
+    shared_means,
+)
+from altbi_bench.tables.formatting import (
+    format_cells,
+    format_differences,
+    format_missing,
+    format_question,
+)
 from altbi_bench.tables.grids import markdown_grid
 
 PLAIN, REFERENCE, FOREST, NEIGHBOURS = "ALTBI", "ALTBI-I (reference)", "IForest", "kNN"
@@ -198,13 +214,13 @@ class TestCells:
         assert (
             compare([failed], "auc", question, find_systems([FOREST])).lines[0].ours[FOREST] is None
         )
-        assert failures([failed], question, find_systems([FOREST]), ALL) == [failed]
-        assert failures([failed], question, find_systems([FOREST]), select(["wine"])) == []
+        assert find_failures([failed], question, find_systems([FOREST]), ALL) == [failed]
+        assert find_failures([failed], question, find_systems([FOREST]), select(["wine"])) == []
         stale = replace(failed, parameters={"n_estimators": 7})
-        assert failures([stale], question, find_systems([FOREST]), ALL) == []
+        assert find_failures([stale], question, find_systems([FOREST]), ALL) == []
         again = [failed, a_run(job, 0.8)]
         assert compare(again, "auc", question).lines[0].ours[FOREST].mean == 0.8
-        assert failures(again, question, find_systems([FOREST]), ALL) == []
+        assert find_failures(again, question, find_systems([FOREST]), ALL) == []
 
     @pytest.mark.parametrize(
         "change",
@@ -353,7 +369,7 @@ class TestMeans:
         (part,) = select(["wine"])[0].parts
         failed = a_run(question.list_jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
 
-        text = printed(written_lines(tmp_path, [failed]), question, None, ALL)
+        text = format_question(written_lines(tmp_path, [failed]), question, None, ALL)
 
         assert "that all ran" not in text
         assert "45_wine, HBOS, seed 0, transductive: no bins" in text
@@ -368,7 +384,7 @@ class TestLook:
     def test_few_systems_have_the_paper_beside_them(self, paper):
         runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "mnist": (0.2, 0.2)}})
 
-        grid = cells(compare(runs, "auc", TWO_SEEDS))
+        grid = format_cells(compare(runs, "auc", TWO_SEEDS))
 
         assert grid == [
             ["data set", REFERENCE, "paper's ALTBI-I"],
@@ -380,7 +396,7 @@ class TestLook:
     def test_differences_name_the_largest(self, paper):
         runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}})
 
-        (text,) = differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
+        (text,) = format_differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
 
         assert (
             f"| {REFERENCE} | 2 | 0.5750 | 0.6000 | -0.0250 | 0.0450 | wine -0.070 | 0.035 |"
@@ -391,7 +407,7 @@ class TestLook:
         aucs = {"glass": (0.70, 0.74), "wine": (0.40, 0.46), "pima": (0.90, 0.90)}
         runs = runs_of(TWO_SEEDS, {REFERENCE: aucs})
 
-        (text,) = differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
+        (text,) = format_differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
 
         assert (
             f"| {REFERENCE} | 3 | 0.6833 | 0.5667 | +0.1167 | 0.1633 | pima +0.400 | 0.024 |"
@@ -406,7 +422,7 @@ class TestLook:
         question = Question(protocol, seeds=(0,))
         runs = runs_of(question, {REFERENCE: {"glass": (0.5,)}, FOREST: {"glass": (0.6,)}})
 
-        text = printed(written_lines(tmp_path, runs), question, None, ALL)
+        text = format_question(written_lines(tmp_path, runs), question, None, ALL)
 
         assert f"\nThe paper's numbers of {named} come from another protocol" in text
 
@@ -415,7 +431,7 @@ class TestLook:
         path = written_lines(tmp_path, runs_of(TWO_SEEDS, {REFERENCE: aucs}))
 
         both, tables_alone, without_numbers = (
-            printed(path, TWO_SEEDS, None, select(names))
+            format_question(path, TWO_SEEDS, None, select(names))
             for names in (list(aucs), ["glass"], ["glass", "MVTec-AD (ResNet18)"])
         )
 
@@ -427,8 +443,8 @@ class TestLook:
         names = [PLAIN, REFERENCE, FOREST, NEIGHBOURS, "HBOS"]
         path = written_lines(tmp_path, runs_of(question, {n: {"glass": (0.5,)} for n in names}))
 
-        assert "another protocol" in printed(path, question, find_systems(names[1:]), ALL)
-        assert "another protocol" not in printed(path, question, find_systems(names), ALL)
+        assert "another protocol" in format_question(path, question, find_systems(names[1:]), ALL)
+        assert "another protocol" not in format_question(path, question, find_systems(names), ALL)
 
     def test_one_file_of_a_data_set_is_a_row_that_says_so(self, tmp_path, paper):
         (whole,) = select(["MVTec-AD (ViT)"])
@@ -442,7 +458,7 @@ class TestLook:
             ],
         )
 
-        text = printed(path, question, None, select([first.file]), markdown=True)
+        text = format_question(path, question, None, select([first.file]), markdown=True)
 
         assert "| MVTec-AD (ViT), 1 of 15 files | 0.700 | 0.500 |" in text
         assert "mean difference" not in text  # the paper's number is about all files
@@ -457,7 +473,7 @@ class TestLook:
         systems = find_systems([FOREST, REFERENCE, "LOF"])
         found = compare([failed, ran], "auc", question, systems)
 
-        (text,) = lacking([failed, ran], found, ALL, systems)
+        (text,) = format_missing([failed, ran], found, ALL, systems)
 
         assert text.splitlines() == [
             "- 14_glass, IForest, seed 0, transductive: over the limit of 3 seconds",
@@ -467,8 +483,8 @@ class TestLook:
     def test_both_looks_hold_the_same_cells(self, tmp_path, paper):
         path = written_lines(tmp_path, runs_of(TWO_SEEDS, {FOREST: {"glass": (0.70, 0.74)}}))
 
-        plain = printed(path, TWO_SEEDS, None, ALL)
-        markdown = printed(path, TWO_SEEDS, None, ALL, markdown=True)
+        plain = format_question(path, TWO_SEEDS, None, ALL)
+        markdown = format_question(path, TWO_SEEDS, None, ALL, markdown=True)
 
         assert "| glass | 0.720 ± 0.028 | 0.700 |" in markdown
         assert ["glass", "0.720", "±", "0.028", "0.700"] in [
@@ -479,7 +495,7 @@ class TestLook:
         aucs = {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}}
         path = written_lines(tmp_path, runs_of(TWO_SEEDS, aucs))
 
-        text = printed(path, TWO_SEEDS, None, ALL, markdown=True)
+        text = format_question(path, TWO_SEEDS, None, ALL, markdown=True)
 
         assert f"| {REFERENCE} | 2 | 0.5750 | 0.6000 | -0.0250 |" in text
 
@@ -487,7 +503,7 @@ class TestLook:
         aucs = {FOREST: {"glass": (0.7, 0.7), "wine": (0.2, 0.2)}, NEIGHBOURS: {"wine": (0.4,)}}
         path = written_lines(tmp_path, runs_of(TWO_SEEDS, aucs))
 
-        text = printed(path, TWO_SEEDS, None, select(["glass"]), markdown=True)
+        text = format_question(path, TWO_SEEDS, None, select(["glass"]), markdown=True)
 
         assert "| mean of the 1 that all ran | 0.700 |" in text
         assert "- kNN: not run with all seeds on glass" in text
@@ -496,7 +512,7 @@ class TestLook:
         aucs = {FOREST: {"glass": (0.7, 0.7), "wine": (0.2, 0.2)}}
         path = written_lines(tmp_path, runs_of(TWO_SEEDS, aucs))
 
-        text = printed(path, TWO_SEEDS, None, select(["wine"]))
+        text = format_question(path, TWO_SEEDS, None, select(["wine"]))
 
         assert "wine" in text
         assert "glass" not in text
@@ -510,7 +526,7 @@ class TestLook:
             a_run(question.list_jobs(glass, SYSTEMS["LOF"])[0], error="no neighbours"),
         ]
 
-        text = printed(written_lines(tmp_path, runs), question, None, select(["wine"]))
+        text = format_question(written_lines(tmp_path, runs), question, None, select(["wine"]))
 
         assert "- 45_wine, HBOS, seed 0, transductive: no bins" in text
         assert "no neighbours" not in text
@@ -524,7 +540,7 @@ class TestLook:
         ]
         runs = [*runs_of(question, {FOREST: {"glass": (0.7,)}}), *begun]
 
-        text = printed(written_lines(tmp_path, runs), question, None, ALL)
+        text = format_question(written_lines(tmp_path, runs), question, None, ALL)
 
         assert "Missing" not in text
 
@@ -537,7 +553,7 @@ class TestLook:
         runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}})
         path = written_lines(tmp_path, [replace(run, precision_at_n=None) for run in runs])
 
-        text = printed(path, TWO_SEEDS, None, ALL)
+        text = format_question(path, TWO_SEEDS, None, ALL)
 
         assert "Missing" not in text
         assert "0.700" in text
@@ -548,20 +564,22 @@ class TestLook:
         aucs = {name: {"glass": (0.7,)} for name in (REFERENCE, untruncated)}
         path = written_lines(tmp_path, runs_of(semi, aucs))
 
-        head = printed(path, semi, find_systems([REFERENCE, untruncated]), ALL).splitlines()[2]
+        head = format_question(
+            path, semi, find_systems([REFERENCE, untruncated]), ALL
+        ).splitlines()[2]
 
         assert head.count("paper's") == 1
         assert head.split()[-2:] == ["paper's", "ALTBI"]
 
     def test_a_file_that_is_not_there_is_said(self, tmp_path):
-        with pytest.raises(TableError, match=r"none\.jsonl: no such file of runs"):
-            printed(tmp_path / "none.jsonl", TWO_SEEDS, None, ALL)
+        with pytest.raises(TableError, match=r"none\.jsonl: no such file of records"):
+            format_question(tmp_path / "none.jsonl", TWO_SEEDS, None, ALL)
 
     def test_lines_about_something_else_are_said(self, tmp_path):
         path = written_lines(tmp_path, runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}}))
 
-        with pytest.raises(TableError, match=r"lines\.jsonl: no line is about what was asked"):
-            printed(path, Question("dte"), None, ALL)
+        with pytest.raises(TableError, match=r"lines\.jsonl: no record matches the request"):
+            format_question(path, Question("dte"), None, ALL)
 
 
 def written_lines(folder, runs, name="lines.jsonl"):
@@ -587,12 +605,15 @@ class TestFindings:
 
     def told(self, aucs):
         auc, precision = (self.found(aucs, metric) for metric in ("auc", "average_precision"))
-        return explained(auc, precision, self.runs(aucs))
+        return describe_findings(auc, precision, self.runs(aucs))
 
     def test_ours_alone_has_no_standing(self):
-        assert standing("There", self.found({PLAIN: {"wine": 0.7}})) == []
+        assert describe_standing("There", self.found({PLAIN: {"wine": 0.7}})) == []
         assert (
-            standing("There", self.found({FOREST: {"wine": 0.7}, NEIGHBOURS: {"wine": 0.6}})) == []
+            describe_standing(
+                "There", self.found({FOREST: {"wine": 0.7}, NEIGHBOURS: {"wine": 0.6}})
+            )
+            == []
         )
 
     def test_one_that_leads_by_its_mean_but_not_by_its_rank_has_both_told(self):
@@ -602,7 +623,7 @@ class TestFindings:
             NEIGHBOURS: {"glass": 0.0, "wine": 0.0, "wbc": 0.0},
         }
 
-        told = leaders(self.found(aucs), self.found(aucs, "average_precision"))
+        told = describe_leaders(self.found(aucs), self.found(aucs, "average_precision"))
 
         assert f"{PLAIN} has the highest mean AUC (0.633)" in told
         assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (place 1 of 3), " in told
@@ -653,7 +674,7 @@ class TestFindings:
         }
         main = self.found(aucs)
 
-        told, by_hand = significance(main)[0], friedman(main.scores)
+        told, by_hand = format_significance(main)[0], friedman(main.scores)
 
         assert f"chi² = {by_hand.statistic:.1f}, p = {by_hand.p_value:.2g} " in told
         assert f"F = {by_hand.f_statistic:.2f}, p = {by_hand.f_p_value:.2g})" in told
@@ -796,14 +817,18 @@ class TestPage:
     def test_every_cell_leads_to_its_line(self, written):
         n_links, systems = 0, []
         for row in written.read_text().splitlines():
-            cells = [cell.strip() for cell in row.strip("|").split("|")]
-            systems = cells if cells[0] == "data set" else systems
-            for system, cell in zip(systems, cells, strict=False):
+            texts = [cell.strip() for cell in row.strip("|").split("|")]
+            systems = texts if texts[0] == "data set" else systems
+            for system, cell in zip(systems, texts, strict=False):
                 if link := re.fullmatch(r"\[.*\]\((.*\.jsonl)#L(\d+)\)", cell):
                     lines = (written.parent / link[1]).read_text().splitlines()
                     line = json.loads(lines[int(link[2]) - 1])
                     dataset, _ = find_part(line["file"])
-                    assert (dataset.label, line["system"], line["seed"]) == (cells[0], system, 0)
+                    assert (dataset.label, line["system"], line["seed"]) == (
+                        texts[0],
+                        system,
+                        0,
+                    )
                     n_links += 1
         assert n_links == 2 * 3 * 6 + 1 + 2
 

@@ -14,7 +14,7 @@ from altbi.encoding import TableEncoder
 from altbi.errors import ParameterError, TableError
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import load_table
-from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.catalogue.protocols import sample_table
 from altbi_bench.runs.runner import Limits
 from altbi_bench.traces import records
 from altbi_bench.traces.records import current_traces, read_traces, run_traces
@@ -210,7 +210,7 @@ class TestTraced:
             file="Classical/6_cardio.npz", setting="VAE, both", seed=3, rows=500, share=0.05
         )
         trace = run_trace(job)
-        X, y = drop_outliers(*sampled(*load_table("cardio"), 500), 0.05, 3)
+        X, y = drop_outliers(*sample_table(*load_table("cardio"), 500), 0.05, 3)
         rows = TableEncoder().fit_transform(as_table(X))
         looks = list(observe_training(rows, y, SETTINGS["VAE, both"], 3))
         assert (trace.n_rows, trace.n_outliers) == (len(y), int(y.sum()))

@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,15 @@ def blocks(command):
     return found
 
 
+@cache
+def run_script(script):
+    """Return the output and the errors of a script that only prints tables."""
+    done = subprocess.run(
+        [sys.executable, ROOT / script, "--no-runs"], capture_output=True, text=True, cwd=ROOT
+    )
+    return done.stdout, done.stderr
+
+
 class TestTablesBelowACommandAreWhatItPrints:
     @pytest.mark.parametrize(("command", "below"), blocks("altbi-bench tables --.*"))
     def test_runs(self, command, below, capsys, monkeypatch):
@@ -90,15 +100,11 @@ class TestTablesBelowACommandAreWhatItPrints:
 
     @pytest.mark.parametrize(("command", "below"), blocks(SCRIPTS))
     def test_other_lines(self, command, below):
-        script = ROOT / shlex.split(command)[1]
-
-        done = subprocess.run(
-            [sys.executable, script, "--no-runs"], capture_output=True, text=True, cwd=ROOT
-        )
+        output, errors = run_script(shlex.split(command)[1])
 
         # Some docs show some of the rows.
-        said = rows(done.stdout)
-        assert [row for row in below if row not in said] == [], done.stderr
+        printed = rows(output)
+        assert [row for row in below if row not in printed] == [], errors
 
     def test_they_are_found(self):
         assert len(blocks("altbi-bench tables --.*")) >= 5

@@ -70,7 +70,7 @@ def test_per_row_gradients_equal_autograd(n_samples):
         assert torch.allclose(found[number], alone, rtol=1e-4, atol=1e-5)
 
 
-def test_hooks_are_rechange():
+def test_hooks_are_removed():
     model, rows = build_model(), sample_rows(5)
     with attach_per_row_gradients(model, torch.Generator().manual_seed(0)) as gradients:
         gradients.compute(rows)

@@ -199,7 +199,7 @@ def friedman(scores: Scores) -> Friedman:
 
 
 def critical_difference(n_systems: int, n_datasets: int, alpha: float = 0.05) -> float:
-    """Give the difference of mean ranks from which on two systems differ (Nemenyi's test)."""
+    """Return the critical difference of mean ranks (Nemenyi's test)."""
     from scipy.stats import studentized_range
 
     if not (is_count(n_systems, least=2) and is_count(n_datasets, least=2)):

@@ -13,7 +13,7 @@ __all__ = ["Conditions", "least_kept_inliers", "most_kept_outliers", "rates_of_l
 
 
 def least_kept_inliers(c: float) -> float:
-    """Give the share of inliers whose loss is at most the inlier risk, under Assumption 3.
+    """Return the share of inliers whose loss is at most the inlier risk, under Assumption 3.
 
     Markov's inequality for the root of the loss gives ``1 - sqrt(1 - c)``, not `c`.
 
@@ -41,7 +41,7 @@ def most_kept_outliers(risk: float, gap: float) -> float:
 def rates_of_learning(
     conditions: "Conditions", slope: float, sharpness: float
 ) -> tuple[float, float]:
-    """Give the ends of the printed interval of learning rates of Proposition 2.
+    """Return the bounds of the printed interval of learning rates of Proposition 2.
 
     Where the lower end exceeds the upper one, there is no such rate. `slope` bounds gradients (G),
     `sharpness` is the constant mu of the Polyak-Lojasiewicz condition; where a risk of a2 occurs,
@@ -56,7 +56,7 @@ def rates_of_learning(
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What Proposition 1 assumes, and what follows.
+    """The assumptions of Proposition 1, and its bounds.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ class Conditions:
     gamma: float = 1.03
 
     def batch(self, step: int) -> float:
-        """Give the size of the batch in a step, counted from 1."""
+        """Return the size of the batch in a step, counted from 1."""
         return self.n0 * self.gamma ** (step - 1)
 
     @property

@@ -1,4 +1,4 @@
-"""The paper's ablations: what there is to run, and what came of one setting at a time."""
+"""The paper's ablations: jobs, and the effect of one parameter at a time."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ __all__ = [
     "figure_jobs",
     "filter_available",
     "panel_points",
-    "published",
+    "read_published",
     "technique_effects",
     "trace_jobs",
     "variant_jobs",
@@ -55,7 +55,7 @@ PUBLISHED_EFFECTS = {
 @final
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One value of a setting: our mean AUC, what it is against the default, and the paper's."""
+    """One value of a parameter: our mean AUC, its difference from the default, and the paper's."""
 
     value: float
     auc: float
@@ -64,8 +64,8 @@ class Point:
 
 
 @cache
-def published() -> dict[tuple[str, str], float]:
-    """Give the paper's Tables B.6 to B.10: (setting, value) -> mean AUC; "T1-T2" for windows."""
+def read_published() -> dict[tuple[str, str], float]:
+    """Read the paper's Tables B.6 to B.10: (parameter, value) -> mean AUC; "T1-T2" for windows."""
     source = resources.files("altbi_bench") / "paper" / "ablation.csv"
     with source.open(encoding="utf-8") as lines:
         return {
@@ -79,7 +79,7 @@ def published() -> dict[tuple[str, str], float]:
 def variant_jobs(
     panels: Sequence[Panel], datasets: Sequence[Dataset], seeds: tuple[int, ...]
 ) -> list[Job]:
-    """List the jobs of some panels, and of the two techniques together."""
+    """Return the jobs of some panels, and of the two techniques together."""
     question = Question("transductive", ROWS, seeds)
     jobs = plan_jobs(_narrow(datasets, MAX_FEATURES), [BASE, *TECHNIQUES.values()], question)
     for panel in panels:
@@ -93,7 +93,7 @@ def _narrow(datasets: Sequence[Dataset], max_features: int) -> list[Dataset]:
 
 
 def trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJob]:
-    """List a training in each setting to watch on each table."""
+    """Return an observed training for each setting and table."""
     return [
         TraceJob(file=part.file, setting=setting, seed=seed, rows=ROWS)
         for seed in seeds
@@ -104,21 +104,23 @@ def trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJ
 
 
 def figure_jobs() -> list[TraceJob]:
-    """List the trainings of the paper's figures of single tables."""
+    """Return the trainings of the paper's figures of single tables."""
     wanted = [
         *((name, setting, None) for name in WITH_AND_WITHOUT for setting in ("VAE", "VAE, both")),
         *((name, "VAE, both", None) for name in TRUNCATED),
         *((RATIOS_OF, "VAE", share) for share in RATIOS),
     ]
     return [
-        TraceJob(file=file_of(name), setting=setting, seed=seed, rows=FIGURE_ROWS, share=share)
+        TraceJob(
+            file=find_table_file(name), setting=setting, seed=seed, rows=FIGURE_ROWS, share=share
+        )
         for name, setting, share in wanted
         for seed in FIGURE_SEEDS
     ]
 
 
-def file_of(name: str) -> str:
-    """Give the file of a table by the paper's name."""
+def find_table_file(name: str) -> str:
+    """Return the file of a table by the paper's name."""
     (dataset,) = select([name])
     return dataset.parts[0].file
 
@@ -132,7 +134,7 @@ def filter_available(jobs: Iterable[TraceJob]) -> list[TraceJob]:
 
 
 def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, int]:
-    """Give the points of a panel, and how many tables and seeds all of its values have."""
+    """Return the points of a panel, and the numbers of shared tables and seeds."""
     systems = [panel.find_system(value) for value in panel.values]
     aucs, n_seeds = _means(runs, systems)
     if not n_seeds:
@@ -143,7 +145,7 @@ def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, i
             value,
             float(aucs[system.name].mean()),
             None if system is BASE else paired_effect(aucs[system.name] - base),
-            published().get((panel.record_name or panel.parameter, f"{value:g}")),
+            read_published().get((panel.record_name or panel.parameter, f"{value:g}")),
         )
         for value, system in zip(panel.values, systems, strict=True)
     ]
@@ -151,7 +153,7 @@ def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, i
 
 
 def technique_effects(runs: Sequence[Run]) -> tuple[dict[str, Effect], int]:
-    """Say what ALTBI-I gains by each technique, and with how many seeds that was seen."""
+    """Return the gain of ALTBI-I by each technique, and the number of seeds."""
     aucs, n_seeds = _means(runs, [BASE, *TECHNIQUES.values()])
     if not n_seeds:
         return {}, 0
@@ -162,17 +164,17 @@ def technique_effects(runs: Sequence[Run]) -> tuple[dict[str, Effect], int]:
 
 
 def published_effect(title: str) -> float | None:
-    """Give the gain by a technique in the paper's own tables, if it has them."""
+    """Return the gain by a technique in the paper's tables, if it has them."""
     if title not in PUBLISHED_EFFECTS:
         return None
     parameter, with_it, without = PUBLISHED_EFFECTS[title]
-    return published()[parameter, with_it] - published()[parameter, without]
+    return read_published()[parameter, with_it] - read_published()[parameter, without]
 
 
 def _means(
     runs: Sequence[Run], systems: Sequence[System]
 ) -> tuple[Mapping[str, NDArray[np.float64]], int]:
-    """Average over the seeds that all systems have, on the tables that all have with the first."""
+    """Return means over the seeds that all systems have, by system and table."""
     found = {
         (job.system, job.file, job.seed): run.auc
         for job, run in keep_latest(keep_current(runs)).items()
@@ -192,6 +194,6 @@ def _means(
 
 
 def _is_asked(job: Job) -> bool:
-    """Tell whether a job is one of those that `variant_jobs` lists, whatever its seed."""
+    """Return whether a job is in `variant_jobs` with any seed."""
     (asked,) = Question("transductive", ROWS, (job.seed,)).list_jobs(find_part(job.file)[1], BASE)
     return replace(asked, system=job.system) == job

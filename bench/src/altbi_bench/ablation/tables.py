@@ -1,4 +1,4 @@
-"""The ablations as tables: the paper's B.6 to B.10 beside ours, and what was measured besides."""
+"""Tables of the ablations: the paper's B.6 to B.10 and ours, and further measures."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -6,10 +6,10 @@ from altbi_bench.ablation.experiments import panel_points, published_effect, tec
 from altbi_bench.ablation.training_analysis import (
     SETTLED,
     WINDOW,
-    memorised,
+    analyse_memorisation,
+    measure_fluctuations,
     published_window,
     window_aucs,
-    wobbles,
 )
 from altbi_bench.catalogue.variants import PANELS, Panel
 from altbi_bench.runs.records import Run
@@ -32,7 +32,7 @@ def ablation_tables(
     grid: Grid = markdown_grid,
     panels: Iterable[Panel] = tuple(PANELS.values()),
 ) -> list[str]:
-    """Write all tables of which there are lines, a sentence before each."""
+    """Format all tables with records, each with an introduction."""
     parts = [_techniques(runs, grid), *(_panel(runs, panel, grid) for panel in panels)]
     parts += [_windows(traces, grid), _wobbles(traces, grid), *_memorised(traces, grid)]
     return [part for part in parts if part]
@@ -95,7 +95,7 @@ def _windows(traces: Sequence[Trace], grid: Grid) -> str:
 
 
 def _wobbles(traces: Sequence[Trace], grid: Grid) -> str:
-    found = wobbles(traces)
+    found = measure_fluctuations(traces)
     if not found:
         return ""
     rows = [["", "tables", "growing", "constant", "difference"]]
@@ -110,13 +110,13 @@ def _wobbles(traces: Sequence[Trace], grid: Grid) -> str:
 
 
 def _memorised(traces: Sequence[Trace], grid: Grid) -> list[str]:
-    found = memorised(traces)
+    found = analyse_memorisation(traces)
     if not found:
         return []
     head = ["gap above", "tables: in all steps", f"in {MOST:.0%} of them"]
     counts = [[*head, "in the mean of the last snapshots"]]
     for gap in GAPS:
-        shares = [each.held(gap).share for each in found]
+        shares = [each.find_risk_range(gap).share for each in found]
         last = sum(each.last_gap > gap for each in found)
         numbers = (
             sum(share == 1 for share in shares),
@@ -126,7 +126,7 @@ def _memorised(traces: Sequence[Trace], grid: Grid) -> list[str]:
         counts.append([f"{gap:g}", *(f"{number} of {len(found)}" for number in numbers)])
     rows = [["table", "a1", "a2", "a3", "steps in the range", "last gap"]]
     for each in sorted(found, key=lambda each: -each.last_gap):
-        held = each.held(0)
+        held = each.find_risk_range(0)
         constants = ("" if v is None else f"{v:.4f}" for v in (held.a1, held.a2, held.a3))
         rows.append([each.table, *constants, f"{held.share:.0%}", f"{each.last_gap:+.3f}"])
     return [
@@ -141,7 +141,7 @@ def _memorised(traces: Sequence[Trace], grid: Grid) -> list[str]:
 
 
 def seeds_text(n: int) -> str:
-    """Say how many seeds.
+    """Format a number of seeds.
 
     >>> seeds_text(1)
     '1 seed'

@@ -1,4 +1,4 @@
-"""What watched trainings show: the gap of losses, single snapshots and averages, fluctuation."""
+"""Analysis of observed trainings: losses, single snapshots and averages, fluctuation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi_bench.ablation.experiments import RATIOS, ROWS, figure_jobs, published
+from altbi_bench.ablation.experiments import RATIOS, ROWS, figure_jobs, read_published
 from altbi_bench.catalogue.datasets import find_part
 from altbi_bench.statistics import Effect, paired_effect
 from altbi_bench.traces.settings import N_EVALUATION_SAMPLES, SETTINGS, WINDOWS
@@ -17,17 +17,17 @@ __all__ = [
     "ALONE",
     "AVERAGED",
     "Curve",
-    "Held",
-    "Memorised",
-    "Wobble",
-    "averaged",
+    "Fluctuation",
+    "Memorisation",
+    "RiskRange",
+    "analyse_memorisation",
+    "auc_by_share",
+    "averaging_effect",
     "curve",
-    "few_against_many",
-    "memorised",
-    "on_tables",
-    "shares_judged",
+    "few_outliers_effect",
+    "group_by_table",
+    "measure_fluctuations",
     "window_aucs",
-    "wobbles",
 ]
 
 REFERENCE = "reference"
@@ -61,7 +61,7 @@ class Curve:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Held:
+class RiskRange:
     """A range of the inlier risk, a1 to a2, in which outliers lose more by a3 at least.
 
     `share` is that of the steps whose risk lies in it; of no step there is no range, and the
@@ -76,8 +76,8 @@ class Held:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Memorised:
-    """How the losses of one table part while a model learns: risks and gaps of the steps.
+class Memorisation:
+    """Losses of one table during a training: inlier risk and its gap to the outliers.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Memorised:
     gap: tuple[float, ...]
     last_gap: float
 
-    def held(self, least: float) -> Held:
+    def find_risk_range(self, least: float) -> RiskRange:
         """Find the widest range of low inlier risks in which each step has a gap above `least`.
 
         Assumption 1 of the paper is that there is one with ``least = 0``.
@@ -105,14 +105,14 @@ class Memorised:
         risks = np.sort(self.risk)
         n = int((gaps > least).cumprod().sum())
         if not n:
-            return Held(None, None, None, 0.0)
+            return RiskRange(None, None, None, 0.0)
         share = n / len(gaps)
-        return Held(float(risks[0]), float(risks[n - 1]), float(gaps[:n].min()), share)
+        return RiskRange(float(risks[0]), float(risks[n - 1]), float(gaps[:n].min()), share)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Wobble:
+class Fluctuation:
     """Mean change of AUC from one update to the next, with growing batches and without."""
 
     title: str
@@ -121,8 +121,8 @@ class Wobble:
     effect: Effect
 
 
-def on_tables(traces: Iterable[Trace], rows: int = ROWS) -> dict[tuple[str, str], list[Trace]]:
-    """Take the trainings of whole tables in one sample size: (setting, table) -> by seed."""
+def group_by_table(traces: Iterable[Trace], rows: int = ROWS) -> dict[tuple[str, str], list[Trace]]:
+    """Return the traces of one sample size, ordered by seed: (setting, table) -> traces."""
     found: dict[tuple[str, str], list[Trace]] = {}
     for trace in sorted(traces, key=lambda trace: trace.seed):
         if trace.error is None and trace.share is None and trace.rows == rows:
@@ -132,31 +132,31 @@ def on_tables(traces: Iterable[Trace], rows: int = ROWS) -> dict[tuple[str, str]
 
 
 def curve(traces: Sequence[Trace], series: str) -> Curve:
-    """Average a series over trainings."""
+    """Return the mean and standard deviation of a series over trainings."""
     values = np.array([getattr(trace, series) for trace in traces])
     return Curve(values.mean(axis=0).tolist(), values.std(axis=0).tolist())
 
 
-def memorised(traces: Sequence[Trace]) -> list[Memorised]:
-    """TableScan at the losses of each table from the end of the warm-up on, averaged over seeds."""
+def analyse_memorisation(traces: Sequence[Trace]) -> list[Memorisation]:
+    """Return the losses of each table after the warm-up, averaged over seeds."""
     after = SETTINGS[REFERENCE].schedule.T0
     first, last = map(int, WINDOW.split("-"))
     found = []
-    for (setting, table), runs in sorted(on_tables(traces).items()):
+    for (setting, table), runs in sorted(group_by_table(traces).items()):
         if setting == REFERENCE:
             risk = _mean(runs, "inlier_loss")[after : after + LAST]
             gap = _mean(runs, "outlier_loss")[after : after + LAST] - risk
             last_gap = float(gap[first:last].mean())
-            found.append(Memorised(table, tuple(risk.tolist()), tuple(gap.tolist()), last_gap))
+            found.append(Memorisation(table, tuple(risk.tolist()), tuple(gap.tolist()), last_gap))
     return found
 
 
 def window_aucs(traces: Sequence[Trace]) -> dict[str, Series]:
-    """Give the AUC of each window and of single snapshots, by table; nothing where there is none.
+    """Return the AUC of each window and of single snapshots, by table; empty without traces.
 
     Alone one is judged with its own draws (`ALONE`), and with those of all steps (`AVERAGED`).
     """
-    groups = [runs for (setting, _), runs in on_tables(traces).items() if setting == REFERENCE]
+    groups = [runs for (setting, _), runs in group_by_table(traces).items() if setting == REFERENCE]
     judged = [[{**run.windows, **_alone(run)} for run in runs] for runs in groups]
     names = [*(f"{first}-{last}" for first, last in WINDOWS), ALONE, AVERAGED]
     return {
@@ -174,15 +174,15 @@ def _alone(run: Trace) -> dict[str, float]:
     }
 
 
-def averaged(traces: Sequence[Trace], alone: str) -> Effect | None:
-    """Say what the average over snapshots gains against one alone."""
+def averaging_effect(traces: Sequence[Trace], alone: str) -> Effect | None:
+    """Return the gain of an average over snapshots over a single one."""
     found = window_aucs(traces)
     return paired_effect(found[WINDOW] - found[alone]) if found else None
 
 
-def wobbles(traces: Sequence[Trace]) -> list[Wobble]:
+def measure_fluctuations(traces: Sequence[Trace]) -> list[Fluctuation]:
     """Measure how much AUC changes from step to step, with growing batches and without."""
-    groups = on_tables(traces)
+    groups = group_by_table(traces)
     found = []
     for title, (growing, constant) in PAIRS_TO_COMPARE.items():
         tables = sorted(_tables(groups, growing) & _tables(groups, constant))
@@ -197,7 +197,7 @@ def wobbles(traces: Sequence[Trace]) -> list[Wobble]:
                 for setting in (growing, constant)
             )
             effect = paired_effect(with_it - without)
-            found.append(Wobble(title, float(with_it.mean()), float(without.mean()), effect))
+            found.append(Fluctuation(title, float(with_it.mean()), float(without.mean()), effect))
     return found
 
 
@@ -209,8 +209,8 @@ def _restlessness(trace: Trace) -> float:
     return float(np.abs(np.diff(trace.auc[SETTLED:])).mean())
 
 
-def shares_judged(traces: Iterable[Trace]) -> dict[float, Series]:
-    """Give the AUC of the last updates by the share of outliers, a number for each seed.
+def auc_by_share(traces: Iterable[Trace]) -> dict[float, Series]:
+    """Return the AUC of the last updates by the share of outliers, a number for each seed.
 
     Only seeds that all of the paper's shares have count; nothing where there is none.
     """
@@ -225,16 +225,16 @@ def shares_judged(traces: Iterable[Trace]) -> dict[float, Series]:
     return {share: np.array([found[share, seed] for seed in whole]) for share in RATIOS if whole}
 
 
-def few_against_many(judged: Mapping[float, Series]) -> Effect:
-    """Say what AUC gains where outliers are few: the lowest third of the shares, the highest."""
+def few_outliers_effect(judged: Mapping[float, Series]) -> Effect:
+    """Return the gain of AUC with few outliers: lowest third of the shares minus highest."""
     values = np.array([judged[share] for share in sorted(judged)])
     third = max(len(values) // 3, 1)
     return paired_effect(values[:third].mean(axis=0) - values[-third:].mean(axis=0))
 
 
 def published_window(name: str) -> float | None:
-    """Give the paper's number of a window, if its table has it."""
-    return published().get(("window", name))
+    """Return the paper's number of a window, if its table has it."""
+    return read_published().get(("window", name))
 
 
 def _mean(runs: Sequence[Trace], series: str) -> Series:

@@ -60,19 +60,19 @@ class Mixture(Network):
         self.register_buffer("covariance", torch.eye(size).double().repeat(COMPONENTS, 1, 1))
 
     def codes(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Give the rebuilt rows, their codes with two errors beside, and their assignments."""
+        """Return the reconstructed rows, their codes with two errors, and their assignments."""
         code = self.encoder(rows)
         rebuilt = self.decoder(code)
         whole = torch.cat([code, errors(rows, rebuilt)], dim=-1)
         return rebuilt, whole.double(), self.estimator(whole).double()
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the energy: the negative log-density of a row's code."""
+        """Return the energy: the negative log-density of a row's code."""
         return energy(self.codes(rows)[1], (self.weight, self.mean, self.covariance))
 
     @torch.no_grad()
     def settle(self, rows: Tensor) -> None:
-        """Keep the moments of all rows' codes, with which rows are scored."""
+        """Store the moments of all rows' codes, which are used for scoring."""
         self.eval()
         parts = [self.codes(block)[1:] for block in torch.split(rows, self.block_rows)]
         codes, shares = (torch.cat(part) for part in zip(*parts, strict=True))
@@ -80,7 +80,7 @@ class Mixture(Network):
 
 
 def tanh_layers(widths: tuple[int, ...]) -> nn.Sequential:
-    """Stack linear layers with tanh between them."""
+    """Return linear layers with tanh between them."""
     layers: list[nn.Module] = []
     for n_inputs, n_outputs in pairwise(widths):
         layers += [Linear(n_inputs, n_outputs), nn.Tanh()]
@@ -88,7 +88,7 @@ def tanh_layers(widths: tuple[int, ...]) -> nn.Sequential:
 
 
 def errors(rows: Tensor, rebuilt: Tensor) -> Tensor:
-    """Give the relative error of the rebuilt rows, and their cosine with the rows."""
+    """Return the relative error of the reconstructed rows, and their cosine with the rows."""
     length = torch.linalg.vector_norm(rows, dim=-1).clamp(min=LEAST_LENGTH)
     rebuilt_length = torch.linalg.vector_norm(rebuilt, dim=-1).clamp(min=LEAST_LENGTH)
     distance = torch.linalg.vector_norm(rows - rebuilt, dim=-1)
@@ -97,7 +97,7 @@ def errors(rows: Tensor, rebuilt: Tensor) -> Tensor:
 
 
 def moments(codes: Tensor, shares: Tensor) -> Moments:
-    """Give each component's weight, mean and covariance, for soft assignments of the codes."""
+    """Compute each component's weight, mean and covariance, for soft assignments of the codes."""
     total = shares.sum(0).clamp(min=LEAST_WEIGHT)
     mean = shares.T @ codes / total[:, None]
     apart = codes - mean[:, None]
@@ -107,7 +107,7 @@ def moments(codes: Tensor, shares: Tensor) -> Moments:
 
 
 def energy(codes: Tensor, mixture: Moments) -> Tensor:
-    """Give the negative log-density of codes under a mixture of Gaussians."""
+    """Compute the negative log-density of codes under a mixture of Gaussians."""
     weight, mean, covariance = mixture
     root = torch.linalg.cholesky(covariance)
     unit = torch.eye(codes.shape[1], dtype=codes.dtype)

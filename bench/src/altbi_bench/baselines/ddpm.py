@@ -41,7 +41,7 @@ class Block(nn.Module):
         )
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Give what came in with the step aside."""
+        """Return the input plus the residual."""
         return hidden + self.aside(hidden)
 
 
@@ -77,7 +77,7 @@ class Denoiser(Network):
         self.register_buffer("waves", waves(TIMES, TIME_WIDTH))
 
     def noise(self, rows: Tensor, time: Tensor) -> Tensor:
-        """Tell the noise in rows; `time` is what the clock shows, for each row or for all."""
+        """Estimate the noise in rows at a time, which is the same for all rows or one for each."""
         return self.rest(self.first(rows) + time)
 
     def loss(self, rows: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ class Denoiser(Network):
         return rows
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the mean squared change of each row."""
+        """Return the mean squared change of each row."""
         return (rows - self.cleaned(rows)).square().mean(-1)
 
 
@@ -196,5 +196,5 @@ class DDPM(Baseline):
 
 
 def has_stalled(losses: list[float]) -> bool:
-    """Tell whether the last epoch was worse than one long before."""
+    """Return whether the last epoch was worse than an earlier one."""
     return len(losses) >= LEAST_EPOCHS and losses[-1] > losses[-1 - PATIENCE]

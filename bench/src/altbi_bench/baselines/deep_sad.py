@@ -1,4 +1,4 @@
-"""DeepSAD: DeepSVDD that is told of some rows what they are."""
+"""DeepSAD: DeepSVDD with labels of some rows."""
 
 from collections.abc import Iterator
 from typing import Any, Self, final
@@ -36,11 +36,11 @@ class CodedSphere(Network):
         self.register_buffer("centre", torch.zeros(last))
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the squared distance to the centre."""
+        """Return the squared distance to the centre."""
         return (self.encoder(rows) - self.centre).square().sum(-1)
 
     def reconstruction_loss(self, rows: Tensor) -> Tensor:
-        """Give the mean square of what is lost on the way through the map and back."""
+        """Compute the mean squared reconstruction error."""
         return (self.decoder(self.encoder(rows)) - rows).square().sum(1).mean()
 
 
@@ -137,7 +137,7 @@ class DeepSAD(Baseline):
         known_inlier: ArrayLike | None = None,
         known_outlier: ArrayLike | None = None,
     ) -> Self:
-        """Learn from a table of which some rows may be known; `y` is not used."""
+        """Fit the detector on an array, with labels of some rows; `y` is not used."""
         self._fit(X, known_inlier, known_outlier)
         return self
 
@@ -161,7 +161,7 @@ class DeepSAD(Baseline):
             yield second.epoch(marked, lambda batch: self._loss(network, batch))
 
     def _loss(self, network: CodedSphere, marked: Tensor) -> Tensor:
-        """Average distances; of rows known to be odd what counts is how close they are."""
+        """Average the distances; for labelled outliers, their inverses."""
         distances, known = network(marked[:, :-1]), marked[:, -1]
         odd = known == OUTLIER
         losses = torch.where(odd, 1 / distances.clamp(min=LEAST_DISTANCE), distances)

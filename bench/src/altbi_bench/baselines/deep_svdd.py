@@ -33,17 +33,17 @@ class Sphere(Network):
         self.register_buffer("centre", torch.zeros(last))
 
     def layers(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the outputs of both layers."""
+        """Return the outputs of both layers."""
         first = self.first(rows).relu()
         return first, self.last(first).relu()
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the squared distance to the centre."""
+        """Return the squared distance to the centre."""
         return (self.layers(rows)[1] - self.centre).square().sum(-1)
 
 
 def away_from_zero(centre: Tensor) -> Tensor:
-    """Give a centre without coordinates that are too small."""
+    """Return a centre without coordinates that are too small."""
     away = torch.where(centre < 0, -LEAST_COORDINATE, LEAST_COORDINATE)
     return torch.where(centre.abs() < LEAST_COORDINATE, away, centre)
 

@@ -27,7 +27,7 @@ FALLS = (0.3, 0.6, 0.9)
 
 
 class Classifier(Network):
-    """One hidden layer, then the logit that a row is one of the table's."""
+    """A classifier with one hidden layer that returns the logit of a row of the table."""
 
     def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
@@ -35,11 +35,11 @@ class Classifier(Network):
         self.last = Linear(WIDTH, 1)
 
     def logit(self, rows: Tensor) -> Tensor:
-        """Give ``(n_rows,)`` logits; high means a row of the table."""
+        """Return ``(n_rows,)`` logits; high means a row of the table."""
         return self.last(self.hidden(rows).relu())[:, 0]
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the logit with its sign turned."""
+        """Return the negative logit."""
         return -self.logit(rows)
 
     @torch.no_grad()
@@ -186,7 +186,7 @@ class DROCC(Baseline):
             yield trainer.epoch(rows, plain_loss if epoch < self.warm_up else loss)
 
     def _rate_at(self, epoch: int) -> float:
-        """Give the learning rate of an epoch."""
+        """Return the learning rate of an epoch."""
         done, planned = epoch - self.warm_up, self.epochs - self.warm_up
         return self.learning_rate * 0.1 ** sum(done > round(fall * planned) for fall in FALLS)
 

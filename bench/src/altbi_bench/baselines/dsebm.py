@@ -29,7 +29,7 @@ class Energy(Network):
         self.last = Linear(first, last)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the energy; high where rows are rare."""
+        """Return the energy; it is high where rows are rare."""
         found = functional.softplus(self.last(functional.softplus(self.first(rows))))
         return (rows - self.point).square().sum(-1) / 2 - found.sum(-1)
 

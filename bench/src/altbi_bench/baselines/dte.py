@@ -1,4 +1,4 @@
-"""Diffusion time estimation: networks that tell how much noise is in a row."""
+"""Diffusion time estimation: networks that estimate the amount of noise in a row."""
 
 import abc
 from collections.abc import Iterator
@@ -71,10 +71,10 @@ class NoiseGauge(Network):
 
     @abc.abstractmethod
     def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
-        """Give the mean loss of the network's outputs for rows with noise of these times."""
+        """Compute the mean loss of the network's outputs for rows with noise of these times."""
 
     def loss(self, rows: Tensor) -> Tensor:
-        """Add noise of random times to rows, and measure how badly its amount is told."""
+        """Add noise of random times to rows, and compute the loss of the estimated times."""
         times = torch.randint(TIMES, (len(rows),))
         deviations = self.variances[times, None].sqrt()
         noisy = torch.addcmul(rows, deviations, torch.randn_like(rows))
@@ -90,13 +90,13 @@ class BinGauge(NoiseGauge):
         self.softmax_twice = softmax_twice
 
     def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
-        """Give the cross-entropy."""
+        """Compute the cross-entropy."""
         if self.softmax_twice:
             outputs = outputs.softmax(-1)
         return functional.cross_entropy(outputs, times * BINS // TIMES)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the mean bin."""
+        """Return the mean bin."""
         # In double precision, as rows far out would all be in the last bin.
         shares = self.layers(rows).double().softmax(-1)
         return (shares * torch.arange(BINS)).sum(-1)
@@ -112,13 +112,13 @@ class ScaleGauge(NoiseGauge):
         self.raw_output = raw_output
 
     def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
-        """Give the negative log-likelihood of the variances, but for terms that are not learned."""
+        """Compute the negative log-likelihood of the variances, without constant terms."""
         scales = outputs[:, 0].square()
         logs = (scales + LEAST_SCALE).log()
         return (scales / self.variances[times] - self.shape * logs).mean()
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the scale, which the likeliest variance is proportional to, or its root."""
+        """Return the scale, which is proportional to the most likely variance, or its root."""
         roots = self.layers(rows)[:, 0]
         return roots if self.raw_output else roots.square()
 

@@ -51,20 +51,20 @@ class Recogniser(Network):
         return functional.leaky_relu(embedded, SLOPE)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the surprise at the true transformations, by distance to the centres."""
+        """Return the cross-entropy of the true transformations, by distance to the centres."""
         closeness = closeness_to(self.centres, self.embed(rows))
         own = closeness.diagonal(dim1=1, dim2=2)
         return (closeness.logsumexp(-1) - own).sum(-1)
 
     @torch.no_grad()
     def settle(self, rows: Tensor) -> None:
-        """Take the mean of each transformation's outputs as its centre."""
+        """Set each centre to the mean of its transformation's outputs."""
         sums = [self.embed(block).sum(0) for block in torch.split(rows, self.block_rows)]
         self.centres.copy_(torch.stack(sums).sum(0) / len(rows))
 
 
 def closeness_to(centres: Tensor, embedded: Tensor) -> Tensor:
-    """Give minus the squared distance to each centre, plus what is the same for all centres."""
+    """Return minus the squared distance to each centre, up to a constant."""
     flat = embedded.flatten(0, 1)
     closeness = torch.addmm(-centres.square().sum(-1), flat, centres.T, alpha=2)
     return closeness.view(*embedded.shape[:2], len(centres))

@@ -28,7 +28,7 @@ PAIRS_AT_ONCE = 2**16
 
 
 def window_length(n_features_encoded: int) -> int:
-    """Give the length of a window; there are 151 windows at most."""
+    """Return the length of a window; there are at most 151 windows."""
     if n_features_encoded <= NARROW:
         return 2
     return 10 if n_features_encoded <= 160 else n_features_encoded - 150
@@ -71,7 +71,7 @@ class Pairs(Network):
         )
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the mean surprise at the windows that belong to what is left of a row."""
+        """Return the mean cross-entropy of matching windows with the rest of a row."""
         rest = self.rest(rows[:, self.others])
         windows = self.window(rows.unfold(1, self.length, 1))
         likeness = cosines(unit_length(rest), unit_length(windows)) / TEMPERATURE
@@ -80,7 +80,7 @@ class Pairs(Network):
 
 
 def unit_length(outputs: Tensor) -> Tensor:
-    """Bring each output of a network to length 1 over the windows of a row."""
+    """Normalise each output of a network to length 1 over the windows of a row."""
     return outputs * one_over_length(outputs, dim=1)
 
 
@@ -92,13 +92,13 @@ def cosines(rest: Tensor, windows: Tensor) -> Tensor:
 
 
 def one_over_length(outputs: Tensor, dim: int) -> Tensor:
-    """Give the inverse of the length along a dimension, which stays."""
+    """Return the inverse length along a dimension, which is kept."""
     # torch's own norm is many times slower along any dimension but the last.
     return outputs.square().sum(dim, keepdim=True).clamp(min=LEAST_SQUARE).rsqrt()
 
 
 def loss_in_parts(network: Pairs, batch: Tensor) -> Tensor:
-    """Give the mean score of a batch, whose gradient is taken part by part to bound memory."""
+    """Compute the mean score of a batch, with gradients by chunks to bound memory."""
     n_parts = math.ceil(len(batch) * network.n_windows / PAIRS_AT_ONCE)
     parameters = list(network.parameters())
     total = torch.zeros(())

@@ -32,7 +32,7 @@ class Bends(Network):
         self.log_det_only = log_det_only
 
     def bend(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Give the rows after the last layer, and the logarithm of the map's determinant."""
+        """Return the rows after the last layer, and the logarithm of the determinant."""
         products = self.along @ self.across.T
         # Rows stand side by side: below each other, products as narrow as these round a row
         # otherwise in another place.
@@ -48,18 +48,18 @@ class Bends(Network):
         return torch.addmm(columns, self.along.T, moves).T, slopes.log1p().sum(0)
 
     def negative_log_density(self, rows: Tensor) -> Tensor:
-        """Give the negative log-density of each row."""
+        """Return the negative log-density of each row."""
         compress_tails, log_det = self.bend(rows)
         constant = 0.5 * rows.shape[1] * math.log(2 * math.pi)
         return 0.5 * compress_tails.square().sum(-1) + constant - log_det
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the negative log-density, or the part of it that the determinant has."""
+        """Return the negative log-density, or only its determinant term."""
         return -self.bend(rows)[1] if self.log_det_only else self.negative_log_density(rows)
 
     @torch.no_grad()
     def unfold(self) -> None:
-        """Bring layers that fold space to the nearest ones that do not."""
+        """Project the layers onto the nearest invertible ones."""
         missing = (LEAST_PRODUCT - (self.along * self.across).sum(1)).relu()
         if missing.any():
             lengths = self.across.square().sum(1).clamp(min=1e-12)

@@ -21,7 +21,7 @@ BLOCK_ROWS = 4096
 
 
 class Autoencoder(Network):
-    """One hidden layer before the code, and one behind it."""
+    """An autoencoder with one hidden layer before and one after the code."""
 
     def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
@@ -36,11 +36,11 @@ class Autoencoder(Network):
         )
 
     def errors(self, rows: Tensor) -> Tensor:
-        """Give the squared error of each cell."""
+        """Return the squared error of each value."""
         return (rows - self.layers(rows)).square()
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Give the mean squared error of each row's cells."""
+        """Return the mean squared error of each row."""
         return self.errors(rows).mean(-1)
 
     @torch.no_grad()

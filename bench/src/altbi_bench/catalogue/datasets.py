@@ -1,4 +1,4 @@
-"""The data sets of ADBench by the paper's names: which files they are, and how to read them."""
+"""The data sets of ADBench by the paper's names, and their files."""
 
 import csv
 import hashlib
@@ -55,7 +55,7 @@ SMOKE = ("breastw", "glass", "hepatitis", "lymphography", "vertebral", "wine")
 @final
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One file of ADBench and what it must hold; None where that is not known.
+    """One file of ADBench and its expected content; None if that is not known.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Part:
 
     @property
     def name(self) -> str:
-        """Name of the file without its folder and ending, as people call it."""
+        """Name of the file without folder and extension."""
         return Path(self.file).stem
 
 
@@ -112,7 +112,7 @@ class Dataset:
 
     @property
     def label(self) -> str:
-        """Name that tells it from the same images or texts through another network."""
+        """Name with the embedding, which makes it unique."""
         return f"{self.name} ({self.embedding})" if self.embedding else self.name
 
     @property
@@ -129,7 +129,7 @@ class Dataset:
 
 @cache
 def catalogue() -> tuple[Dataset, ...]:
-    """All 57 data sets in the paper's order, those with two embeddings twice: 195 files."""
+    """Return all 57 data sets in the paper's order, those with two embeddings twice: 195 files."""
     facts = {row["dataset"]: row for row in _rows("datasets")}
     return tuple(
         Dataset(
@@ -179,7 +179,7 @@ SUITES: dict[str, Callable[[Dataset], bool]] = {
 
 
 def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Dataset]:
-    """Take data sets by name, in the paper's order; without names those of a suite.
+    """Return data sets by name, in the paper's order; without names those of a suite.
 
     The name of a file stands for its data set without the other files.
 
@@ -202,19 +202,19 @@ def select(names: Sequence[str] | None = None, suite: str = "tables") -> list[Da
 
 
 def _named(dataset: Dataset, names: Sequence[str]) -> Dataset:
-    """Leave out the files that are named neither themselves nor with all others."""
+    """Return the data set with the files that were named, alone or with the data set."""
     if dataset.name in names or dataset.label in names:
         return dataset
     return replace(dataset, parts=tuple(part for part in dataset.parts if part.file in names))
 
 
 def n_files(dataset: Dataset) -> int:
-    """Count the files of a data set, also those that nobody asked for."""
+    """Return the number of all files of a data set."""
     return next(len(each.parts) for each in catalogue() if each.label == dataset.label)
 
 
 def is_chosen_on(stem: str) -> bool:
-    """Tell whether settings of ours may be chosen on a table; the others are there to confirm.
+    """Return whether settings may be chosen on a table; the other tables are for confirmation.
 
     >>> is_chosen_on("29_Pima"), is_chosen_on("45_wine")
     (True, False)
@@ -234,7 +234,7 @@ def find_part(file: str) -> tuple[Dataset, Part]:
 
 
 def adbench_folder() -> Path | None:
-    """Folder of ADBench: what ALTBI_ADBENCH says, else the shared one beside the checkout."""
+    """Return the folder of ADBench: ALTBI_ADBENCH, or the shared folder next to the checkout."""
     if stated := os.environ.get(VARIABLE):
         return Path(stated)
     beside = Path("../shared/adbench")
@@ -242,14 +242,14 @@ def adbench_folder() -> Path | None:
 
 
 def is_available(what: Dataset | Part) -> bool:
-    """Whether a part is there, or any part of a data set."""
+    """Return whether a file exists, or any file of a data set."""
     folder = adbench_folder()
     parts = what.parts if isinstance(what, Dataset) else (what,)
     return folder is not None and any((folder / part.file).is_file() for part in parts)
 
 
 def no_files_error() -> TableError:
-    """Say that no file is there to do anything with."""
+    """Return an error that no requested file is available."""
     return TableError(
         f"None of the files asked for is at hand in {adbench_folder() or 'any folder'}. Set "
         f"{VARIABLE} to the folder that has them; `altbi-bench datasets --files` names them."
@@ -257,7 +257,7 @@ def no_files_error() -> TableError:
 
 
 def locate(part: Part) -> Path:
-    """Path of a file, which exists."""
+    """Return the path of a file, or raise an error if it does not exist."""
     folder = adbench_folder()
     if folder is None:
         raise TableError(
@@ -316,7 +316,7 @@ def _expected(part: Part) -> str:
 
 
 def _other_than(part: Part, path: Path, rows: Rows, labels: Rows) -> str | None:
-    """Say how a file differs from what the paper describes, if it does."""
+    """Return how a file differs from its description, or None."""
     shape = (labels.size if part.n_rows is None else part.n_rows, part.n_features)
     if rows.shape != shape or labels.shape != shape[:1]:
         return f"X of shape {rows.shape} and y of shape {labels.shape}"

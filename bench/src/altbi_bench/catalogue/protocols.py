@@ -1,4 +1,4 @@
-"""Protocols: which rows a system is fitted on, and which it is judged by. Pure and seeded."""
+"""Protocols: which rows a system is fitted on, and which rows it scores."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from altbi.errors import ParameterError
 from altbi_bench.catalogue.datasets import Dataset, Labels, Rows
 
-__all__ = ["PROTOCOLS", "Protocol", "Split", "find_protocol", "sampled"]
+__all__ = ["PROTOCOLS", "Protocol", "Split", "find_protocol", "sample_table"]
 
 Indices = NDArray[np.intp]
 
@@ -21,7 +21,7 @@ EMBEDDINGS_POLLUTION = 0.05
 @final
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Numbers of rows; a row may be there several times.
+    """Indices of rows; a row may occur several times.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class Split:
 @final
 @dataclass(frozen=True, slots=True)
 class Protocol:
-    """A way to judge detectors.
+    """A way to evaluate detectors.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def _all_rows(y: Labels, dataset: Dataset, seed: int) -> Split:
 
 
 def _official(y: Labels, dataset: Dataset, seed: int) -> Split:
-    """Keep all inliers and as many outliers as the authors' hand-typed shares leave."""
+    """Return all inliers and as many outliers as the authors' shares allow."""
     inliers, outliers = np.flatnonzero(y == 0), np.flatnonzero(y == 1)
     if dataset.official_outliers is None:
         keep = int(len(inliers) * EMBEDDINGS_POLLUTION / (1 - EMBEDDINGS_POLLUTION))
@@ -122,7 +122,7 @@ def _dte_rows(n: int, state: np.random.RandomState) -> Indices:
 
 
 def _inliers_only(train_share: float, aside_share: float) -> Callable[..., Split]:
-    """Fit on a random share of the inliers; a share of the outliers is put aside."""
+    """Return a split that fits on a share of the inliers and drops a share of the outliers."""
 
     def split(y: Labels, dataset: Dataset, seed: int) -> Split:
         generator = np.random.default_rng(seed)
@@ -192,7 +192,7 @@ PROTOCOLS = {
 
 
 def find_protocol(name: str) -> Protocol:
-    """Take a protocol by name."""
+    """Return a protocol by name."""
     if name not in PROTOCOLS:
         raise ParameterError(
             f"No protocol is called {name!r}. Expected one of: {', '.join(PROTOCOLS)}."
@@ -200,8 +200,8 @@ def find_protocol(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def sampled(X: Rows, y: Labels, most_rows: int | None) -> tuple[Rows, Labels]:
-    """Take one sample of a large table, the same for every system and seed.
+def sample_table(X: Rows, y: Labels, most_rows: int | None) -> tuple[Rows, Labels]:
+    """Return a sample of a large table, the same for every system and seed.
 
     The share of outliers stays; order stays too.
     """

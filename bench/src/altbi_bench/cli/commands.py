@@ -39,7 +39,7 @@ from altbi_bench.runs.runner import (
     plan_jobs,
     run_all,
 )
-from altbi_bench.tables.formatting import nothing_found, printed
+from altbi_bench.tables.formatting import format_question, no_records_error
 from altbi_bench.tables.grids import markdown_grid, plain_grid
 
 __all__ = [
@@ -221,7 +221,7 @@ def tables(args: argparse.Namespace) -> None:
     question = _question(args)
     chosen = None if args.systems is None else find_systems(args.systems)
     found = select(args.datasets, args.suite)
-    sys.stdout.write(printed(path, question, chosen, found, markdown=args.markdown))
+    sys.stdout.write(format_question(path, question, chosen, found, markdown=args.markdown))
 
 
 def records(args: argparse.Namespace) -> None:
@@ -238,7 +238,7 @@ def records(args: argparse.Namespace) -> None:
     runs = read_runs(path)
     found = [(number, run) for number, run in enumerate(runs, 1) if run.job in wanted]
     if not found:
-        raise nothing_found(path, runs)
+        raise no_records_error(path, runs)
     for number, each in found:
         stale = "" if keep_current([each]) else " (outdated: the system is built differently now)"
         start = f"{path}, line {number}: {each.job.title}{stale}{_describe_code(each)}"
@@ -290,7 +290,7 @@ def ablation(args: argparse.Namespace) -> int:
     traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
     if not runs and not traces:
         command = "`altbi-bench ablation` without --no-runs"
-        raise nothing_found(runs_at, read_runs(runs_at), command)
+        raise no_records_error(runs_at, read_runs(runs_at), command)
     grid = markdown_grid if args.markdown else plain_grid
     tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
     sys.stdout.write("\n\n".join(tables) + "\n")

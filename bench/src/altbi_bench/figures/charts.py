@@ -1,4 +1,4 @@
-"""The pictures of the page of figures, in one style, as SVG text that needs nothing else.
+"""Charts of the page of figures, in one style, as self-contained SVG.
 
 White behind, dark on light, series told apart by shape as well as by colour: they may be printed.
 """
@@ -34,7 +34,7 @@ Data = list[dict[str, Any]]
 @final
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One bar: what it is, how long, how uncertain, and of which kind."""
+    """One bar: name, value, standard deviation and kind."""
 
     name: str
     value: float
@@ -65,7 +65,7 @@ class Stroke:
 @final
 @dataclass(frozen=True, slots=True)
 class Shade:
-    """One cell of a grid of numbers."""
+    """One cell of a heat map."""
 
     x: str
     y: str

@@ -1,4 +1,4 @@
-"""What figures are made of, and what one is."""
+"""The records behind the figures, and the figures."""
 
 import json
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from altbi_bench.runs.records import Run, read_records, read_runs
 from altbi_bench.traces.records import current_traces, read_traces
 from altbi_bench.traces.trace import Trace
 
-__all__ = ["ABLATION", "PRIVACY", "RUN_ABLATION", "TRACES", "Figure", "Lines"]
+__all__ = ["ABLATION", "PRIVACY", "RUN_ABLATION", "TRACES", "Figure", "FigureRecords"]
 
 ABLATION, TRACES, PRIVACY = "ablation.jsonl", "traces.jsonl", "privacy.jsonl"
 RUN_ABLATION = "`altbi-bench ablation`"
@@ -18,8 +18,8 @@ RUN_ABLATION = "`altbi-bench ablation`"
 
 @final
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """All that figures are made of."""
+class FigureRecords:
+    """The records behind the figures."""
 
     evidence: Evidence
     variants: list[Run]
@@ -27,8 +27,8 @@ class Lines:
     private: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, folder: Path) -> "Lines":
-        """Read a folder of lines."""
+    def of(cls, folder: Path) -> "FigureRecords":
+        """Read a folder of records."""
         return cls(
             Evidence.of(folder, folder, may_lack=True),
             read_runs(folder / ABLATION),
@@ -40,7 +40,7 @@ class Lines:
 @final
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture, if its runs are there, what stands under it, and where it comes from."""
+    """A picture, if its runs exist, with its text, command and file of records."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class Figure:
 
 
 def _private(line: bytes) -> dict[str, Any]:
-    """Read a line of bench/scripts/privacy.py."""
+    """Parse a record of bench/scripts/privacy.py."""
     found = json.loads(line)
     if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
         raise TypeError("expected an object with a kind")

@@ -1,4 +1,4 @@
-"""The page of figures: the paper's, redrawn from our own runs, with a sentence on each."""
+"""The page of figures: the paper's figures, drawn from our records."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,10 +8,10 @@ from altbi._terminal import escape_text, shorten
 from altbi.errors import TableError
 from altbi_bench.ablation.experiments import TECHNIQUES, figure_jobs
 from altbi_bench.ablation.tables import ablation_tables
-from altbi_bench.ablation.training_analysis import on_tables
+from altbi_bench.ablation.training_analysis import group_by_table
 from altbi_bench.catalogue.datasets import find_part
 from altbi_bench.catalogue.variants import BASE, MAX_FEATURES, PANELS
-from altbi_bench.figures.figure import Figure, Lines
+from altbi_bench.figures.figure import Figure, FigureRecords
 from altbi_bench.figures.run_figures import (
     ablations,
     all_systems,
@@ -33,7 +33,7 @@ from altbi_bench.traces.settings import SETTINGS
 
 __all__ = ["write_figures"]
 
-FIGURES: tuple[Callable[[Lines], Figure], ...] = (
+FIGURES: tuple[Callable[[FigureRecords], Figure], ...] = (
     all_systems,
     deep_systems,
     outlier_ratio,
@@ -57,12 +57,12 @@ HEAD = (
 
 
 def write_figures(page: Path, folder: Path) -> None:
-    """Write the page, and its pictures into the folder beside it that has its name."""
+    """Write the page, and its pictures into the folder of the same name."""
     if page.is_dir():
         raise TableError(
             f"{page} is a folder, but expected a file. Name the page, as in {page}/x.md."
         )
-    lines = Lines.of(folder)
+    lines = FigureRecords.of(folder)
     figures = [draw(lines) for draw in FIGURES]
     beside = page.with_suffix("")
     results = Path(os.path.relpath(folder.absolute(), page.parent.absolute())).as_posix()
@@ -84,8 +84,8 @@ def _section(figure: Figure, beside: str, results: str) -> str:
     return f"## {figure.title}\n\n{picture}\n\n{figure.text}\n\n{origin}"
 
 
-def _missing(lines: Lines) -> list[str]:
-    """Name what was run on some tables and not on others, and what failed."""
+def _missing(lines: FigureRecords) -> list[str]:
+    """Format the runs that are missing on some tables, and the failures."""
     failures = [
         (job.title, run.error) for job, run in keep_latest(keep_current(lines.variants)).items()
     ]
@@ -96,11 +96,11 @@ def _missing(lines: Lines) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """Write an error into Markdown on one line, in which nothing is markup."""
+    """Format an error as one line of Markdown code."""
     return "`" + shorten(escape_text(" ".join(text.split())), 160).replace("`", "'") + "`"
 
 
-def _missing_variants(lines: Lines) -> list[str]:
+def _missing_variants(lines: FigureRecords) -> list[str]:
     there = {
         (run.system, run.file)
         for run in keep_current(lines.variants)
@@ -120,8 +120,8 @@ def _missing_variants(lines: Lines) -> list[str]:
     return texts
 
 
-def _missing_traces(lines: Lines) -> list[str]:
-    there = on_tables(lines.traces)
+def _missing_traces(lines: FigureRecords) -> list[str]:
+    there = group_by_table(lines.traces)
     tables = sorted({table for _, table in there})
     texts = []
     for setting in SETTINGS:

@@ -13,7 +13,7 @@ from altbi_bench.catalogue.datasets import select
 from altbi_bench.catalogue.systems import SYSTEMS
 from altbi_bench.catalogue.variants import MAX_FEATURES, PANELS
 from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Stroke, bars, panels
-from altbi_bench.figures.figure import ABLATION, PRIVACY, RUN_ABLATION, Figure, Lines
+from altbi_bench.figures.figure import ABLATION, PRIVACY, RUN_ABLATION, Figure, FigureRecords
 from altbi_bench.results_page.deep_baselines import COMPARED, REDUCED, on_small_tables
 from altbi_bench.results_page.page import SEMI, main_comparison
 from altbi_bench.statistics import Effect, paired_effect
@@ -40,7 +40,7 @@ def _family(name: str) -> str:
 
 
 def _ranked(found: Comparison) -> list[Bar]:
-    """Give the systems by mean AUC over the tables that all have, best first."""
+    """Return the systems by mean AUC over the shared tables, best first."""
     shared, means = shared_means(found)
     rows = []
     for name in sorted(means, key=lambda name: -means[name]):
@@ -56,7 +56,7 @@ def _bars(found: Comparison, title: str) -> str | None:
     return bars(rows, title=title, kinds=FAMILIES, lowest=AUC_FROM) if rows else None
 
 
-def all_systems(lines: Lines) -> Figure:
+def all_systems(lines: FigureRecords) -> Figure:
     """Draw the paper's bars of all systems."""
     found = main_comparison(lines.evidence)
     rows, n = _ranked(found), len(shared_means(found)[0])
@@ -76,7 +76,7 @@ def _places(order: Sequence[str]) -> str:
     return ", ".join(places)
 
 
-def deep_systems(lines: Lines) -> Figure:
+def deep_systems(lines: FigureRecords) -> Figure:
     """Draw them again with the deep baselines, on small tables."""
     names = [name for name in COMPARED if name != REDUCED]
     found = on_small_tables(names)(lines.evidence, "auc")
@@ -95,7 +95,7 @@ def deep_systems(lines: Lines) -> Figure:
 
 
 def _best_published(found: Comparison, names: Sequence[str]) -> str:
-    """Name the system whose column in the paper has the highest mean over the same tables."""
+    """Return the system with the highest mean in the paper over the same tables."""
     shared = shared_means(found)[0]
     means = {
         name: statistics.fmean(paper)
@@ -105,8 +105,8 @@ def _best_published(found: Comparison, names: Sequence[str]) -> str:
     return max(means, key=lambda name: means[name], default="none")
 
 
-def ablations(lines: Lines) -> Figure:
-    """Draw one panel for each setting."""
+def ablations(lines: FigureRecords) -> Figure:
+    """Draw one panel for each parameter."""
     title = "Ablations"
     drawn, told, logs = {}, [], set()
     for panel in PANELS.values():
@@ -149,7 +149,7 @@ def _effect_dot(value: float, auc: float, base: float, effect: Effect | None) ->
     return Dot(value, auc, base + effect.low, base + effect.high)
 
 
-def fitted_on_inliers(lines: Lines) -> Figure:
+def fitted_on_inliers(lines: FigureRecords) -> Figure:
     """Draw the bars of the semi-supervised setting."""
     title = "Fitted on inliers alone"
     found = compare(lines.evidence.runs, "auc", SEMI).only(select(suite="tables")).that_ran()
@@ -165,7 +165,7 @@ def fitted_on_inliers(lines: Lines) -> Figure:
     return Figure("semi", title, svg, text, "`altbi-bench run --protocol semi`", "semi.jsonl")
 
 
-def under_privacy(lines: Lines) -> Figure:
+def under_privacy(lines: FigureRecords) -> Figure:
     """Draw the bars of privacy, the paper's beside ours."""
     title, command = "Under a privacy budget", "`python bench/scripts/privacy.py`"
     found = _private_aucs(lines.private)
@@ -218,7 +218,7 @@ def _private_aucs(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, flo
 
 
 def _published_private() -> dict[str, dict[str, float]]:
-    """Give the paper's Table B.11: table -> setting -> AUC."""
+    """Read the paper's Table B.11: table -> setting -> AUC."""
     source = resources.files("altbi_bench") / "paper" / "privacy.csv"
     with source.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

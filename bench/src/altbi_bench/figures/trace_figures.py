@@ -14,19 +14,19 @@ from altbi_bench.ablation.training_analysis import (
     SINGLE,
     WINDOW,
     Curve,
-    Held,
-    Memorised,
-    averaged,
+    Memorisation,
+    RiskRange,
+    analyse_memorisation,
+    auc_by_share,
+    averaging_effect,
     curve,
-    few_against_many,
-    memorised,
-    on_tables,
+    few_outliers_effect,
+    group_by_table,
     published_window,
-    shares_judged,
     window_aucs,
 )
 from altbi_bench.figures.charts import Dot, Shade, Stroke, heat, panels
-from altbi_bench.figures.figure import RUN_ABLATION, TRACES, Figure, Lines
+from altbi_bench.figures.figure import RUN_ABLATION, TRACES, Figure, FigureRecords
 from altbi_bench.statistics import Effect, paired_effect
 from altbi_bench.traces.settings import N_EVALUATION_SAMPLES, SETTINGS, WINDOWS
 from altbi_bench.traces.trace import Trace
@@ -34,14 +34,14 @@ from altbi_bench.traces.trace import Trace
 __all__ = ["memorisation", "outlier_ratio", "snapshots", "techniques", "truncated"]
 
 
-def outlier_ratio(lines: Lines) -> Figure:
+def outlier_ratio(lines: FigureRecords) -> Figure:
     """Draw AUC against the share of outliers."""
     title = "Outlier ratio and the inlier-memorisation (IM) effect"
-    found = shares_judged(lines.traces)
+    found = auc_by_share(lines.traces)
     if not found:
         return _trace_figure("ratio", title, None, "")
     dots = [Dot(100 * share, *_spread(aucs.tolist())) for share, aucs in found.items()]
-    effect = few_against_many(found)
+    effect = few_outliers_effect(found)
     text = (
         f"A VAE on {RATIOS_OF}, 100 updates with batches of 128, mean AUC of the last {LATE}; mean "
         f"and standard deviation of {effect.n_datasets} trainings, each with other outliers left "
@@ -73,10 +73,10 @@ def _trace_figure(name: str, title: str, svg: str | None, text: str) -> Figure:
     return Figure(name, title, svg, text, RUN_ABLATION, TRACES)
 
 
-def techniques(lines: Lines) -> Figure:
+def techniques(lines: FigureRecords) -> Figure:
     """Draw AUC over updates on the paper's four tables."""
     title = "With and without the two techniques"
-    groups = on_tables(lines.traces, FIGURE_ROWS)
+    groups = group_by_table(lines.traces, FIGURE_ROWS)
     drawn, gains = {}, {}
     for table in WITH_AND_WITHOUT:
         with_both, neither = (groups.get((name, table), []) for name in ("VAE, both", "VAE"))
@@ -113,10 +113,10 @@ def _dots(found: Curve) -> list[Dot]:
     return [Dot(step, mean, mean - std, mean + std) for step, (mean, std) in pairs]
 
 
-def truncated(lines: Lines) -> Figure:
+def truncated(lines: FigureRecords) -> Figure:
     """Draw the share of outliers among the rows that count."""
     title = "Outliers among the rows that count"
-    groups = on_tables(lines.traces, FIGURE_ROWS)
+    groups = group_by_table(lines.traces, FIGURE_ROWS)
     drawn, told, falls = {}, [], 0
     for table in TRUNCATED:
         if runs := groups.get(("VAE, both", table), []):
@@ -156,7 +156,7 @@ def _first_and_last(kept: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(kept[start : start + LATE]), statistics.fmean(kept[-LATE:])
 
 
-def snapshots(lines: Lines) -> Figure:
+def snapshots(lines: FigureRecords) -> Figure:
     """Draw what averages over snapshots are worth."""
     title = "Averages over snapshots"
     found = window_aucs(lines.traces)
@@ -173,8 +173,9 @@ def snapshots(lines: Lines) -> Figure:
         f"paper's within {_range(theirs):.3f}, and it calls the impact not significant. What the "
         f"window of the authors' code ({WINDOW}) gains against one snapshot alone (mean over "
         f"{len(SINGLE)} steps, each with its own {SETTINGS['reference'].n_samples} draws): "
-        f"{averaged(lines.traces, ALONE)}; against one with {N_EVALUATION_SAMPLES} draws, "
-        f"{averaged(lines.traces, AVERAGED)}: an average over snapshots is one over draws, too."
+        f"{averaging_effect(lines.traces, ALONE)}; against one with {N_EVALUATION_SAMPLES} draws, "
+        f"{averaging_effect(lines.traces, AVERAGED)}: an average over snapshots is one over draws, "
+        "too."
     )
     svg = heat(shades, x_title="T1", y_title="T2 - T1")
     return _trace_figure("windows", title, svg, text)
@@ -185,10 +186,10 @@ def _range(values: Iterable[float]) -> float:
     return max(found) - min(found)
 
 
-def memorisation(lines: Lines) -> Figure:
+def memorisation(lines: FigureRecords) -> Figure:
     """Draw the gap between losses over all tables."""
     title = "The inlier-memorisation effect, table by table"
-    found = memorised(lines.traces)
+    found = analyse_memorisation(lines.traces)
     if not found:
         return _trace_figure("memorisation", title, None, "")
     steps = zip(*(each.gap for each in found), strict=True)
@@ -205,9 +206,9 @@ def memorisation(lines: Lines) -> Figure:
     return _trace_figure("memorisation", title, svg, _assumption(found))
 
 
-def _assumption(found: Sequence[Memorised]) -> str:
-    """Say on how many tables the effect is there, and where it is not."""
-    held = [each.held(0) for each in found]
+def _assumption(found: Sequence[Memorisation]) -> str:
+    """Return a phrase on how many tables have the effect, and which do not."""
+    held = [each.find_risk_range(0) for each in found]
     always = [each for each in held if each.share == 1]
     mostly = [each for each in held if each.share >= MOST]
     late = [each.table for each in found if each.last_gap <= 0]
@@ -223,7 +224,7 @@ def _assumption(found: Sequence[Memorised]) -> str:
     )
 
 
-def _constants(held: Sequence[Held]) -> str:
+def _constants(held: Sequence[RiskRange]) -> str:
     names = ("a1", "a2", "a3")
     if not held:
         return ""

@@ -1,4 +1,4 @@
-"""The page's sections on the deep baselines: beside all others, and beside the paper."""
+"""The page's sections on the deep baselines: with all other systems, and with the paper."""
 
 import statistics
 from collections.abc import Callable, Sequence
@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from altbi_bench.catalogue.datasets import Dataset, select
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
-from altbi_bench.results_page.findings import is_enough, leaders
-from altbi_bench.results_page.summaries import Evidence, summary, tables_of
+from altbi_bench.results_page.findings import describe_leaders, has_enough_runs
+from altbi_bench.results_page.summaries import Evidence, format_summary, format_tables
 from altbi_bench.runs.runner import Question
 from altbi_bench.tables.comparison import Comparison, compare
-from altbi_bench.tables.formatting import cells, differences, lacking
+from altbi_bench.tables.formatting import format_cells, format_differences, format_missing
 from altbi_bench.tables.grids import markdown_grid
 
 __all__ = [
@@ -40,7 +40,7 @@ ColumnSelection = Callable[[Evidence, str], Comparison]
 
 
 def deep_findings(evidence: Evidence) -> list[str]:
-    """Say who leads where the deep baselines take part."""
+    """Return sentences about the best systems, including the deep baselines."""
     where = (
         f"With the deep baselines, on tables of up to {MAX_PARTITION_ROWS:,} rows and with one seed"
     )
@@ -50,22 +50,22 @@ def deep_findings(evidence: Evidence) -> list[str]:
     for start, names in found.items():
         asked = on_small_tables(names)
         auc, precision = asked(evidence, "auc"), asked(evidence, "average_precision")
-        if deep & set(auc.systems) and is_enough(auc):
-            sentences.append(f"{start}, {leaders(auc, precision)}")
+        if deep & set(auc.systems) and has_enough_runs(auc):
+            sentences.append(f"{start}, {describe_leaders(auc, precision)}")
     return sentences
 
 
 def deep_sections(evidence: Evidence) -> list[str]:
-    """All systems on small tables, then the deep ones beside the paper's numbers."""
+    """Return the sections on all systems on small tables, and on the deep ones and the paper."""
     deep = [name for name in SYSTEMS if SYSTEMS[name].is_deep]
     if not any(run.system in deep and not run.smoke for run in evidence.runs):
         return []
     return [
         "## With the deep baselines",
         ABOUT["deep"],
-        *summary(evidence, on_small_tables(ALL_BUT_ONE)),
+        *format_summary(evidence, on_small_tables(ALL_BUT_ONE)),
         *_with_reduced(evidence),
-        *tables_of(evidence, on_small_tables(["ALTBI", *deep]), ("auc",)),
+        *format_tables(evidence, on_small_tables(["ALTBI", *deep]), ("auc",)),
         *_not_run(evidence, deep),
         *_over_seeds(evidence, deep),
         "## The deep baselines replayed",
@@ -80,12 +80,12 @@ def _with_reduced(evidence: Evidence) -> list[str]:
         return []
     return [
         f"The same with {REDUCED}, on the tables where it was run:",
-        *summary(evidence, select_columns),
+        *format_summary(evidence, select_columns),
     ]
 
 
 def _over_seeds(evidence: Evidence, deep: Sequence[str]) -> list[str]:
-    """Say how much the seed matters for systems that have three wherever they have one."""
+    """Format the standard deviation over seeds of systems that have three."""
     once = on_small_tables(deep)(evidence, "auc")
     found = compare(evidence.runs, "auc", Question("transductive", SAMPLE), find_systems(deep))
     rows = []
@@ -102,14 +102,14 @@ def _over_seeds(evidence: Evidence, deep: Sequence[str]) -> list[str]:
 
 
 def small_tables() -> list[Dataset]:
-    """Give the tables that are small enough for the slowest systems."""
+    """Return the tables that are small enough for the slowest systems."""
     return [
         each for each in select(suite="tables") if (each.parts[0].n_rows or 0) <= MAX_PARTITION_ROWS
     ]
 
 
 def on_small_tables(names: Sequence[str]) -> ColumnSelection:
-    """Ask about some systems on small tables, one seed."""
+    """Return a function that compares some systems on small tables, with one seed."""
 
     def select_columns(evidence: Evidence, metric: str) -> Comparison:
         found = compare(evidence.runs, metric, FIRST_SEED, find_systems(names))
@@ -120,11 +120,14 @@ def on_small_tables(names: Sequence[str]) -> ColumnSelection:
 
 def _not_run(evidence: Evidence, deep: Sequence[str]) -> list[str]:
     found = on_small_tables(deep)(evidence, "auc")
-    return lacking(evidence.runs, found, small_tables(), find_systems(deep))
+    return format_missing(evidence.runs, found, small_tables(), find_systems(deep))
 
 
 def _replayed(evidence: Evidence, deep: Sequence[str]) -> list[str]:
     found = compare(evidence.runs, "auc", PUBLISHED, find_systems(deep)).that_ran()
     if not found.systems:
         return ["No lines yet."]
-    return [*differences(found, markdown_grid), markdown_grid(cells(found, evidence.places))]
+    return [
+        *format_differences(found, markdown_grid),
+        markdown_grid(format_cells(found, evidence.places)),
+    ]

@@ -133,7 +133,7 @@ def scatter_svg(points: Mapping[str, Point], *, x_title: str, y_title: str) -> s
 
 
 def _log_ticks(values: Sequence[float]) -> list[float]:
-    """Give 1, 2, 5, 10, 20, ... from just below the values to just above them."""
+    """Return 1, 2, 5, 10, 20, ... from just below the values to just above them."""
     low, high = math.log10(min(values)), math.log10(max(values))
     powers = range(math.floor(low) - 1, math.ceil(high) + 2)
     ticks = [float(f"{digit}e{power}") for power in powers for digit in (1, 2, 5)]
@@ -148,7 +148,7 @@ def _few(ticks: Sequence[float]) -> list[float]:
 
 
 def _even_ticks(values: Sequence[float]) -> list[float]:
-    """Give about five round numbers that enclose the values."""
+    """Return about five round numbers that enclose the values."""
     low, high = min(values), max(values)
     rough = max((high - low) / 5, 1e-4)  # all values may be equal
     power = 10.0 ** math.floor(math.log10(rough))
@@ -173,7 +173,7 @@ def _grid(x_ticks: Mapping[str, Point], y_ticks: Mapping[str, Point]) -> list[st
 
 
 def _labels(places: Mapping[str, Point], field: Box) -> list[str]:
-    """Put each name beside its dot, nudged up or down until it covers nothing."""
+    """Draw each name next to its dot, moved up or down until it covers nothing."""
     taken = [(x - RADIUS, y - RADIUS, x + RADIUS, y + RADIUS) for x, y in places.values()]
     parts = []
     for name, (x, y) in sorted(places.items(), key=lambda item: item[1][1]):
@@ -191,7 +191,7 @@ def _labels(places: Mapping[str, Point], field: Box) -> list[str]:
 
 
 def _boxes(dot: Point, width: float) -> list[Box]:
-    """Give the places for a name, nearest first: right before left, then further up and down."""
+    """Yield positions for a name, nearest first: right before left, then further up and down."""
     x, y = dot
     nudges = sorted(range(-96, 97, 8), key=abs)
     return [

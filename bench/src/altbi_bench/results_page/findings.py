@@ -1,4 +1,4 @@
-"""What the runs show, in sentences and tests: whatever they say."""
+"""Findings from the records: sentences and statistical tests."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -15,7 +15,13 @@ from altbi_bench.statistics import (
 from altbi_bench.tables.comparison import METRICS, Comparison, shared_means
 from altbi_bench.tables.grids import markdown_grid
 
-__all__ = ["OURS", "is_enough", "leaders", "significance", "standing"]
+__all__ = [
+    "OURS",
+    "describe_leaders",
+    "describe_standing",
+    "format_significance",
+    "has_enough_runs",
+]
 
 OURS = "ALTBI"
 # With fewer, one row more or less at the top moves a table's result.
@@ -24,14 +30,14 @@ FEW_OUTLIERS = 10
 MOST_NAMED = 5
 
 
-def is_enough(main: Comparison) -> bool:
-    """Tell whether ours was run with two others at least, all on two data sets at least."""
+def has_enough_runs(main: Comparison) -> bool:
+    """Return whether there are enough runs: ours and two others on at least two data sets."""
     shared, means = shared_means(main)
     return OURS in means and len(means) > 2 and len(shared) > 1
 
 
-def significance(main: Comparison) -> list[str]:
-    """Friedman's test, and all pairs with ours."""
+def format_significance(main: Comparison) -> list[str]:
+    """Format Friedman's test, and the tests of all pairs with ours."""
     found = friedman(main.scores)
     distance = critical_difference(found.n_systems, found.n_datasets)
     rows = [
@@ -68,26 +74,26 @@ def significance(main: Comparison) -> list[str]:
     ]
 
 
-def explained(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> list[str]:
-    """Say in a few sentences what AUC and average precision of all systems say."""
-    if not is_enough(main):
+def describe_findings(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> list[str]:
+    """Return sentences about AUC and average precision of all systems."""
+    if not has_enough_runs(main):
         return ["There are too few runs to say anything."]
     return [
-        f"O{leaders(main, precision)[1:]}",
-        *(_told_pairs(found) for found in (main, precision)),
-        *_confirmed(main),
-        *(_behind(found) for found in (main, precision)),
-        *_left_out(main),
-        *_few_outliers(main, runs),
+        f"O{describe_leaders(main, precision)[1:]}",
+        *(_describe_pairs(found) for found in (main, precision)),
+        *_describe_confirmation(main),
+        *(_describe_losses(found) for found in (main, precision)),
+        *_describe_left_out(main),
+        *_describe_few_outliers(main, runs),
     ]
 
 
-def standing(where: str, found: Comparison) -> list[str]:
-    """Say who has the highest mean AUC on other data sets, or in another setting, and our place."""
+def describe_standing(where: str, found: Comparison) -> list[str]:
+    """Return a sentence about the highest mean AUC, and about ours."""
     shared, means = shared_means(found)
     if OURS not in means or len(means) < 2:
         return []
-    order = _ordered(means)
+    order = _sort_systems(means)
     place = (
         f"{order[1]} the second highest ({means[order[1]]:.3f})"
         if order[0] == OURS
@@ -99,11 +105,11 @@ def standing(where: str, found: Comparison) -> list[str]:
     ]
 
 
-def leaders(main: Comparison, precision: Comparison) -> str:
-    """Say who has the highest means and the best mean rank, and where ours stands if it has not."""
+def describe_leaders(main: Comparison, precision: Comparison) -> str:
+    """Return a sentence about the highest means and the best mean rank, and about ours."""
     (shared, means), precisions = shared_means(main), shared_means(precision)[1]
-    ranks, order = mean_ranks(main.scores), _ordered(means)
-    best = (order[0], _ordered(precisions)[0], min(ranks, key=ranks.__getitem__))
+    ranks, order = mean_ranks(main.scores), _sort_systems(means)
+    best = (order[0], _sort_systems(precisions)[0], min(ranks, key=ranks.__getitem__))
     # A name that was said just before is not said again.
     second, third = ("" if name == before else f"{name} " for before, name in pairwise(best))
     leads = (
@@ -121,8 +127,8 @@ def leaders(main: Comparison, precision: Comparison) -> str:
     return f"over the {len(shared)} data sets that all {len(order)} systems ran, {told}"
 
 
-def _behind(found: Comparison) -> str:
-    """Say how often ours leads, and where it is furthest behind the best of the others."""
+def _describe_losses(found: Comparison) -> str:
+    """Return a sentence on how often ours is best, and where it is furthest behind."""
     scores = found.scores
     ours = scores.pop(OURS)
     others = {
@@ -131,7 +137,7 @@ def _behind(found: Comparison) -> str:
     }
     best = {name: max(cells) for name, cells in others.items() if cells}
     gaps = {name: round(ours[name] - best[name][0], DECIMALS) for name in best}
-    write_in_background = [
+    behind = [
         f"{name} ({ours[name]:.3f}, {best[name][1]} {best[name][0]:.3f})"
         for name in sorted(gaps, key=gaps.__getitem__)[:MOST_NAMED]
         if gaps[name] < 0
@@ -142,15 +148,13 @@ def _behind(found: Comparison) -> str:
         f"{METRICS[found.metric]}, among these {len(found.systems)} systems: {OURS} alone has the "
         f"highest on {n_alone} of {len(gaps)} data sets",
         f", and shares it on {n_shared}" if n_shared else "",
-        f". It is furthest behind the best other on {', '.join(write_in_background)}"
-        if write_in_background
-        else "",
+        f". It is furthest behind the best other on {', '.join(behind)}" if behind else "",
     ]
     return "".join(told) + "."
 
 
-def _left_out(main: Comparison) -> list[str]:
-    """Name the data sets that do not count because a system failed, or has not run there."""
+def _describe_left_out(main: Comparison) -> list[str]:
+    """Return a sentence on data sets that do not count, because some system has no result."""
     shared = shared_means(main)[0]
     names = [line.dataset.label for line in main.lines if line not in shared]
     if not names:
@@ -158,8 +162,8 @@ def _left_out(main: Comparison) -> list[str]:
     return [f"Not counted, because some system failed or has not run there: {', '.join(names)}."]
 
 
-def _few_outliers(main: Comparison, runs: Iterable[Run]) -> list[str]:
-    """Name the tables, or samples of them, whose results hang on a handful of rows."""
+def _describe_few_outliers(main: Comparison, runs: Iterable[Run]) -> list[str]:
+    """Return a sentence on tables with few outliers."""
     last = keep_latest(runs)
     few = [
         f"{line.dataset.label} ({count})"
@@ -171,12 +175,12 @@ def _few_outliers(main: Comparison, runs: Iterable[Run]) -> list[str]:
     return [f"Fewer than {FEW_OUTLIERS} outliers are in {', '.join(few)}."] if few else []
 
 
-def _ordered(values: Mapping[str, float]) -> list[str]:
-    """Name systems, the highest first."""
+def _sort_systems(values: Mapping[str, float]) -> list[str]:
+    """Return the systems, the highest first."""
     return sorted(values, key=values.__getitem__, reverse=True)
 
 
-def _told_pairs(found: Comparison) -> str:
+def _describe_pairs(found: Comparison) -> str:
     return (
         f"{METRICS[found.metric]}, by Wilcoxon's signed ranks, each pair on the data sets that "
         f"both ran, with Holm's correction (5 %): {_verdict(found)}."
@@ -184,23 +188,22 @@ def _told_pairs(found: Comparison) -> str:
 
 
 def _verdict(found: Comparison) -> str:
-    """Say against which systems ours is better, worse, or neither."""
+    """Return a phrase with the systems that ours is better than, worse than, or neither."""
     pairs = wilcoxon_holm(found.scores, against=OURS)
     better = [pair.second for pair in pairs if pair.significant and pair.favours_first]
     worse = [pair.second for pair in pairs if pair.significant and not pair.favours_first]
     neither = [pair.second for pair in pairs if not pair.significant]
     everyone = f"each of the {len(pairs)} others" if len(better) == len(pairs) else ""
-    rest = f"; no difference is shown against {_listed(neither)}" if neither else ""
-    return (
-        f"{OURS} is better than {everyone or _listed(better)} and worse than {_listed(worse)}{rest}"
-    )
+    rest = f"; no difference is shown against {_join_names(neither)}" if neither else ""
+    losses = _join_names(worse)
+    return f"{OURS} is better than {everyone or _join_names(better)} and worse than {losses}{rest}"
 
 
-def _confirmed(main: Comparison) -> list[str]:
-    """Say the same of the tables that ours was not chosen on, if there are any."""
+def _describe_confirmation(main: Comparison) -> list[str]:
+    """Return a sentence about the tables on which ours was not chosen, if there are any."""
     aside = [line.dataset for line in main.lines if not is_chosen_on(line.dataset.parts[0].name)]
     found = main.only(aside)
-    if not is_enough(found) or found == main:
+    if not has_enough_runs(found) or found == main:
         return []
     return [
         f"{OURS} was designed while these tables were looked at. On the {len(found.lines)} of them "
@@ -209,5 +212,5 @@ def _confirmed(main: Comparison) -> list[str]:
     ]
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names) or "none"

@@ -11,8 +11,19 @@ from altbi_bench.catalogue.systems import find_systems
 from altbi_bench.results_page.deep_baselines import deep_findings, deep_sections
 from altbi_bench.results_page.descriptions import ABOUT, SAMPLE
 from altbi_bench.results_page.diagrams import critical_difference_svg, scatter_svg
-from altbi_bench.results_page.findings import OURS, explained, is_enough, significance, standing
-from altbi_bench.results_page.summaries import Evidence, cost, summary, tables_of
+from altbi_bench.results_page.findings import (
+    OURS,
+    describe_findings,
+    describe_standing,
+    format_significance,
+    has_enough_runs,
+)
+from altbi_bench.results_page.summaries import (
+    Evidence,
+    compute_costs,
+    format_summary,
+    format_tables,
+)
 from altbi_bench.runs.runner import Question
 from altbi_bench.statistics import cliques, critical_difference, mean_ranks
 from altbi_bench.tables.comparison import (
@@ -22,7 +33,7 @@ from altbi_bench.tables.comparison import (
     is_compared,
     shared_means,
 )
-from altbi_bench.tables.formatting import cells, differences, lacking
+from altbi_bench.tables.formatting import format_cells, format_differences, format_missing
 from altbi_bench.tables.grids import markdown_grid
 
 __all__ = ["SEMI", "embeddings_comparison", "main_comparison", "write_files", "write_page"]
@@ -51,7 +62,7 @@ CSV_HEAD = (
 
 
 def write_page(page: Path, folder: Path) -> None:
-    """Write the page, and tables and figures into the folder beside it that has its name."""
+    """Write the page, and tables and figures into the folder of the same name."""
     beside = page.with_suffix("")
     evidence, for_tables = (Evidence.of(folder, home) for home in (page.parent, beside))
     files = {page: _page(evidence, "/".join(folder.parts[-2:]), beside.name)}
@@ -59,7 +70,7 @@ def write_page(page: Path, folder: Path) -> None:
     for metric, protocol, name in _PAPER_TABLES:
         found = compare(evidence.runs, metric, protocol)
         files[beside / f"{name}.csv"] = _csv(found, for_tables)
-    if is_enough(main):
+    if has_enough_runs(main):
         files |= {beside / name: text for name, text in _figures(evidence, main).items()}
     write_files(files)
 
@@ -94,7 +105,7 @@ _PAPER_TABLES = (
 
 
 def main_comparison(evidence: Evidence, metric: str = "auc") -> Comparison:
-    """All systems but the slowest on the tables."""
+    """Compare all systems but the slowest on the tables."""
     everything = compare(evidence.runs, metric, MAIN)
     names = [name for name in everything.systems if name not in TOO_SLOW]
     found = compare(evidence.runs, metric, MAIN, find_systems(names))
@@ -102,14 +113,14 @@ def main_comparison(evidence: Evidence, metric: str = "auc") -> Comparison:
 
 
 def embeddings_comparison(evidence: Evidence, metric: str = "auc") -> Comparison:
-    """Images and texts, and the systems that ran on all that any system ran on."""
+    """Compare the systems that ran on all images and texts that any system ran on."""
     found = compare(evidence.runs, metric, MAIN).only(select(suite="embeddings"))
     whole = [name for name in found.systems if all(line.ours[name] for line in found.lines)]
     return replace(found, systems=tuple(whole))
 
 
 def _asked(question: Question, suite: str) -> Callable[[Evidence, str], Comparison]:
-    """All systems of which there are runs, on the data sets of a suite."""
+    """Return a function that compares all systems with runs on the data sets of a suite."""
     return lambda evidence, metric: compare(evidence.runs, metric, question).only(
         select(suite=suite)
     )
@@ -131,19 +142,19 @@ def _page(evidence: Evidence, records: str, folder: str) -> str:
         "b3 (AUC and average precision without labels), b4 and b5 (fitted on inliers), b2-dte and "
         "b3-dte (the baselines repeated).",
         "## What they show",
-        *explained(main, main_comparison(evidence, "average_precision"), evidence.runs),
-        *standing("On images and texts", embeddings_comparison(evidence)),
-        *standing("Fitted on inliers alone", _asked(SEMI, "all")(evidence, "auc")),
+        *describe_findings(main, main_comparison(evidence, "average_precision"), evidence.runs),
+        *describe_standing("On images and texts", embeddings_comparison(evidence)),
+        *describe_standing("Fitted on inliers alone", _asked(SEMI, "all")(evidence, "auc")),
         *deep_findings(evidence),
         "## All systems on identical rows",
         ABOUT["main"],
-        *summary(evidence, main_comparison),
-        *(_compared(main, folder) if is_enough(main) else []),
-        *tables_of(evidence, _asked(MAIN, "tables"), PAPER_METRICS),
+        *format_summary(evidence, main_comparison),
+        *(_compared(main, folder) if has_enough_runs(main) else []),
+        *format_tables(evidence, _asked(MAIN, "tables"), PAPER_METRICS),
         "## Images and texts",
         ABOUT["embeddings"],
-        *summary(evidence, embeddings_comparison),
-        *tables_of(evidence, embeddings_comparison, PAPER_METRICS),
+        *format_summary(evidence, embeddings_comparison),
+        *format_tables(evidence, embeddings_comparison, PAPER_METRICS),
         "## Whole files",
         ABOUT["whole"],
         *_whole(evidence),
@@ -153,7 +164,7 @@ def _page(evidence: Evidence, records: str, folder: str) -> str:
         *deep_sections(evidence),
         "## Fitted on inliers alone",
         ABOUT["semi"],
-        *tables_of(evidence, _asked(SEMI, "all"), PAPER_METRICS),
+        *format_tables(evidence, _asked(SEMI, "all"), PAPER_METRICS),
         "## Not run",
         *_not_run(evidence),
     ]
@@ -163,14 +174,14 @@ def _page(evidence: Evidence, records: str, folder: str) -> str:
 def _compared(main: Comparison, beside: str) -> list[str]:
     return [
         f"![Mean ranks of all systems]({beside}/ranks.svg)",
-        *significance(main),
+        *format_significance(main),
         f"![AUC against seconds]({beside}/seconds.svg)",
     ]
 
 
 def _scatter(evidence: Evidence, main: Comparison) -> str:
     means = shared_means(main)[1]
-    seconds = cost(evidence, main)[0]
+    seconds = compute_costs(evidence, main)[0]
     return scatter_svg(
         {name: (seconds[name], means[name]) for name in means},
         x_title="seconds of fit and scoring, median over runs",
@@ -180,18 +191,23 @@ def _scatter(evidence: Evidence, main: Comparison) -> str:
 
 def _whole(evidence: Evidence) -> list[str]:
     found = compare(evidence.runs, "auc", WHOLE, find_systems(LINEAR)).only(_large())
-    return [markdown_grid(cells(found, evidence.places))] if found.lines else ["No lines yet."]
+    return (
+        [markdown_grid(format_cells(found, evidence.places))] if found.lines else ["No lines yet."]
+    )
 
 
 def _published(evidence: Evidence) -> list[str]:
     found = compare(evidence.runs, "auc", PUBLISHED)
     if not found.lines:
         return ["No lines yet."]
-    return [*differences(found, markdown_grid), markdown_grid(cells(found, evidence.places))]
+    return [
+        *format_differences(found, markdown_grid),
+        markdown_grid(format_cells(found, evidence.places)),
+    ]
 
 
 def _not_run(evidence: Evidence) -> list[str]:
-    """Name data sets without a line, and jobs that failed."""
+    """Format the data sets without a record, and the jobs that failed."""
     ran = {run.file for run in evidence.runs if run.error is None and not run.smoke}
     absent = [
         dataset.label for dataset in catalogue() if not ran & {part.file for part in dataset.parts}
@@ -205,7 +221,7 @@ def _not_run(evidence: Evidence) -> list[str]:
 
 
 def _large() -> list[Dataset]:
-    """Give the data sets of which a sample stands in the main comparison."""
+    """Return the data sets that are sampled in the main comparison."""
     return [dataset for dataset in catalogue() if (dataset.parts[0].n_rows or 0) > SAMPLE]
 
 
@@ -218,11 +234,11 @@ def _lacking(
     systems = [system for system in find_systems(names) if system.name not in TOO_SLOW]
     asked = catalogue() if datasets is None else datasets
     found = compare(evidence.runs, "auc", question, systems).only(asked)
-    return lacking(evidence.runs, found.that_ran(), asked, systems)
+    return format_missing(evidence.runs, found.that_ran(), asked, systems)
 
 
 def _csv(found: Comparison, evidence: Evidence) -> str:
-    """One line for each cell, with everything that is known about it."""
+    """Format one CSV line for each number, with all that is known about it."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(CSV_HEAD)

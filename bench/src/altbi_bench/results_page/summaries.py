@@ -1,4 +1,4 @@
-"""What pages of results are made of: the runs that count, and tables of them."""
+"""The records behind the page of results, and summary tables of them."""
 
 import os
 import statistics
@@ -14,16 +14,16 @@ from altbi_bench.runs.records import Job, Run, keep_latest, read_runs
 from altbi_bench.runs.runner import keep_current
 from altbi_bench.statistics import mean_ranks
 from altbi_bench.tables.comparison import METRICS, Comparison, shared_means
-from altbi_bench.tables.formatting import MISSING, cells, differences, number
+from altbi_bench.tables.formatting import MISSING, format_cells, format_differences, format_number
 from altbi_bench.tables.grids import markdown_grid
 
-__all__ = ["Evidence", "cost", "summary", "tables_of"]
+__all__ = ["Evidence", "compute_costs", "format_summary", "format_tables"]
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All runs of a folder that are current, and where each stands, seen from another folder."""
+    """All current runs of a folder, and the link to each from another folder."""
 
     runs: list[Run]
     places: Mapping[Job, str]
@@ -54,7 +54,9 @@ class Evidence:
         return cls(runs, places)
 
 
-def summary(evidence: Evidence, select_columns: Callable[[Evidence, str], Comparison]) -> list[str]:
+def format_summary(
+    evidence: Evidence, select_columns: Callable[[Evidence, str], Comparison]
+) -> list[str]:
     """Means over the shared data sets, ranks, seconds and how many data sets were run."""
     found = select_columns(evidence, "auc")
     shared = [line.dataset for line in shared_means(found)[0]]
@@ -63,13 +65,13 @@ def summary(evidence: Evidence, select_columns: Callable[[Evidence, str], Compar
     means = {metric: _means(select_columns(evidence, metric), shared) for metric in METRICS}
     ranks = mean_ranks(found.scores)
     by_precision = mean_ranks(select_columns(evidence, "average_precision").scores)
-    seconds, memory = cost(evidence, found)
+    seconds, memory = compute_costs(evidence, found)
     head = ["system", *METRICS.values(), "mean rank", "by average precision"]
     head += ["median seconds", "peak MiB", "data sets"]
     body = [
         [
             name,
-            *(number(means[metric].get(name)) for metric in METRICS),
+            *(format_number(means[metric].get(name)) for metric in METRICS),
             f"{ranks[name]:.2f}",
             f"{by_precision[name]:.2f}",
             f"{seconds[name]:.2f}",
@@ -95,7 +97,9 @@ def _means(found: Comparison, datasets: Sequence[Dataset]) -> dict[str, float]:
     }
 
 
-def cost(evidence: Evidence, main: Comparison) -> tuple[dict[str, float], dict[str, float]]:
+def compute_costs(
+    evidence: Evidence, main: Comparison
+) -> tuple[dict[str, float], dict[str, float]]:
     """Median seconds of fit and scoring over the shared data sets, and the highest memory."""
     last = keep_latest(evidence.runs)
     shared = shared_means(main)[0]
@@ -109,17 +113,17 @@ def cost(evidence: Evidence, main: Comparison) -> tuple[dict[str, float], dict[s
     return seconds, memory
 
 
-def tables_of(
+def format_tables(
     evidence: Evidence,
     select_columns: Callable[[Evidence, str], Comparison],
     metrics: Sequence[str],
 ) -> list[str]:
-    """Give a table for each metric: the systems that ran on any of the data sets."""
+    """Format a table for each metric, with the systems that ran on any of the data sets."""
     parts = []
     for metric in metrics:
         found = select_columns(evidence, metric).that_ran()
         if not (found.lines and found.systems):
             return ["No lines yet."]
-        parts += [f"### {METRICS[metric]}", markdown_grid(cells(found, evidence.places))]
-        parts += differences(found, markdown_grid)
+        parts += [f"### {METRICS[metric]}", markdown_grid(format_cells(found, evidence.places))]
+        parts += format_differences(found, markdown_grid)
     return parts

@@ -17,7 +17,7 @@ import numpy as np
 from altbi._terminal import shorten
 from altbi.errors import TableError
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
-from altbi_bench.catalogue.protocols import Split, find_protocol, sampled
+from altbi_bench.catalogue.protocols import Split, find_protocol, sample_table
 from altbi_bench.catalogue.systems import Scores, build_fit
 from altbi_bench.catalogue.variants import ALL_SYSTEMS
 from altbi_bench.runs.code_digest import code_digest
@@ -52,7 +52,7 @@ def failed_run(job: Job, reason: str) -> Run:
 def _measure(job: Job, threads: int) -> Run:
     system, protocol = ALL_SYSTEMS[job.system], find_protocol(job.protocol)
     dataset, _ = find_part(job.file)
-    X, y = sampled(*_load_file(job.file), job.rows)
+    X, y = sample_table(*_load_file(job.file), job.rows)
     split = protocol.split(y, dataset, job.seed)
     _check_classes(y[split.test])
     train, test = _select_rows(X, split, standardised=not system.scales_itself)

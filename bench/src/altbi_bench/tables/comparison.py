@@ -1,4 +1,4 @@
-"""Facts for tables, as pure functions of lines: cells, the paper's numbers beside them, means."""
+"""Compare records with the paper: numbers, means and differences, as pure functions."""
 
 import csv
 import statistics
@@ -24,7 +24,7 @@ __all__ = [
     "Line",
     "compare",
     "difference",
-    "failures",
+    "find_failures",
     "is_compared",
     "paper_table",
     "shared_means",
@@ -64,7 +64,7 @@ class Cell:
 @final
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One data set: our cells by system, None where runs lack, and the paper's numbers."""
+    """One data set: our numbers by system, None if runs are missing, and the paper's numbers."""
 
     dataset: Dataset
     n_parts: int
@@ -73,7 +73,7 @@ class Line:
 
     @property
     def n_files(self) -> int:
-        """How many files the data set has, also those that nobody asked for."""
+        """Number of all files of the data set."""
         return n_files(self.dataset)
 
     @property
@@ -83,7 +83,7 @@ class Line:
 
     @property
     def title(self) -> str:
-        """Name of the data set, and how many of its files were run where not all were."""
+        """Name of the data set, with the number of files if not all were run."""
         of = f", {self.n_parts} of {self.n_files} files"
         return self.dataset.label + ("" if self.is_whole else of)
 
@@ -99,12 +99,12 @@ class Comparison:
     lines: tuple[Line, ...]
 
     def only(self, datasets: Sequence[Dataset]) -> "Comparison":
-        """Leave out all other data sets."""
+        """Return the comparison on some data sets."""
         lines = tuple(line for line in self.lines if line.dataset in datasets)
         return Comparison(self.metric, self.question, self.systems, lines)
 
     def that_ran(self) -> "Comparison":
-        """Leave out systems without any cell."""
+        """Return the comparison without systems that have no number."""
         ran = tuple(name for name in self.systems if any(line.ours[name] for line in self.lines))
         return Comparison(self.metric, self.question, ran, self.lines)
 
@@ -124,7 +124,7 @@ class Comparison:
 @final
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How far a system of ours is from its column in the paper, ours minus theirs.
+    """Differences of a system of ours from its column in the paper, ours minus theirs.
 
     `spread` is the mean standard deviation over seeds.
     """
@@ -140,7 +140,7 @@ class Difference:
 
 @cache
 def paper_table(metric: str, setting: str = "unsupervised") -> dict[str, dict[str, float]]:
-    """Give the paper's results in one of its settings: data set -> method -> number."""
+    """Read the paper's results in one of its settings: data set -> method -> number."""
     if metric not in PAPER_METRICS or setting not in SETTINGS:
         raise ParameterError(
             f"The paper has no table of {metric!r} in the setting {setting!r}. "
@@ -159,7 +159,7 @@ def compare(
     systems: Sequence[System] | None = None,
     datasets: Sequence[Dataset] | None = None,
 ) -> Comparison:
-    """Put runs beside the paper's numbers; without systems, all of which there is a cell.
+    """Compare runs with the paper's numbers; without systems, all that have a number.
 
     Of data sets, those files count that they have here; without them, all.
     """
@@ -187,9 +187,9 @@ def _line(
     metric: str,
     question: Question,
 ) -> Line | None:
-    """Make the line of a data set from those of its files that count."""
+    """Return the line of a data set, computed from the files that count."""
     asked = [[question.list_jobs(part, system) for system in systems] for part in dataset.parts]
-    ran = _counted(asked, last)
+    ran = _select_counted(asked, last)
     if not ran:
         return None
     cells = [_cell(by_file, last, metric) for by_file in zip(*ran, strict=True)]
@@ -201,8 +201,10 @@ def _line(
     )
 
 
-def _counted(asked: Sequence[list[list[Job]]], last: Mapping[Job, Run]) -> list[list[list[Job]]]:
-    """Take the files that half of the systems with runs of the data set have runs of.
+def _select_counted(
+    asked: Sequence[list[list[Job]]], last: Mapping[Job, Run]
+) -> list[list[list[Job]]]:
+    """Return the jobs of files on which at least half of the data set's systems have runs.
 
     One that few have begun with would take its number away from all others.
     """
@@ -216,7 +218,7 @@ def _counted(asked: Sequence[list[list[Job]]], last: Mapping[Job, Run]) -> list[
 
 
 def _cell(by_file: Sequence[list[Job]], last: Mapping[Job, Run], metric: str) -> Cell | None:
-    """Average over seeds, then over files; a lacking or failed run leaves no number."""
+    """Average over seeds, then over files; None if a run is missing or failed."""
     jobs = tuple(job for each in by_file for job in each)
     # A mean over fewer seeds or files than asked for would be a silent gap.
     if any(job not in last or getattr(last[job], metric) is None for job in jobs):
@@ -231,7 +233,7 @@ def _cell(by_file: Sequence[list[Job]], last: Mapping[Job, Run], metric: str) ->
 
 
 def _paper(dataset: Dataset, system: System, metric: str, question: Question) -> float | None:
-    """Give the paper's number, where it has one that is about these files."""
+    """Return the paper's number, if it has one for these files."""
     setting = find_protocol(question.protocol).setting
     column = system.paper_column(setting)
     if column is None or metric not in PAPER_METRICS or not dataset.is_column_of(column):
@@ -253,7 +255,7 @@ def shared_means(comparison: Comparison) -> tuple[list[Line], dict[str, float]]:
 
 
 def is_compared(comparison: Comparison, line: Line, system: str) -> bool:
-    """Tell whether the paper's number is about the same rows and comes from this protocol."""
+    """Return whether the paper's number is for the same rows and from this protocol."""
     cell = line.ours[system]
     if cell is None or any(job.rows is not None for job in cell.jobs) or not line.is_whole:
         return False
@@ -289,13 +291,13 @@ def difference(comparison: Comparison, system: str) -> Difference | None:
     )
 
 
-def failures(
+def find_failures(
     runs: Iterable[Run],
     question: Question,
     systems: Sequence[System],
     datasets: Sequence[Dataset],
 ) -> list[Run]:
-    """Give the runs of a question whose last try failed."""
+    """Return the runs of a question that failed last."""
     last = keep_latest(keep_current(runs))
     return [
         last[job]

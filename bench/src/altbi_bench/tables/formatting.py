@@ -1,4 +1,4 @@
-"""How tables of results look: cells, means, differences from the paper, what is missing."""
+"""Format tables of results: numbers, means, differences from the paper, missing runs."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from altbi_bench.tables.comparison import (
     Line,
     compare,
     difference,
-    failures,
+    find_failures,
     shared_means,
 )
 from altbi_bench.tables.grids import markdown_grid, plain_grid
@@ -27,12 +27,12 @@ from altbi_bench.tables.grids import markdown_grid, plain_grid
 __all__ = [
     "MISSING",
     "Grid",
-    "cells",
-    "differences",
-    "lacking",
-    "nothing_found",
-    "number",
-    "printed",
+    "format_cells",
+    "format_differences",
+    "format_missing",
+    "format_number",
+    "format_question",
+    "no_records_error",
 ]
 
 Grid = Callable[[Sequence[Sequence[str]]], str]
@@ -41,7 +41,7 @@ FEW = 4
 MISSING = "-"
 
 
-def printed(
+def format_question(
     path: Path,
     question: Question,
     systems: Sequence[System] | None,
@@ -49,7 +49,7 @@ def printed(
     *,
     markdown: bool = False,
 ) -> str:
-    """Write the tables of one question for a terminal, or as Markdown."""
+    """Format the tables of one question for a terminal, or as Markdown."""
     runs = read_runs(path)
     grid: Grid = markdown_grid if markdown else plain_grid
     heading = "### {}" if markdown else "{}"
@@ -57,43 +57,47 @@ def printed(
     for metric, title in METRICS.items():
         found = compare(runs, metric, question, systems, datasets)
         if not found.lines:
-            raise nothing_found(path, runs)
+            raise no_records_error(path, runs)
         found = found.that_ran()  # one without a cell would leave no data set that all ran
-        parts += [heading.format(title), grid(cells(found)), *differences(found, grid)]
+        parts += [
+            heading.format(title),
+            grid(format_cells(found)),
+            *format_differences(found, grid),
+        ]
         parts += _other_protocol(found)
     judged = replace(
         compare(runs, "auc", question, systems, datasets),
         # One that ran elsewhere is missing here.
         systems=compare(runs, "auc", question, systems).systems,
     )
-    missing = lacking(runs, judged, datasets, systems)
+    missing = format_missing(runs, judged, datasets, systems)
     parts += [heading.format("Missing"), *missing] if missing else []
     return "\n\n".join(parts) + "\n"
 
 
-def nothing_found(
-    path: Path, runs: Sequence[Run], do: str = "`altbi-bench run` with the same options"
+def no_records_error(
+    path: Path, runs: Sequence[Run], command: str = "`altbi-bench run` with the same options"
 ) -> TableError:
-    """Say why there is nothing to show, and what would write something."""
+    """Return an error that explains why there are no records, and how to create them."""
     if not path.exists():
-        why = "no such file of runs"
+        why = "no such file of records"
     elif runs and all(run.smoke for run in runs):
-        why = "all its lines are of a smoke run, which is barred from tables"
+        why = "all records are of smoke runs, which are left out of tables"
     else:
         protocols = ", ".join(sorted({escape_text(run.protocol) for run in runs}))
-        why = f"no line is about what was asked (its protocols: {protocols or 'none'})"
-    return TableError(f"{path}: {why}. {do} writes them.")
+        why = f"no record matches the request (protocols of the file: {protocols or 'none'})"
+    return TableError(f"{path}: {why}. {command} writes them.")
 
 
-def cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[list[str]]:
-    """All cells, the paper's beside ours where systems are few, and the means."""
+def format_cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[list[str]]:
+    """Format all numbers and the means; for few systems also the paper's numbers."""
     beside = _first_of_columns(found) if len(found.systems) <= FEW else []
     head = ["data set", *found.systems, *(f"paper's {_column(found, name)}" for name in beside)]
     body = [
         [
             line.title,
             *(_linked(line.ours[name], places) for name in found.systems),
-            *(number(line.paper.get(name)) for name in beside),
+            *(format_number(line.paper.get(name)) for name in beside),
         ]
         for line in found.lines
     ]
@@ -105,7 +109,7 @@ def cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[li
 
 
 def _other_protocol(found: Comparison) -> list[str]:
-    """Name the systems whose numbers in the paper were made otherwise."""
+    """Return a remark on systems whose numbers in the paper come from another protocol."""
     if len(found.systems) > FEW:
         return []
     protocol = find_protocol(found.question.protocol)
@@ -121,7 +125,7 @@ def _other_protocol(found: Comparison) -> list[str]:
 
 
 def _first_of_columns(found: Comparison) -> list[str]:
-    """Give the systems beside which the paper's column stands: the first that has it."""
+    """Return the first system of each column of the paper."""
     first: dict[str | None, str] = {}
     for name in found.systems:
         if any(line.paper.get(name) is not None for line in found.lines):
@@ -130,7 +134,7 @@ def _first_of_columns(found: Comparison) -> list[str]:
 
 
 def _column(found: Comparison, name: str) -> str | None:
-    """Name the column of a system in the paper's table of this setting."""
+    """Return the column of a system in the paper's table of this setting."""
     return SYSTEMS[name].paper_column(find_protocol(found.question.protocol).setting)
 
 
@@ -145,19 +149,19 @@ def _text(cell: Cell | None) -> str:
     return f"{cell.mean:.3f}" + ("" if cell.std is None else f" ± {cell.std:.3f}")
 
 
-def number(value: float | None) -> str:
-    """Write a number of a table, if there is one."""
+def format_number(value: float | None) -> str:
+    """Format a number of a table, if there is one."""
     return MISSING if value is None else f"{value:.3f}"
 
 
 def _paper_mean(shared: Sequence[Line], name: str) -> str:
     numbers = [line.paper.get(name) for line in shared]
-    known = [number for number in numbers if number is not None]
+    known = [value for value in numbers if value is not None]
     return f"{statistics.fmean(known):.3f}" if len(known) == len(numbers) else MISSING
 
 
-def differences(found: Comparison, grid: Grid) -> list[str]:
-    """How far each system is from its column, over the data sets that have both."""
+def format_differences(found: Comparison, grid: Grid) -> list[str]:
+    """Format the difference of each system from its column in the paper."""
     head = [
         "system",
         "data sets",
@@ -177,7 +181,7 @@ def differences(found: Comparison, grid: Grid) -> list[str]:
             f"{gap.mean_signed:+.4f}",
             f"{gap.mean_absolute:.4f}",
             f"{gap.largest[0]} {gap.largest[1]:+.3f}",
-            number(gap.spread),
+            format_number(gap.spread),
         ]
         for name in found.systems
         if (gap := difference(found, name)) is not None
@@ -185,7 +189,7 @@ def differences(found: Comparison, grid: Grid) -> list[str]:
     return [grid([head, *body])] if body else []
 
 
-def lacking(
+def format_missing(
     runs: Sequence[Run],
     found: Comparison,
     datasets: Sequence[Dataset],
@@ -196,9 +200,9 @@ def lacking(
     Without systems, all are asked about: one that failed everywhere has no cell in `found`.
     """
     asked = find_systems() if systems is None else systems
-    failed = failures(runs, found.question, asked, datasets)
+    failed = find_failures(runs, found.question, asked, datasets)
     texts = [f"- {run.job.title}: {_one_line(run.error)}" for run in failed]
-    compared = _begun(runs, found) | set(found.systems)
+    compared = _find_started(runs, found) | set(found.systems)
     for name in (system.name for system in asked if system.name in compared):
         never = [
             line.dataset.label
@@ -209,8 +213,8 @@ def lacking(
     return ["\n".join(texts)] if texts else []
 
 
-def _begun(runs: Sequence[Run], found: Comparison) -> set[str]:
-    """Name the systems that have a run on the data sets compared, all seeds or not."""
+def _find_started(runs: Sequence[Run], found: Comparison) -> set[str]:
+    """Return the systems with any run on the compared data sets."""
     files = {part.file for line in found.lines for part in line.dataset.parts}
     return {
         run.system

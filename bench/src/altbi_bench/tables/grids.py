@@ -6,7 +6,7 @@ __all__ = ["markdown_grid", "plain_grid"]
 
 
 def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
-    """Write a table with a head, numbers to the right.
+    """Format a Markdown table, with numbers aligned to the right.
 
     >>> print(markdown_grid([["a", "b"], ["x", "1"]]))
     | a | b |
@@ -18,7 +18,7 @@ def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
 
 
 def plain_grid(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
-    """Write a table for a terminal; with numbers, all columns but the first stand to the right.
+    """Format a plain table; with numbers, all columns but the first are aligned to the right.
 
     >>> print(plain_grid([["a", "b"], ["x", "10"]]))
     a   b

@@ -13,7 +13,7 @@ from altbi.errors import ParameterError
 from altbi.scorers._loss import compute_loss_ranges
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
-from altbi_bench.catalogue.protocols import sampled
+from altbi_bench.catalogue.protocols import sample_table
 from altbi_bench.runs.measurement import collect_versions
 from altbi_bench.traces.settings import SETTINGS, Losses, Observation, Setting, observe_training
 
@@ -124,7 +124,7 @@ def failed_trace(job: TraceJob, reason: str) -> Trace:
 
 def _run_trace(job: TraceJob) -> Trace:
     setting = SETTINGS[job.setting]
-    X, y = sampled(*load(find_part(job.file)[1]), job.rows)
+    X, y = sample_table(*load(find_part(job.file)[1]), job.rows)
     if job.share is not None:
         X, y = drop_outliers(X, y, job.share, job.seed)
     rows = TableEncoder().fit_transform(as_table(X))
