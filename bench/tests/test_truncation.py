@@ -14,11 +14,11 @@ def test_threshold_is_the_previous_batch_quantile():
     rule = Previous()
     losses = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
 
-    assert rule.kept(losses, 0.5).all()
+    assert rule.select(losses, 0.5).all()
     rule.observe(losses, noise=9.0, expected_rows=5, share=0.5)
 
-    assert rule.kept(losses, 0.5).tolist() == [True, True, True, False, False]
-    assert rule.kept(losses, 1.0).all()
+    assert rule.select(losses, 0.5).tolist() == [True, True, True, False, False]
+    assert rule.select(losses, 1.0).all()
     rule.observe(losses[:0], noise=0.0, expected_rows=5, share=0.5)
     assert rule.threshold == 3.0
 
