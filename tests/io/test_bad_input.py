@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import pty
+import re
 import random
 import resource
 import signal
@@ -373,8 +374,8 @@ def drop_privileges():
         (("score", "x.csv"), "required: --model"),
         (("detect", "x.csv", "--colums", "a"), "unrecognized arguments: --colums"),
         (("fit", "x.csv", "--contamination", "7"), "'7', but expected a share in (0, 0.5]"),
-        (("fit", "x.csv", "--max-rows", "0"), "'0', but expected a whole number of at least 1"),
-        (("detect", "-"), "--output is needed when the table comes from stdin"),
+        (("fit", "x.csv", "--max-rows", "0"), "'0', but expected an integer of at least 1"),
+        (("detect", "-"), "the table comes from stdin: pass a path with --output"),
         (("score", "-", "--model", "m", "--json"), "--json and the output both go to stdout"),
     ],
 )
@@ -583,8 +584,10 @@ def test_interrupted_commands_change_no_file(workspace, big, model, phase, sent,
     expected = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED}[sent]
     said = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}[sent]
     assert (code, out) == (expected, b"")
+    # The progress bar erases its own line: up one line, then clear it.
+    visible = re.sub(r"[^\n]*\r\n(\x1b\[\?25h)?\r\x1b\[1A\x1b\[2K", "", screen)
     # A carriage return overwrites a line, so only the text after the last one is visible.
-    lines = [line.rpartition("\r")[2].removeprefix("\x1b[K") for line in screen.split("\r\n")]
+    lines = [line.rpartition("\r")[2].removeprefix("\x1b[K") for line in visible.split("\r\n")]
     (line,) = (line for line in lines if line.strip())
     assert line.startswith(f"altbi: {said}. ")
     assert workspace.files() == before
