@@ -6,8 +6,8 @@ import gzip
 import io
 import os
 import pty
-import re
 import random
+import re
 import resource
 import signal
 import subprocess
