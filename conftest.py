@@ -1,12 +1,17 @@
 """Set-up of all tests: those of the product, in tests/, and of the benchmark, in bench/tests/."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import settings
 
 # scikit-learn skips one of its checks without it; scipy reads it when it is first imported.
 os.environ["SCIPY_ARRAY_API"] = "1"
+
+# A shell that starts the tests in the background ignores Ctrl-C, and child processes would too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No test is timed: a busy machine is no failure.
 settings.register_profile("untimed", deadline=None)
