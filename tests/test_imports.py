@@ -63,6 +63,7 @@ def test_the_listing_sees_an_import():
     "code",
     [
         "import altbi; altbi.__version__; dir(altbi)",
+        "from altbi import Schedule; Schedule()",
         "from altbi import AltbiError",
     ],
 )
