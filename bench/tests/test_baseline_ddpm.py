@@ -1,4 +1,4 @@
-"""DDPM: its steps are the conditional means, it tells noise, and ends when it stalls."""
+"""Tests of DDPM: denoising steps, noise prediction and early stopping."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ BETAS = np.linspace(1e-4, 1e-2, 1000)
 KEPT = np.cumprod(1 - BETAS)
 
 
-def near_a_line(n_rows=512):
+def sample_rows_near_a_line(n_rows=512):
     rng = np.random.default_rng(0)
     along = rng.normal(size=(n_rows, 1))
     return along @ np.ones((1, 4)) + 0.1 * rng.normal(size=(n_rows, 4))
@@ -19,38 +19,38 @@ def near_a_line(n_rows=512):
 
 @pytest.fixture(scope="module")
 def trained():
-    return DDPM(epochs=45, learning_rate=1e-3).fit(near_a_line())
+    return DDPM(epochs=45, learning_rate=1e-3).fit(sample_rows_near_a_line())
 
 
 class TestTraining:
-    def test_a_row_off_the_line_changes_more_than_one_on_it(self, trained):
+    def test_outlier_changes_more_than_inlier(self, trained):
         on, off = trained.outlier_score([[1.5, 1.5, 1.5, 1.5], [1.5, -1.5, 1.5, -1.5]])
 
-        # untrained, both change alike
+        # Without training both change by the same amount.
         assert off > 4 * on
 
-    def test_the_noise_is_told_as_well_as_it_can_be(self, trained):
-        X = near_a_line()
+    def test_predicted_noise_is_near_the_optimum(self, trained):
+        X = sample_rows_near_a_line()
         rows = torch.from_numpy(((X - X.mean(0)) / X.std(0)).astype(np.float32))
         covariance = np.cov(rows.T.numpy(), bias=True)
         network = trained.network_
         for time in (100, 300, 600, 900):
             noise = torch.from_numpy(np.random.default_rng(time).normal(size=rows.shape)).float()
             noisy = network.noisy(rows, noise, torch.full((len(rows),), time))
-            told = network.noise(noisy, network.clock(network.waves[time])).numpy()
-            # the best guess for normal rows is linear
-            whole = KEPT[time] * covariance + (1 - KEPT[time]) * np.eye(4)
-            best = np.sqrt(1 - KEPT[time]) * noisy.numpy() @ np.linalg.inv(whole)
+            predicted = network.noise(noisy, network.clock(network.waves[time])).numpy()
+            # The optimal predictor for Gaussian rows is linear.
+            noisy_covariance = KEPT[time] * covariance + (1 - KEPT[time]) * np.eye(4)
+            best = np.sqrt(1 - KEPT[time]) * noisy.numpy() @ np.linalg.inv(noisy_covariance)
 
-            assert np.corrcoef(told.ravel(), best.ravel())[0, 1] > 0.9
-            assert ((told - best) ** 2).mean() < 0.2 * (best**2).mean()
+            assert np.corrcoef(predicted.ravel(), best.ravel())[0, 1] > 0.9
+            assert ((predicted - best) ** 2).mean() < 0.2 * (best**2).mean()
 
-    def test_the_loss_falls(self, trained):
+    def test_training_lowers_the_loss(self, trained):
         assert trained.history_[-1] < 0.7 * trained.history_[0]
 
 
 class TestMathematics:
-    def test_noisy_rows_have_the_variance_of_their_time(self):
+    def test_noisy_rows_have_the_variance_of_the_schedule(self):
         rng = np.random.default_rng(1)
         rows, noise = (torch.from_numpy(rng.normal(size=(40_000, 1))).float() for _ in range(2))
         network = Denoiser(1)
@@ -60,17 +60,17 @@ class TestMathematics:
 
             assert float(spread) == pytest.approx(9 * KEPT[time] + 1 - KEPT[time], rel=0.03)
 
-    def test_with_the_true_noise_each_step_is_the_conditional_mean(self, monkeypatch):
+    def test_steps_with_true_noise_are_conditional_means(self, monkeypatch):
         mean, variance = 0.7, 2.0
         network = Denoiser(1).double()
         times = iter(reversed(range(START)))
 
-        def true_noise(rows, _):
+        def return_true_noise(rows, _):
             kept = KEPT[next(times)]
-            whole = kept * variance + 1 - kept
-            return np.sqrt(1 - kept) * (rows - np.sqrt(kept) * mean) / whole
+            noisy_variance = kept * variance + 1 - kept
+            return np.sqrt(1 - kept) * (rows - np.sqrt(kept) * mean) / noisy_variance
 
-        monkeypatch.setattr(network, "noise", true_noise)
+        monkeypatch.setattr(network, "noise", return_true_noise)
         rows = np.array([[-4.0], [0.0], [0.7], [5.0]])
         found = network.cleaned(torch.from_numpy(rows)).detach().numpy()
 
@@ -78,18 +78,18 @@ class TestMathematics:
         for time in reversed(range(START)):
             before = KEPT[time - 1] if time else 1.0
             spread = before * variance + 1 - before
-            slope = np.sqrt(1 - BETAS[time]) * spread / (KEPT[time] * variance + 1 - KEPT[time])
-            gap = expected - np.sqrt(KEPT[time]) * mean
-            expected = np.sqrt(before) * mean + slope * gap
+            factor = np.sqrt(1 - BETAS[time]) * spread / (KEPT[time] * variance + 1 - KEPT[time])
+            offset = expected - np.sqrt(KEPT[time]) * mean
+            expected = np.sqrt(before) * mean + factor * offset
         assert np.allclose(found, expected)
 
-    def test_the_score_is_the_mean_squared_change(self, trained):
+    def test_score_is_the_mean_squared_change(self, trained):
         rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
         change = rows - trained.network_.cleaned(rows)
 
         assert torch.allclose(trained.network_(rows), (change**2).mean(1))
 
-    def test_times_are_described_by_cosines_then_sines(self):
+    def test_time_embedding_has_cosines_then_sines(self):
         found = waves(TIMES, 256).numpy()
         speeds = 10_000.0 ** (-np.arange(128) / 128)
 
@@ -97,7 +97,7 @@ class TestMathematics:
         assert np.allclose(found[777], np.r_[np.cos(777 * speeds), np.sin(777 * speeds)], atol=1e-6)
 
 
-class TestEnd:
+class TestStopping:
     @pytest.mark.parametrize(
         ("losses", "stalled"),
         [
@@ -109,29 +109,27 @@ class TestEnd:
             ([], False),
         ],
     )
-    def test_an_epoch_worse_than_that_39_before_ends_it_from_the_52nd_on(self, losses, stalled):
+    def test_stall_compares_with_39_epochs_earlier(self, losses, stalled):
         assert has_stalled(losses) is stalled
 
-    def test_training_ends_there(self, monkeypatch):
+    def test_training_stops_when_the_loss_stalls(self, monkeypatch):
         monkeypatch.setattr("altbi_bench.baselines.ddpm.START", 1)
         losses = iter(range(1000))
         monkeypatch.setattr(Trainer, "epoch", lambda *_: float(next(losses)))
 
-        assert len(DDPM(epochs=100).fit(near_a_line(10)).history_) == 52
+        assert len(DDPM(epochs=100).fit(sample_rows_near_a_line(10)).history_) == 52
 
     @pytest.mark.parametrize(("n_rows", "sizes"), [(100, [64]), (40, [40]), (130, [64, 64])])
-    def test_a_smaller_batch_is_left_out_unless_it_is_the_only_one(
-        self, monkeypatch, n_rows, sizes
-    ):
+    def test_incomplete_batch_is_dropped_unless_alone(self, monkeypatch, n_rows, sizes):
         monkeypatch.setattr("altbi_bench.baselines.ddpm.START", 1)
         seen = []
         loss = Denoiser.loss
 
-        def spy(network, rows):
+        def record_size(network, rows):
             seen.append(len(rows))
             return loss(network, rows)
 
-        monkeypatch.setattr(Denoiser, "loss", spy)
-        DDPM(epochs=1).fit(near_a_line(n_rows))
+        monkeypatch.setattr(Denoiser, "loss", record_size)
+        DDPM(epochs=1).fit(sample_rows_near_a_line(n_rows))
 
         assert seen == sizes

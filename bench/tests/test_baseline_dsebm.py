@@ -1,4 +1,4 @@
-"""DSEBM: on Gaussian rows the best energy is known, and training finds it."""
+"""Tests of DSEBM on Gaussian rows, for which the optimal energy is known."""
 
 import numpy as np
 import pytest
@@ -12,13 +12,13 @@ X = np.random.default_rng(0).multivariate_normal([5, -3], [[1, 0.9], [0.9, 1]], 
 ENOUGH = {"epochs": 60, "learning_rate": 0.01}
 
 
-def standardised(fitted, rows=X):
-    units = fitted._standardize(rows)
-    return torch.from_numpy(units)
+def standardise(fitted, rows=X):
+    encoded = fitted._standardize(rows)
+    return torch.from_numpy(encoded)
 
 
-def shrinkage(rows, noise):
-    """Give the matrix that best removes noise from Gaussian rows."""
+def compute_shrinkage(rows, noise):
+    """Return the matrix of the optimal linear denoiser of Gaussian rows."""
     spread = np.cov(rows.numpy().T)
     return np.linalg.solve(spread + noise**2 * np.eye(len(spread)), spread)
 
@@ -38,10 +38,10 @@ def energy():
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.3])
-def test_noise_is_removed_as_well_as_can_be(noise):
+def test_denoising_is_near_the_optimum(noise):
     trained = DSEBM(noise=noise, **ENOUGH).fit(X)
-    rows = standardised(trained)
-    best = shrinkage(rows, noise)
+    rows = standardise(trained)
+    best = compute_shrinkage(rows, noise)
     least_loss = np.trace(np.cov(rows.numpy().T) @ (np.eye(2) - best))
 
     removed = trained.network_.reconstruct(rows).numpy()
@@ -50,23 +50,23 @@ def test_noise_is_removed_as_well_as_can_be(noise):
     assert np.mean(trained.history_[-10:]) == pytest.approx(least_loss, rel=0.1)
 
 
-def test_the_energy_is_that_of_a_gaussian(fitted):
-    rows = standardised(fitted).numpy()
-    stiffness = np.eye(2) - shrinkage(standardised(fitted), 1.0)
+def test_scores_rank_rows_by_gaussian_energy(fitted):
+    rows = standardise(fitted).numpy()
+    stiffness = np.eye(2) - compute_shrinkage(standardise(fitted), 1.0)
     known = np.einsum("nd,de,ne->n", rows, stiffness, rows)
 
     assert spearmanr(fitted.outlier_score(X), known).statistic > 0.97
 
 
-def test_a_row_across_the_way_columns_go_together_has_more_energy(fitted):
+def test_row_against_the_correlation_has_higher_energy(fitted):
     along, across = fitted.outlier_score([[6.5, -1.5], [6.5, -4.5]])
 
-    # both are equally far from the mean; the shares of variance are 1.9 / 2.9 and 0.1 / 1.1
+    # Both have the same distance to the mean. The denoiser keeps 1.9 / 2.9 and 0.1 / 1.1.
     assert across - along == pytest.approx(1.5**2 * (1.9 / 2.9 - 0.1 / 1.1), rel=0.1)
 
 
-def test_steps_down_the_energy_end_near_the_mean(fitted):
-    rows = standardised(fitted)[:50]
+def test_gradient_descent_on_energy_reaches_the_mean(fitted):
+    rows = standardise(fitted)[:50]
 
     for _ in range(200):
         rows = fitted.network_.reconstruct(rows)
@@ -74,7 +74,7 @@ def test_steps_down_the_energy_end_near_the_mean(fitted):
     assert rows.abs().max() < 0.3
 
 
-def test_the_closed_form_gradient_is_autograds(energy):
+def test_closed_form_gradient_equals_autograd(energy):
     rows = torch.linspace(-2, 2, 24, dtype=torch.float64).view(6, 4).requires_grad_()
 
     (gradient,) = torch.autograd.grad(energy(rows).sum(), rows)
@@ -82,7 +82,7 @@ def test_the_closed_form_gradient_is_autograds(energy):
     torch.testing.assert_close(energy.reconstruct(rows), rows - gradient)
 
 
-def test_the_energy_is_a_bowl_minus_soft_steps(energy):
+def test_energy_is_quadratic_minus_softplus_layers(energy):
     rows = np.random.default_rng(1).normal(size=(6, 4))
     weights = {name: value.detach().numpy() for name, value in energy.named_parameters()}
     first = np.logaddexp(0, rows @ weights["first.weight"].T + weights["first.bias"])
@@ -93,6 +93,6 @@ def test_the_energy_is_a_bowl_minus_soft_steps(energy):
 
 
 @pytest.mark.parametrize("noise", [0, -1, "much", float("nan")])
-def test_noise_must_be_above_zero(noise):
+def test_non_positive_noise_raises(noise):
     with pytest.raises(ParameterError, match=r"DSEBM: noise=.*, but expected a number above 0"):
         DSEBM(noise=noise).fit(X)

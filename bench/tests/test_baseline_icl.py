@@ -1,4 +1,4 @@
-"""ICL: the rest of a row finds its window, unless the parts do not belong together."""
+"""Tests of ICL: contrastive matching of windows of columns with the other columns."""
 
 import numpy as np
 import pytest
@@ -10,19 +10,19 @@ from altbi.errors import ParameterError, TableError
 from altbi_bench.baselines import icl
 from altbi_bench.baselines.icl import ICL, Pairs, loss_in_parts, window_length
 
-N_ODD = 15
+N_OUTLIERS = 15
 
 
-def waves():
-    """Rows follow a wave, but the last ones: their cells are taken from any row."""
+def sample_waves():
+    """Return rows that follow a sine wave; the last ones have values of random rows."""
     rng = np.random.default_rng(0)
     rows = np.sin(rng.uniform(0, 2 * np.pi, size=(300, 1)) + np.arange(6))
-    rows[-N_ODD:] = rng.permuted(rows, axis=0)[-N_ODD:]
+    rows[-N_OUTLIERS:] = rng.permuted(rows, axis=0)[-N_OUTLIERS:]
     return rows
 
 
-X = waves()
-IS_ODD = np.arange(len(X)) >= len(X) - N_ODD
+X = sample_waves()
+IS_OUTLIER = np.arange(len(X)) >= len(X) - N_OUTLIERS
 
 
 @pytest.fixture
@@ -31,12 +31,12 @@ def network():
         torch.manual_seed(0)
         network = Pairs(5)
         with torch.no_grad():
-            network(torch.randn(50, 5))  # BatchNorm meets some rows
+            network(torch.randn(50, 5))  # set the running statistics of BatchNorm
     return network.eval()
 
 
-def by_numpy(layers, values):
-    """Compute the layers one after the other, as they are defined."""
+def apply_with_numpy(layers, values):
+    """Apply the layers one after the other in NumPy."""
     for layer in layers:
         state = {name: value.numpy() for name, value in layer.state_dict().items()}
         if isinstance(layer, torch.nn.Linear):
@@ -52,45 +52,48 @@ def by_numpy(layers, values):
     return values
 
 
-def test_training_finds_the_rows_whose_parts_do_not_belong_together():
+def test_training_detects_inconsistent_columns():
     trained = ICL(epochs=40).fit(X)
 
-    # each column alone looks the same in odd rows: only what goes together tells
-    assert roc_auc_score(IS_ODD, trained.outlier_score(X)) > 0.9
+    # Outliers differ from inliers only in the joint distribution of the columns.
+    assert roc_auc_score(IS_OUTLIER, trained.outlier_score(X)) > 0.9
     assert trained.history_[-1] < 0.5 * np.log(5)
 
 
-def test_without_training_nothing_is_found():
+def test_untrained_network_does_not_detect_outliers():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         fresh = Pairs(6).eval()
 
     scores = fresh(torch.from_numpy(X).float()).detach()
 
-    assert roc_auc_score(IS_ODD, scores) < 0.7
+    assert roc_auc_score(IS_OUTLIER, scores) < 0.7
     assert scores.median() > 0.9 * np.log(5)
 
 
-def test_the_score_is_the_mean_surprise_at_own_windows(network):
+def test_score_is_mean_contrastive_loss_of_windows(network):
     row = np.array([0.3, -1.0, 2.0, 0.5, -0.2], dtype=np.float32)
     windows = np.stack([row[start : start + 2] for start in range(4)])
     rests = np.stack([np.delete(row, [start, start + 1]) for start in range(4)])
-    rests, windows = by_numpy(network.rest, rests), by_numpy(network.window, windows)
+    rests, windows = (
+        apply_with_numpy(network.rest, rests),
+        apply_with_numpy(network.window, windows),
+    )
     for dim in (0, 1):
         rests = rests / np.linalg.norm(rests, axis=dim, keepdims=True)
         windows = windows / np.linalg.norm(windows, axis=dim, keepdims=True)
-    surprise = -log_softmax(rests @ windows.T / 0.1, axis=1).diagonal().mean()
+    expected = -log_softmax(rests @ windows.T / 0.1, axis=1).diagonal().mean()
 
     score = network(torch.from_numpy(row)[None]).item()
 
-    assert score == pytest.approx(surprise, rel=1e-4)
+    assert score == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize(
     ("n_features_encoded", "length"),
     [(3, 2), (40, 2), (41, 10), (160, 10), (161, 11), (400, 250)],
 )
-def test_windows_and_rests_share_no_column_and_leave_none_out(n_features_encoded, length):
+def test_windows_and_complements_partition_the_columns(n_features_encoded, length):
     assert window_length(n_features_encoded) == length
     starts = range(n_features_encoded - length + 1)
     rests = [
@@ -101,46 +104,46 @@ def test_windows_and_rests_share_no_column_and_leave_none_out(n_features_encoded
 
 
 @pytest.mark.parametrize("pairs", [40, 50, 10**6])
-def test_parts_of_a_batch_add_up_to_its_gradient(network, monkeypatch, pairs):
+def test_chunked_loss_has_the_gradient_of_the_batch(network, monkeypatch, pairs):
     monkeypatch.setattr(icl, "PAIRS_AT_ONCE", pairs)
     batch = torch.linspace(-2, 2, 115).view(23, 5)
     parameters = list(network.parameters())
-    whole = network(batch).mean()
+    complete = network(batch).mean()
 
     loss = loss_in_parts(network, batch)
 
-    torch.testing.assert_close(loss, whole)
+    torch.testing.assert_close(loss, complete)
     torch.testing.assert_close(
-        torch.autograd.grad(loss, parameters), torch.autograd.grad(whole, parameters)
+        torch.autograd.grad(loss, parameters), torch.autograd.grad(complete, parameters)
     )
 
 
-def test_training_ends_after_an_epoch_below_the_stop_loss():
-    whole = ICL(epochs=4, stop_loss=0).fit(X).history_
+def test_training_stops_below_the_stop_loss():
+    complete = ICL(epochs=4, stop_loss=0).fit(X).history_
 
-    stopped = ICL(epochs=4, stop_loss=np.mean(whole[1:3])).fit(X).history_
+    stopped = ICL(epochs=4, stop_loss=np.mean(complete[1:3])).fit(X).history_
 
-    assert len(whole) == 4
-    assert stopped == whole[:3]
+    assert len(complete) == 4
+    assert stopped == complete[:3]
 
 
 @pytest.mark.parametrize(("n_features_encoded", "loss"), [(40, 0.001), (41, 0.01)])
-def test_the_stop_loss_follows_from_the_width(n_features_encoded, loss):
+def test_default_stop_loss_depends_on_number_of_features(n_features_encoded, loss):
     assert ICL()._stop_loss(n_features_encoded) == loss
 
 
-def test_wide_tables_and_copies_of_rows_get_finite_scores():
+def test_wide_tables_with_duplicates_get_finite_scores():
     wide = np.repeat(np.random.default_rng(0).normal(size=(2, 170)), 4, axis=0)
 
     assert np.isfinite(ICL(epochs=2).fit(wide).outlier_score(wide)).all()
 
 
-def test_two_columns_are_too_few():
+def test_two_columns_raise():
     with pytest.raises(TableError, match=r"ICL: the table has 2 .* at least 3: .* Add columns"):
         ICL().fit(X[:, :2])
 
 
 @pytest.mark.parametrize("wrong", [-1, "never", None, float("nan")])
-def test_wrong_stop_losses_are_refused(wrong):
+def test_invalid_stop_loss_raises(wrong):
     with pytest.raises(ParameterError, match=r"ICL: stop_loss=.*, but expected 'auto' or"):
         ICL(stop_loss=wrong).fit(X)

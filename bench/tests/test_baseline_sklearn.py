@@ -1,4 +1,4 @@
-"""scikit-learn's estimator checks of the baselines: no expected failures, none skipped."""
+"""Tests of the baselines by scikit-learn's estimator checks, without expected failures."""
 
 from functools import partial
 from unittest import SkipTest
@@ -8,13 +8,13 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from altbi_bench import baselines
 
-# Two of them need three columns, more than some checks have.
+# DTEIG and ICL need three columns, more than some checks have.
 ESTIMATORS = {
     name: partial(getattr(baselines, name), epochs=1)
     for name in baselines.__all__
     if name not in {"Baseline", "DTEIG", "ICL"}
 }
-# The base class is the same, so all checks run for two baselines, and these for the others.
+# Baselines share a base class. Two of them run all checks, and the others run SHORT.
 FULL = {"RDA", "DeepSAD"}
 SHORT = {
     "check_estimators_overwrite_params",
@@ -25,7 +25,7 @@ SHORT = {
 }
 
 
-def named_checks():
+def list_checks():
     for baseline, build in ESTIMATORS.items():
         for estimator, check in estimator_checks_generator(build()):
             name = getattr(check, "func", check).__name__
@@ -34,7 +34,7 @@ def named_checks():
                 yield pytest.param(estimator, check, id=f"{baseline}-{name}-{extra}")
 
 
-CHECKS = list(named_checks())
+CHECKS = list(list_checks())
 
 
 @pytest.mark.parametrize(("estimator", "check"), CHECKS)
@@ -43,7 +43,7 @@ def test_scikit_learn_check(estimator, check):
     try:
         check(estimator)
     except SkipTest as reason:
-        pytest.fail(f"a skipped check checks nothing: {reason}")
+        pytest.fail(f"skipped: {reason}")
 
 
 def test_short_list_has_existing_checks():
