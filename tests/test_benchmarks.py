@@ -1,4 +1,4 @@
-"""The benchmarks of speed and memory at tiny sizes: results, not speed."""
+"""Tests of the benchmarks of speed and memory at small sizes."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parents[1] / "benchmarks"
 OURS = {1000: 1.0, 100_000: 1.0}
 
 
-def run(script, *arguments):
+def run_script(script, *arguments):
     """Run a script, and return the rows of its tables."""
     command = [sys.executable, str(FOLDER / f"{script}.py"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -32,7 +32,7 @@ def run(script, *arguments):
 
 
 @pytest.fixture(name="X", scope="module")
-def twelve_columns():
+def sample_rows():
     return np.random.default_rng(0).normal(size=(300, 12))
 
 
@@ -73,7 +73,7 @@ def test_products_have_the_stated_shape():
 def test_share_table_has_all_detectors_and_widths():
     sizes = ("--seconds", 0.01, "--rounds", 1, "--fitted", 300, "--threads", 1)
 
-    head, *rows = run("share", "--widths", "3,5", *sizes)
+    head, *rows = run_script("share", "--widths", "3,5", *sizes)
 
     assert [row[:2] for row in rows] == [[by, d] for by in ("distance", "loss") for d in ("3", "5")]
     index = head.index("of the best product")
@@ -97,9 +97,9 @@ def test_peers_run_once_and_print_ratios(tmp_path):
     records.write_text('{"system": "ECOD", "rows": 200, "fi')  # an incomplete record
     arguments = ("--rows", "200", "--systems", "ECOD,IsolationForest", "--records", records)
 
-    run("peers", *arguments)
+    run_script("peers", *arguments)
     first = records.read_text()
-    run("peers", *arguments)
+    run_script("peers", *arguments)
 
     assert records.read_text() == first
     found = {(each["system"], each["rows"]): each for each in read_json_lines(records)}
@@ -107,7 +107,7 @@ def test_peers_run_once_and_print_ratios(tmp_path):
     assert all(each["fit"] > 0 and each["peak"] > 0 for each in found.values())
     ours = dict(found["ECOD", 200], system=peers.OURS, fit=2.0, score=0.0)
     append_json_line(records, ours)
-    table = run("peers", "--no-runs", "--records", records)
+    table = run_script("peers", "--no-runs", "--records", records)
     seconds = peers.total_seconds(found["IsolationForest", 200])
     ratios = next(i for i, row in enumerate(table) if row[0] == "seconds / ours")
     ratio = next(row[1] for row in table[ratios:] if row[0] == "IsolationForest")
@@ -120,7 +120,7 @@ def test_peers_run_once_and_print_ratios(tmp_path):
 def test_system_beyond_a_limit_gets_no_larger_table(tmp_path, limit, error):
     records = tmp_path / "peers.jsonl"
 
-    run("peers", "--rows", "300,600", "--systems", "ALTBI()", "--records", records, limit)
+    run_script("peers", "--rows", "300,600", "--systems", "ALTBI()", "--records", records, limit)
 
     (record,) = read_json_lines(records)
     assert record["rows"] == 300
@@ -131,7 +131,7 @@ def test_folder_grows_is_scored_and_removed(tmp_path):
     records, folder = tmp_path / "records.jsonl", tmp_path / "folder"
     folder.mkdir()
 
-    head, *rows = run(
+    head, *rows = run_script(
         "hundred_million", "--rows", "1e3,3e3", "--records", records, "--folder", folder
     )
 

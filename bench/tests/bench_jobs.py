@@ -1,4 +1,4 @@
-"""Jobs for tests of the benchmark's processes, which import this module by its name."""
+"""Jobs for tests of the benchmark. Worker processes import this module by name."""
 
 import dataclasses
 import os
@@ -17,12 +17,12 @@ SECONDS = {"fit_seconds": 1.0, "score_seconds": 0.5}
 ON_WINE = Job(file="Classical/45_wine.npz", system="HBOS", seed=0)
 
 
-def jobs(*files):
-    """Return jobs on missing files; some of the names are commands for `work`."""
+def build_jobs(*files):
+    """Return jobs on missing files; some of the names are commands for `run_command_in_name`."""
     return [dataclasses.replace(ON_WINE, file=name, seed=seed) for seed, name in enumerate(files)]
 
 
-def result(job, auc=0.5, error=None, **more):
+def build_run(job, auc=0.5, error=None, **more):
     """Return the run of a job."""
     measures = {} if error else {"auc": auc, "average_precision": auc / 2, **SECONDS}
     source, parameters = "", {}
@@ -34,8 +34,8 @@ def result(job, auc=0.5, error=None, **more):
     return Run(**dataclasses.asdict(job), **measures, **{**built, **more}, error=error)
 
 
-def work(job, threads):
-    """Do what the name of the file says; the run has the process and its threads."""
+def run_command_in_name(job, threads):
+    """Run the command in the file name, and return a run with the process and its threads."""
     if job.file == "raise":
         raise RuntimeError("bad day")
     if job.file == "leave":
@@ -47,10 +47,10 @@ def work(job, threads):
         time.sleep(600)
     ignores = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     found = {"process": os.getpid(), "ignores_interrupts": ignores}
-    return result(job, auc=job.seed / 100, threads=threads, parameters=found)
+    return build_run(job, auc=job.seed / 100, threads=threads, parameters=found)
 
 
-def broken(job, threads):
+def measure_broken_system(job, threads):
     """Measure a system that cannot be built."""
     recipe = Recipe(ALL_SYSTEMS[job.system].recipe.source, {"no_such": "argument"})
     system = dataclasses.replace(ALL_SYSTEMS[job.system], recipe=recipe)
@@ -58,16 +58,16 @@ def broken(job, threads):
         return measurement.measure(job, threads)
 
 
-def leave_at_once():
+def exit_process():
     """End this process, as if an import had failed."""
     os._exit(5)
 
 
-class LeavesAtOnce:
+class ExitsWhenUnpickled:
     """A function that ends a process when it is unpickled there."""
 
     def __reduce__(self):
-        return leave_at_once, ()
+        return exit_process, ()
 
     def __call__(self, job, threads):
-        return work(job, threads)
+        return run_command_in_name(job, threads)

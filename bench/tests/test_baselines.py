@@ -1,4 +1,4 @@
-"""The promises of all baselines: a row's score is its own, training trains."""
+"""Tests of the contract that all baselines satisfy, and of their trainer."""
 
 import copy
 import inspect
@@ -17,20 +17,20 @@ from altbi_bench import baselines
 from altbi_bench.baselines import Baseline, ddpm, dte
 from altbi_bench.baselines.base import Linear, Trainer
 
-# Epochs enough for a few updates; the answers of longer trainings are in files of their own.
+# Two epochs are a few updates. The tests of each baseline train longer.
 BRIEF = {
     name: getattr(baselines, name)(epochs=2) for name in baselines.__all__ if name != "Baseline"
 }
 DEFAULT = re.compile(r"^(\w+) : .*default=(.+)$", re.MULTILINE)
 
 
-def some_rows(n_rows=150, n_columns=5):
+def sample_rows(n_rows=150, n_columns=5):
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(n_rows, 2)) @ rng.normal(size=(2, n_columns))
     return rows + 0.1 * rng.normal(size=rows.shape)
 
 
-X = some_rows()
+X = sample_rows()
 
 
 @pytest.fixture(scope="module", params=BRIEF)
@@ -39,7 +39,7 @@ def fitted(request):
 
 
 class TestContract:
-    def test_a_rows_score_is_its_own(self, fitted):
+    def test_scores_do_not_depend_on_other_rows(self, fitted):
         scores = fitted.outlier_score(X)
         order = np.random.default_rng(1).permutation(len(X))
 
@@ -60,7 +60,7 @@ class TestContract:
         assert np.array_equal(detector.outlier_score(np.vstack([rows, rows])), np.tile(scores, 2))
         assert np.array_equal(detector.outlier_score(rows[37:38]), scores[37:38])
 
-    def test_threads_change_nothing(self, fitted):
+    def test_scores_do_not_depend_on_threads(self, fitted):
         before = fitted.outlier_score(X)
         threads = torch.get_num_threads()
 
@@ -70,7 +70,7 @@ class TestContract:
         finally:
             torch.set_num_threads(threads)
 
-    def test_a_fit_repeats_and_touches_no_random_state(self, fitted):
+    def test_fit_repeats_and_keeps_global_random_state(self, fitted):
         torch_before = torch.get_rng_state()
         numpy_before = np.random.get_state()[1].copy()  # noqa: NPY002 - the caller's
         again = clone(fitted).fit(X)
@@ -79,7 +79,7 @@ class TestContract:
         assert torch.equal(torch.get_rng_state(), torch_before)
         assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
 
-    def test_the_seed_of_the_process_changes_nothing_and_that_of_the_detector_does(self, fitted):
+    def test_only_random_state_changes_the_scores(self, fitted):
         with torch.random.fork_rng():
             torch.manual_seed(99)
             again = clone(fitted).fit(X)
@@ -88,13 +88,13 @@ class TestContract:
         assert np.array_equal(again.outlier_score(X), fitted.outlier_score(X))
         assert not np.array_equal(other.outlier_score(X), fitted.outlier_score(X))
 
-    def test_scale_and_shift_of_columns_do_not_matter(self, fitted):
+    def test_scores_do_not_depend_on_column_scales(self, fitted):
         moved = X * np.array([1, 10, 100, 0.5, 3]) + np.array([0, 5, -3, 2, 9])
         scores = clone(fitted).fit(moved).outlier_score(moved)
 
         assert np.corrcoef(scores, fitted.outlier_score(X))[0, 1] > 0.99
 
-    def test_scores_survive_a_copy_and_a_pickle_no_larger_than_what_was_learned(self, fitted):
+    def test_copies_and_small_pickles_keep_the_scores(self, fitted):
         pickled = pickle.dumps(fitted)
         learned = sum(t.nbytes for t in fitted.network_.state_dict().values())
 
@@ -102,7 +102,7 @@ class TestContract:
             assert np.array_equal(again.outlier_score(X), fitted.outlier_score(X))
         assert len(pickled) < 1.5 * learned + 100_000
 
-    def test_the_caller_s_default_precision_changes_nothing(self, fitted):
+    def test_scores_do_not_depend_on_default_dtype(self, fitted):
         torch.set_default_dtype(torch.float64)
         try:
             scores = clone(fitted).fit(X).outlier_score(X)
@@ -112,32 +112,35 @@ class TestContract:
 
         assert np.array_equal(scores, fitted.outlier_score(X))
 
-    def test_training_that_diverges_in_its_last_step_is_told(self, fitted):
+    def test_diverged_training_raises_or_scores_are_finite(self, fitted):
         wild = clone(fitted).set_params(learning_rate=1000.0, batch_size=len(X), epochs=1)
         try:
             scores = wild.fit(X).outlier_score(X)
-        except TrainingError as told:
-            assert "Lower learning_rate" in str(told)  # noqa: PT017 - some do not diverge
+        except TrainingError as error:
+            assert "Lower learning_rate" in str(error)  # noqa: PT017 - some do not diverge
         else:
             assert np.isfinite(scores).all()
 
-    def test_numpy_s_numbers_are_taken_as_parameters(self, fitted):
-        scores = clone(fitted).set_params(epochs=np.int64(2), batch_size=np.int64(10**6)).fit(X)
+    def test_numpy_integers_equal_python_integers(self, fitted):
+        by_numpy, by_python = (
+            clone(fitted).set_params(epochs=kind(2), batch_size=kind(10**6)).fit(X)
+            for kind in (np.int64, int)
+        )
 
-        assert np.isfinite(scores.outlier_score(X)).all()
+        assert np.array_equal(by_numpy.outlier_score(X), by_python.outlier_score(X))
 
     @pytest.mark.parametrize("n_rows", [2, 65])
-    def test_few_rows_and_left_over_rows_are_learned_from(self, fitted, n_rows):
+    def test_few_rows_get_finite_scores(self, fitted, n_rows):
         scores = clone(fitted).fit(X[:n_rows]).outlier_score(X[:n_rows])
 
         assert np.isfinite(scores).all()
 
-    def test_constant_columns_and_gaps_are_borne(self, fitted):
-        odd = X.copy()
-        odd[:, 1] = 3.0
-        odd[5, 2] = np.nan
+    def test_constants_and_missing_values_get_finite_scores(self, fitted):
+        incomplete = X.copy()
+        incomplete[:, 1] = 3.0
+        incomplete[5, 2] = np.nan
 
-        assert np.isfinite(clone(fitted).fit(odd).outlier_score(odd)).all()
+        assert np.isfinite(clone(fitted).fit(incomplete).outlier_score(incomplete)).all()
 
     def test_rows_beyond_max_rows_are_sampled(self, fitted):
         few = clone(fitted).set_params(max_rows=50).fit(X)
@@ -145,7 +148,7 @@ class TestContract:
         assert len(few.outlier_score(X)) == len(X)
         assert not np.array_equal(few.outlier_score(X), fitted.outlier_score(X))
 
-    def test_training_changes_what_scores(self, fitted):
+    def test_training_changes_the_weights(self, fitted):
         with torch.random.fork_rng():
             torch.manual_seed(0)
             fresh = fitted._build_network(X.shape[1])
@@ -153,10 +156,10 @@ class TestContract:
         after = nn.utils.parameters_to_vector(fitted.network_.parameters())
 
         assert before.shape == after.shape
-        # seed 0 draws the first weights first: whatever differs was learned
+        # Seed 0 gives the same initial weights, so differences come from training.
         assert not torch.equal(before, after)
 
-    def test_labels_follow_from_the_threshold(self, fitted):
+    def test_contamination_is_the_share_of_predicted_outliers(self, fitted):
         labels = clone(fitted).set_params(contamination=0.1).fit(X).predict(X)
 
         assert 0.05 <= (labels == -1).mean() <= 0.15
@@ -174,25 +177,25 @@ class TestContract:
             {"random_state": 2**70},
         ],
     )
-    def test_wrong_parameters_are_refused_by_name(self, fitted, wrong):
+    def test_invalid_parameters_raise_with_their_name(self, fitted, wrong):
         (name,) = wrong
         with pytest.raises(ParameterError, match=f"{type(fitted).__name__}: {name}="):
             clone(fitted).set_params(**wrong).fit(X)
 
-    def test_documented_defaults_are_the_real_ones(self, fitted):
+    def test_documented_defaults_equal_the_signature(self, fitted):
         documented = dict(DEFAULT.findall(inspect.getdoc(type(fitted))))
         real = inspect.signature(type(fitted)).parameters.values()
 
         assert documented == {parameter.name: repr(parameter.default) for parameter in real}
 
 
-def test_every_baseline_is_there_and_final():
+def test_every_baseline_is_final():
     for detector in BRIEF.values():
         assert isinstance(detector, Baseline)
         assert type(detector).__final__
 
 
-# What is published: widths of all layers for seven columns, shares of dropout, Adam's settings.
+# Published sizes of all layers for seven columns, dropout rates and settings of Adam.
 PUBLISHED = {
     "DAGMM": ([60, 30, 10, 1, 10, 30, 60, 7, 10, 4], [0.5], (256, 1e-4, 0, True, 200)),
     "DDPM": (
@@ -212,15 +215,15 @@ PUBLISHED = {
 
 class TestPublished:
     @pytest.mark.parametrize("name", PUBLISHED)
-    def test_widths_dropout_and_training_are_the_published_ones(self, name, monkeypatch):
+    def test_layers_dropout_and_optimiser_are_as_published(self, name, monkeypatch):
         widths, dropout, (batch_size, rate, decay, drop_last, epochs) = PUBLISHED[name]
         asked = []
 
-        def spied(parameters, **settings):
+        def record_settings(parameters, **settings):
             asked.append(settings)
             return Trainer(parameters, **settings)
 
-        monkeypatch.setattr(inspect.getmodule(getattr(baselines, name)), "Trainer", spied)
+        monkeypatch.setattr(inspect.getmodule(getattr(baselines, name)), "Trainer", record_settings)
         detector = getattr(baselines, name)()
         network = detector._build_network(7)
         next(iter(detector._train_network(network, torch.randn(40, 7))))
@@ -230,18 +233,20 @@ class TestPublished:
         shares = [getattr(m, "share", getattr(m, "p", None)) for m in layers]
         assert [share for share in shares if share is not None] == dropout
         assert detector.epochs == epochs
-        told = {"weight_decay": 0.0, "drop_last": False, **asked[0]}
-        assert (told["batch_size"], told["learning_rate"]) == (batch_size, rate)
-        assert (told["weight_decay"], told["drop_last"]) == (decay, drop_last)
-        assert told.get("betas", (0.9, 0.999)) == ((0.5, 0.999) if name == "GOAD" else (0.9, 0.999))
+        settings_used = {"weight_decay": 0.0, "drop_last": False, **asked[0]}
+        assert (settings_used["batch_size"], settings_used["learning_rate"]) == (batch_size, rate)
+        assert (settings_used["weight_decay"], settings_used["drop_last"]) == (decay, drop_last)
+        assert settings_used.get("betas", (0.9, 0.999)) == (
+            (0.5, 0.999) if name == "GOAD" else (0.9, 0.999)
+        )
 
-    def test_diffusion_goes_back_250_of_1000_times(self):
+    def test_diffusion_constants_are_as_published(self):
         assert (ddpm.TIMES, ddpm.START, ddpm.BLOCKS) == (1000, 250, 3)
         assert (dte.TIMES, dte.BINS) == (400, 7)
 
 
 class TestTrainer:
-    def test_weights_decay(self):
+    def test_weight_decay_shrinks_weights(self):
         weight = nn.Parameter(torch.ones(1))
         trainer = Trainer([weight], learning_rate=0.1, batch_size=4, weight_decay=1.0)
 
@@ -249,7 +254,7 @@ class TestTrainer:
 
         assert float(weight.detach()) == pytest.approx(0.9)
 
-    def test_each_epoch_has_an_order_of_its_own(self):
+    def test_each_epoch_shuffles_the_rows(self):
         weight = nn.Parameter(torch.zeros(1))
         trainer = Trainer([weight], learning_rate=0.1, batch_size=50)
         seen = []
@@ -265,7 +270,7 @@ class TestTrainer:
         assert seen[0] != seen[1] != list(range(50))
         assert seen[0] != list(range(50))
 
-    def test_it_finds_the_least_squares_line(self):
+    def test_training_finds_the_least_squares_line(self):
         with torch.random.fork_rng():
             torch.manual_seed(0)
             rows = torch.randn(200, 1)
@@ -291,7 +296,7 @@ class TestTrainer:
             (8, True, [4, 4]),
         ],
     )
-    def test_batches_hold_each_row_once(self, n_rows, drop_last, sizes):
+    def test_batches_contain_each_row_once(self, n_rows, drop_last, sizes):
         weight = nn.Parameter(torch.zeros(1))
         trainer = Trainer([weight], learning_rate=0.1, batch_size=4, drop_last=drop_last)
         seen = []
@@ -306,7 +311,7 @@ class TestTrainer:
         flat = [row for batch in seen for row in batch]
         assert len(set(flat)) == len(flat)
 
-    def test_a_long_gradient_is_shortened(self):
+    def test_gradient_norm_is_clipped(self):
         weight = nn.Parameter(torch.zeros(1))
         trainer = Trainer([weight], learning_rate=0.1, batch_size=4, max_norm=5.0)
 
@@ -314,7 +319,7 @@ class TestTrainer:
 
         assert float(weight.grad) == pytest.approx(5.0)
 
-    def test_a_loss_that_is_no_number_ends_it(self):
+    def test_non_finite_loss_raises(self):
         weight = nn.Parameter(torch.zeros(1))
         trainer = Trainer([weight], learning_rate=0.1, batch_size=4)
 
@@ -324,13 +329,13 @@ class TestTrainer:
 
 @pytest.mark.parametrize("n_outputs", [1, 2, 3, 5, 8, 20])
 @pytest.mark.parametrize("n_inputs", [3, 16, 21, 33])
-def test_a_linear_layer_gives_a_row_the_same_to_the_bit_in_every_place(n_inputs, n_outputs):
-    """torch's own does not, of 21 or 33 inputs and few outputs, on some processors."""
-    draws = torch.Generator().manual_seed(0)
+def test_linear_layer_does_not_depend_on_position(n_inputs, n_outputs):
+    """On some CPUs torch's layer does, with 21 or 33 inputs and few outputs."""
+    generator = torch.Generator().manual_seed(0)
     with torch.random.fork_rng():
         layer = Linear(n_inputs, n_outputs).eval()
-    rows = torch.randn(512, n_inputs, generator=draws)
-    order = torch.randperm(512, generator=draws)
+    rows = torch.randn(512, n_inputs, generator=generator)
+    order = torch.randperm(512, generator=generator)
     with torch.no_grad(), single_thread():
         found, elsewhere = layer(rows), layer(rows[order])
 

@@ -21,20 +21,20 @@ from altbi_bench.cli import main
 from altbi_bench.runs import measurement, runner
 from altbi_bench.runs.code_digest import code_digest
 from altbi_bench.runs.records import append, keep_latest, lock_records, read_runs
-from bench_jobs import ON_WINE, SECONDS, result
+from bench_jobs import ON_WINE, SECONDS, build_run
 
-# Ctrl-C is heeded as in a terminal, also where the tests run in the background, which ignores it.
+# Restore the handler of Ctrl-C, which background processes ignore.
 CODE = """import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)
 from altbi_bench.cli import main; sys.exit(main())"""
 COMMAND = [sys.executable, "-c", CODE]
-PATIENCE = 300  # seconds until a process that should end or speak counts as stuck
+PATIENCE = 300  # seconds until a process counts as hanging
 INTERRUPTED, TERMINATED = 130, 143
 RECORDS_KEPT = "Records of finished jobs are kept; the same command runs the others."
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
-    """An empty folder to work in, and one of ADBench in which only wine is, empty itself."""
+def workspace(tmp_path, monkeypatch):
+    """Return an empty working folder, with an ADBench folder that has an empty file for wine."""
     folder = tmp_path / "adbench"
     (folder / ON_WINE.file).parent.mkdir(parents=True)
     (folder / ON_WINE.file).touch()
@@ -44,13 +44,13 @@ def place(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def at_once(monkeypatch):
-    """Do jobs here and at once; what fails, and how, is for the test to say."""
+def job_errors(monkeypatch):
+    """Run jobs in this process, and return the errors by system that tests may set."""
     errors = {}
 
     def results(jobs, **limits):
         assert limits["processes"] >= 1
-        return (result(job, error=errors.get(job.system), auc=0.25) for job in jobs)
+        return (build_run(job, error=errors.get(job.system), auc=0.25) for job in jobs)
 
     monkeypatch.setattr(runner, "run_jobs", results)
     return errors
@@ -60,13 +60,13 @@ def run(*words):
     return main(["run", *words])
 
 
-def said(capsys):
-    """What stands in the output and in the errors, as lines."""
+def read_lines(capsys):
+    """Return the lines of the output and of the errors."""
     return tuple(text.splitlines() for text in capsys.readouterr())
 
 
-def refused(capsys):
-    """The one sentence about a command that did nothing."""
+def read_error(capsys):
+    """Return the error, and check that it is one line without output."""
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("altbi-bench: ")
@@ -76,26 +76,26 @@ def refused(capsys):
 
 
 class TestDatasets:
-    def test_all_are_listed_with_what_is_at_hand(self, place, capsys):
+    def test_data_sets_are_listed_with_available_files(self, workspace, capsys):
         assert main(["datasets"]) == 0
 
-        out, err = said(capsys)
+        out, err = read_lines(capsys)
         rows = {line.split("  ")[0]: line.split() for line in out[1:-3]}
         assert list(rows) == [dataset.label for dataset in catalogue()]
         assert rows["wine"] == ["wine", "table", "1", "of", "1", "129", "13", "10"]
         assert rows["cardio"][2:5] == ["0", "of", "1"]
-        assert out[-2].startswith(f"1 of 195 files are available in {place / 'adbench'}. ")
+        assert out[-2].startswith(f"1 of 195 files are available in {workspace / 'adbench'}. ")
         assert "ALTBI_ADBENCH" in out[-1]
         assert err == []
 
-    def test_all_files_are_listed_under_the_names_they_must_have(self, place, capsys):
+    def test_all_file_names_are_listed(self, workspace, capsys):
         assert main(["datasets", "--files"]) == 0
 
-        out, _ = said(capsys)
+        out, _ = read_lines(capsys)
         parts = [part for dataset in catalogue() for part in dataset.parts]
         assert [line.split()[0] for line in out[1:-3]] == [part.file for part in parts]
 
-    def test_json_holds_every_file(self, place, capsys):
+    def test_json_has_every_file(self, workspace, capsys):
         assert main(["datasets", "--json"]) == 0
 
         facts = json.loads(capsys.readouterr().out)
@@ -113,16 +113,14 @@ class TestDatasets:
             "available": True,
         }
 
-    def test_without_a_folder_none_is_at_hand(self, place, capsys, monkeypatch):
+    def test_no_file_is_available_without_a_folder(self, workspace, capsys, monkeypatch):
         monkeypatch.delenv("ALTBI_ADBENCH")
 
         assert main(["datasets"]) == 0
 
         assert "\n0 of 195 files are available. The others" in capsys.readouterr().out
 
-    def test_files_at_hand_are_read_and_the_damaged_named(
-        self, adbench, tmp_path, monkeypatch, capsys
-    ):
+    def test_check_reports_damaged_files(self, adbench, tmp_path, monkeypatch, capsys):
         content = (adbench / ON_WINE.file).read_bytes()
         file = tmp_path / ON_WINE.file
         file.parent.mkdir()
@@ -132,19 +130,19 @@ class TestDatasets:
 
             assert main(["datasets", "--check"]) == code
 
-            out, err = said(capsys)
+            out, err = read_lines(capsys)
             assert out == [f"{good} of 1 available files are as described."]
             assert [str(file) in line for line in err] == [True] * code
 
-    def test_without_files_there_is_nothing_to_check(self, place, capsys, monkeypatch):
-        monkeypatch.setenv("ALTBI_ADBENCH", str(place / "nowhere"))
+    def test_check_without_files_fails(self, workspace, capsys, monkeypatch):
+        monkeypatch.setenv("ALTBI_ADBENCH", str(workspace / "nowhere"))
 
         assert main(["datasets", "--check"]) == 1
 
-        assert f"is at hand in {place / 'nowhere'}. Set ALTBI_ADBENCH" in refused(capsys)
+        assert f"is at hand in {workspace / 'nowhere'}. Set ALTBI_ADBENCH" in read_error(capsys)
 
     @pytest.mark.parametrize("other", ["--files", "--json"])
-    def test_a_check_lists_nothing(self, place, capsys, other):
+    def test_check_excludes_listing_options(self, workspace, capsys, other):
         with pytest.raises(SystemExit) as end:
             main(["datasets", "--check", other])
 
@@ -153,17 +151,17 @@ class TestDatasets:
 
 
 class TestSystems:
-    def test_every_system_has_a_line_with_source_version_and_parameters(self, capsys):
+    def test_systems_are_listed_with_source_and_parameters(self, capsys):
         assert main(["systems"]) == 0
 
-        out, _ = said(capsys)
+        out, _ = read_lines(capsys)
         assert len(out) == 1 + len(SYSTEMS) + len(IMAGE_ONLY)
         assert out[-1].split()[:3] == ["CSI", "not", "run"]
         (knn,) = [line for line in out if line.startswith("kNN ")]
         assert "  pyod.models.knn:KNN  " in knn
         assert "  n_neighbors=32  " in knn
 
-    def test_json_says_how_each_is_built_in_both_settings(self, capsys):
+    def test_json_has_recipes_of_both_settings(self, capsys):
         assert main(["systems", "--json"]) == 0
 
         facts = {fact["system"]: fact for fact in json.loads(capsys.readouterr().out)}
@@ -174,11 +172,11 @@ class TestSystems:
         assert facts["ALTBI"]["note"].startswith("distance to reference rows")
         assert facts["ALTBI-G (light)"]["parameters"]["backbone"]["class"] == "altbi.torch:Glow"
 
-    def test_what_is_not_installed_is_said_to_be_so(self, capsys, monkeypatch):
-        def lacking(package):
+    def test_missing_packages_are_reported(self, capsys, monkeypatch):
+        def raise_not_found(package):
             raise PackageNotFoundError(package)
 
-        monkeypatch.setattr(measurement, "version", lacking)
+        monkeypatch.setattr(measurement, "version", raise_not_found)
 
         assert main(["systems"]) == 0
 
@@ -186,26 +184,26 @@ class TestSystems:
 
 
 class TestRun:
-    def test_what_is_there_is_not_run_again(self, place, at_once, capsys):
+    def test_recorded_jobs_are_not_repeated(self, workspace, job_errors, capsys):
         words = ["--datasets", "wine", "--systems", "HBOS,IForest"]
 
         assert [run(*words), run(*words, "--seeds", "4"), run(*words)] == [0, 0, 0]
 
         path = "bench/results/transductive.jsonl"
-        assert said(capsys)[0] == [
+        assert read_lines(capsys)[0] == [
             f"4 jobs done, 0 existed, 0 failed: {path}",
             f"1 job done, 4 existed, 0 failed: {path}",
             f"0 jobs done, 4 existed, 0 failed: {path}",
         ]
-        jobs = [(each.system, each.seed) for each in read_runs(place / path)]
+        jobs = [(each.system, each.seed) for each in read_runs(workspace / path)]
         assert jobs == [("HBOS", 0), *(("IForest", seed) for seed in range(4))]
 
-    def test_options_reach_the_jobs_and_their_processes(self, place, monkeypatch):
+    def test_options_are_passed_to_jobs_and_processes(self, workspace, monkeypatch):
         given = {}
 
         def results(jobs, **limits):
             given.update(limits)
-            return map(result, jobs)
+            return map(build_run, jobs)
 
         monkeypatch.setattr(runner, "run_jobs", results)
 
@@ -214,16 +212,16 @@ class TestRun:
 
         assert given == {"processes": 2, "threads": 3, "seconds": 9}
         wanted = replace(ON_WINE, system="kNN", protocol="semi", rows=50)
-        assert [each.job for each in read_runs(place / "bench/results/semi.jsonl")] == [
+        assert [each.job for each in read_runs(workspace / "bench/results/semi.jsonl")] == [
             replace(wanted, seed=6), replace(wanted, seed=2)
         ]  # fmt: skip
 
-    def test_jobs_go_to_the_engine_and_their_lines_come_here(self, place, monkeypatch, capsys):
+    def test_engine_runs_jobs_and_records_are_local(self, workspace, monkeypatch, capsys):
         given = []
 
         def results_by(engine, jobs, **limits):
             given.append((type(engine), engine.scheduler, limits))
-            return map(result, jobs)
+            return map(build_run, jobs)
 
         monkeypatch.setattr(runner, "run_jobs_on_engine", results_by)
         words = ["--datasets", "wine", "--systems", "HBOS", "--limit", "9", "--engine", "dask"]
@@ -233,7 +231,7 @@ class TestRun:
 
         limits = {"threads": 1, "seconds": 9}
         assert given[0] == (Dask, "tcp://10.0.0.1:8786", limits)
-        assert len(read_runs(place / "bench/results/transductive.jsonl")) == 1
+        assert len(read_runs(workspace / "bench/results/transductive.jsonl")) == 1
         with pytest.raises(SystemExit):
             run(*words, "--processes", "2")
         assert "replaces --processes" in capsys.readouterr().err
@@ -247,72 +245,73 @@ class TestRun:
             ("semi", ["--rows", "all"], None),
         ],
     )
-    def test_large_files_are_sampled_unless_the_protocol_does_it(
-        self, place, at_once, protocol, words, rows
-    ):
+    def test_large_files_are_sampled_by_default(self, workspace, job_errors, protocol, words, rows):
         (donors,) = [dataset for dataset in catalogue() if dataset.name == "donors"]
-        (place / "adbench" / donors.parts[0].file).touch()
+        (workspace / "adbench" / donors.parts[0].file).touch()
 
         run("--datasets", "donors", "--systems", "HBOS", "--protocol", protocol, *words)
 
-        assert {each.rows for each in read_runs(place / f"bench/results/{protocol}.jsonl")} == {
+        assert {each.rows for each in read_runs(workspace / f"bench/results/{protocol}.jsonl")} == {
             rows
         }
 
-    def test_failures_are_named_and_tried_again_only_when_asked(self, place, at_once, capsys):
-        at_once["HBOS"] = "bad\nday \x1b[2J"
+    def test_failures_are_reported_and_repeated_with_retry(self, workspace, job_errors, capsys):
+        job_errors["HBOS"] = "bad\nday \x1b[2J"
         words = ["--datasets", "wine", "--systems", "HBOS,ECOD"]
 
         assert run(*words) == 1
-        out, err = said(capsys)
+        out, err = read_lines(capsys)
         assert out == ["2 jobs done, 0 existed, 1 failed: bench/results/transductive.jsonl"]
         assert err == ["45_wine, HBOS, seed 0, transductive: bad day \\x1b[2J"]
 
-        at_once.clear()
+        job_errors.clear()
         assert run(*words) == 1
-        out, _ = said(capsys)
+        out, _ = read_lines(capsys)
         assert out[0].startswith("0 jobs done, 2 existed, 1 failed")
         assert out[1:] == ["1 of them failed earlier; --retry runs them again."]
         assert run(*words, "--retry") == 0
-        assert said(capsys)[0][0].startswith("1 job done, 1 existed, 0 failed")
+        assert read_lines(capsys)[0][0].startswith("1 job done, 1 existed, 0 failed")
 
-    def test_a_failure_of_another_make_of_a_system_does_not_count(self, place, at_once, capsys):
-        append(place / "some.jsonl", result(ON_WINE))
-        append(place / "some.jsonl", replace(result(ON_WINE, error="no"), parameters={"n_bins": 3}))
+    def test_outdated_failure_is_ignored(self, workspace, job_errors, capsys):
+        append(workspace / "some.jsonl", build_run(ON_WINE))
+        append(
+            workspace / "some.jsonl",
+            replace(build_run(ON_WINE, error="no"), parameters={"n_bins": 3}),
+        )
 
         assert run("--records", "some.jsonl", "--datasets", "wine", "--systems", "HBOS") == 0
-        assert said(capsys)[0] == ["0 jobs done, 1 existed, 0 failed: some.jsonl"]
+        assert read_lines(capsys)[0] == ["0 jobs done, 1 existed, 0 failed: some.jsonl"]
 
-    def test_a_suite_takes_what_is_at_hand(self, place, at_once):
+    def test_suite_uses_available_files(self, workspace, job_errors):
         assert run("--suite", "small", "--systems", "HBOS") == 0
 
-        assert [each.job for each in read_runs(place / "bench/results/transductive.jsonl")] == [
+        assert [each.job for each in read_runs(workspace / "bench/results/transductive.jsonl")] == [
             ON_WINE
         ]
 
-    def test_smoke_lines_are_marked_kept_apart_and_barred_from_tables(self, place, at_once, capsys):
+    def test_smoke_records_are_separate_and_not_tabulated(self, workspace, job_errors, capsys):
         assert run("--suite", "smoke", "--systems", "HBOS") == 0
 
-        found = read_runs(place / "bench/results/smoke.jsonl")
+        found = read_runs(workspace / "bench/results/smoke.jsonl")
         assert [each.job for each in found] == [replace(ON_WINE, smoke=True)]
         capsys.readouterr()
         for command in ("tables", "records"):
             assert main([command, "--records", "bench/results/smoke.jsonl"]) == 1
-            assert "bench/results/smoke.jsonl: all records are of smoke runs" in refused(capsys)
+            assert "bench/results/smoke.jsonl: all records are of smoke runs" in read_error(capsys)
 
-    def test_a_smoke_line_does_not_stand_for_a_real_run(self, place, at_once):
+    def test_smoke_record_does_not_replace_a_run(self, workspace, job_errors):
         words = ["--systems", "HBOS", "--records", "one.jsonl"]
 
         run("--suite", "smoke", *words)
         run("--suite", "small", *words)
 
-        assert [each.smoke for each in read_runs(place / "one.jsonl")] == [True, False]
+        assert [each.smoke for each in read_runs(workspace / "one.jsonl")] == [True, False]
 
-    def test_a_second_run_on_one_file_is_refused_in_a_sentence(self, place, at_once, capsys):
-        with lock_records(place / "one.jsonl"):
+    def test_locked_records_are_an_error(self, workspace, job_errors, capsys):
+        with lock_records(workspace / "one.jsonl"):
             assert run("--datasets", "wine", "--records", "one.jsonl") == 1
 
-        assert "one.jsonl: another benchmark is writing to this file." in refused(capsys)
+        assert "one.jsonl: another benchmark is writing to this file." in read_error(capsys)
 
     @pytest.mark.parametrize(
         ("words", "sentence"),
@@ -331,15 +330,15 @@ class TestRun:
         ],
         ids=str,
     )
-    def test_what_makes_no_sense_is_refused_in_a_sentence(
-        self, place, at_once, capsys, words, sentence
+    def test_invalid_values_are_one_line_errors(
+        self, workspace, job_errors, capsys, words, sentence
     ):
-        (place / "broken").write_bytes(b"\xff\x1b[2J\n")
+        (workspace / "broken").write_bytes(b"\xff\x1b[2J\n")
 
         assert run("--datasets", "wine", *words) == 1
 
-        assert sentence in refused(capsys)
-        assert not (place / "results").exists()
+        assert sentence in read_error(capsys)
+        assert not (workspace / "bench").exists()
 
     @pytest.mark.parametrize(
         ("words", "sentence"),
@@ -363,29 +362,29 @@ class TestRun:
         ],
         ids=str,
     )
-    def test_wrong_usage_is_one_sentence_and_exit_2(self, place, capsys, words, sentence):
+    def test_wrong_usage_exits_with_2_and_reason(self, workspace, capsys, words, sentence):
         with pytest.raises(SystemExit) as end:
             run(*words)
 
         assert end.value.code == 2
-        out, err = said(capsys)
+        out, err = read_lines(capsys)
         assert out == []
         assert err[-1].startswith("altbi-bench")
         assert sentence in err[-1]
-        assert not (place / "results").exists()
+        assert not (workspace / "bench").exists()
 
 
-class TestLines:
-    def test_a_cell_leads_to_its_lines_and_they_to_the_command(self, place, at_once, capsys):
+class TestRecords:
+    def test_records_show_the_command_that_repeats_them(self, workspace, job_errors, capsys):
         words = ["--protocol", "semi", "--datasets", "wine", "--systems", "IForest,HBOS"]
         run(*words, "--rows", "50", "--seeds", "1,4")
-        before = read_runs(place / "bench/results/semi.jsonl")
+        before = read_runs(workspace / "bench/results/semi.jsonl")
         capsys.readouterr()
 
         words = [*words[:-1], "IForest", "--rows", "50", "--seeds", "4,"]
         assert main(["records", *words]) == 0
 
-        where, facts, command = said(capsys)[0]
+        where, facts, command = read_lines(capsys)[0]
         title = "45_wine, IForest, seed 4, semi, 50 rows"
         assert where == f"bench/results/semi.jsonl, line 4: {title}"
         expected = {
@@ -397,87 +396,93 @@ class TestLines:
         assert json.loads(facts) == expected
         name, *again = shlex.split(command)
         assert (name, main(again)) == ("altbi-bench", 0)
-        assert read_runs(place / "again.jsonl") == [before[3]]
+        assert read_runs(workspace / "again.jsonl") == [before[3]]
 
-    def test_the_command_of_a_line_is_about_its_file_alone(self, place, at_once, capsys):
+    def test_command_of_a_record_selects_its_file(self, workspace, job_errors, capsys):
         files = [f"CV_by_ViT/MVTec-AD_{name}.npz" for name in ("bottle", "pill")]
         for file in files:
-            (place / "adbench" / file).parent.mkdir(exist_ok=True)
-            (place / "adbench" / file).touch()
+            (workspace / "adbench" / file).parent.mkdir(exist_ok=True)
+            (workspace / "adbench" / file).touch()
         words = ["--datasets", "MVTec-AD", "--systems", "HBOS"]
         run(*words)
         capsys.readouterr()
 
         main(["records", *words])
 
-        commands = [shlex.split(line) for line in said(capsys)[0][2::3]]
+        commands = [shlex.split(line) for line in read_lines(capsys)[0][2::3]]
         assert len(commands) == 2
         assert main(commands[1][1:]) == 0
-        assert [each.file for each in read_runs(place / "again.jsonl")] == files[1:]
+        assert [each.file for each in read_runs(workspace / "again.jsonl")] == files[1:]
 
-    def test_a_line_of_another_make_of_its_system_is_marked(self, place, capsys):
-        append(place / "some.jsonl", replace(result(ON_WINE), parameters={"n_bins": 3}))
-        append(place / "some.jsonl", result(ON_WINE))
+    def test_outdated_recipe_is_marked(self, workspace, capsys):
+        append(workspace / "some.jsonl", replace(build_run(ON_WINE), parameters={"n_bins": 3}))
+        append(workspace / "some.jsonl", build_run(ON_WINE))
         words = ["--records", "some.jsonl", "--datasets", "wine", "--systems", "HBOS"]
 
         assert main(["records", *words]) == 0
 
-        out, _ = said(capsys)
+        out, _ = read_lines(capsys)
         assert ["outdated" in line for line in out[::3]] == [True, False]
 
-    def test_a_line_of_other_code_of_ours_is_marked(self, place, capsys):
+    def test_record_of_other_code_is_marked(self, workspace, capsys):
         ours = replace(ON_WINE, system="ALTBI")
         source = SYSTEMS["ALTBI"].recipe.source
         for versions in ({}, {"altbi code": "other"}, {"altbi code": code_digest()}):
-            append(place / "some.jsonl", replace(result(ours), source=source, versions=versions))
+            append(
+                workspace / "some.jsonl", replace(build_run(ours), source=source, versions=versions)
+            )
         words = ["--records", "some.jsonl", "--datasets", "wine", "--systems", "ALTBI"]
 
         assert main(["records", *words]) == 0
 
-        titles, now = said(capsys)[0][::3], f", by now it is {code_digest()})"
+        titles, now = read_lines(capsys)[0][::3], f", by now it is {code_digest()})"
         assert titles[0].endswith(f"(altbi's code was not written down{now}")
         assert titles[1].endswith(f"(altbi's code was other{now}")
         assert titles[2].endswith("transductive")
 
-    def test_records_of_the_earlier_layout_name_its_commit(self, place, capsys):
+    def test_records_of_the_earlier_layout_name_its_commit(self, workspace, capsys):
         ours = replace(ON_WINE, system="ALTBI")
         for digest in ("84ebab59c087", "d1d6faac8953"):
-            append(place / "some.jsonl", replace(result(ours), versions={"altbi code": digest}))
+            append(
+                workspace / "some.jsonl", replace(build_run(ours), versions={"altbi code": digest})
+            )
 
         main(["records", "--records", "some.jsonl", "--systems", "ALTBI"])
 
-        titles = said(capsys)[0][::3]
+        titles = read_lines(capsys)[0][::3]
         assert titles[0].endswith("(altbi's code was 84ebab59c087, commit 5d86b5a)")
         assert titles[1].endswith("(altbi's code was d1d6faac8953, never committed)")
 
-    def test_records_of_baselines_stay_current_after_the_move(self, place, capsys):
-        before = replace(result(replace(ON_WINE, system="DAGMM")), source="altbi.baselines:DAGMM")
-        append(place / "some.jsonl", before)
-        append(place / "some.jsonl", replace(before, source="altbi.baselines:DDPM"))
+    def test_records_of_baselines_stay_current_after_the_move(self, workspace, capsys):
+        before = replace(
+            build_run(replace(ON_WINE, system="DAGMM")), source="altbi.baselines:DAGMM"
+        )
+        append(workspace / "some.jsonl", before)
+        append(workspace / "some.jsonl", replace(before, source="altbi.baselines:DDPM"))
 
         main(["records", "--records", "some.jsonl", "--systems", "DAGMM"])
 
-        titles = said(capsys)[0][::3]
+        titles = read_lines(capsys)[0][::3]
         assert ["outdated" in title for title in titles] == [False, True]
 
-    def test_what_a_line_says_of_the_code_does_not_act_on_the_terminal(self, place, capsys):
+    def test_control_characters_in_records_are_escaped(self, workspace, capsys):
         versions = {"altbi code": "\x1b[2J"}
         ours = replace(ON_WINE, system="ALTBI")
         source = SYSTEMS["ALTBI"].recipe.source
-        append(place / "some.jsonl", replace(result(ours), source=source, versions=versions))
+        append(workspace / "some.jsonl", replace(build_run(ours), source=source, versions=versions))
 
         main(["records", "--records", "some.jsonl", "--systems", "ALTBI"])
 
         assert r"altbi's code was \x1b[2J" in capsys.readouterr().out
 
-    def test_a_job_that_was_tried_twice_has_both_lines(self, place, capsys):
-        append(place / "some.jsonl", result(ON_WINE, error="no"))
-        append(place / "some.jsonl", result(ON_WINE))
+    def test_repeated_job_shows_both_records(self, workspace, capsys):
+        append(workspace / "some.jsonl", build_run(ON_WINE, error="no"))
+        append(workspace / "some.jsonl", build_run(ON_WINE))
         words = ["--records", "some.jsonl", "--datasets", "wine", "--systems", "HBOS"]
 
         assert main(["records", *words]) == 0
 
-        out, _ = said(capsys)
+        out, _ = read_lines(capsys)
         assert [line.partition(":")[0] for line in out[::3]] == [
             "some.jsonl, line 1", "some.jsonl, line 2"
         ]  # fmt: skip
@@ -497,12 +502,12 @@ class TestLines:
         ],
         ids=str,
     )
-    def test_nothing_to_show_is_said_in_a_sentence(self, place, capsys, words, sentence):
-        append(place / "some.jsonl", result(ON_WINE))
+    def test_no_matching_record_is_an_error(self, workspace, capsys, words, sentence):
+        append(workspace / "some.jsonl", build_run(ON_WINE))
 
         assert main(["records", "--records", "some.jsonl", *words]) == 1
 
-        assert sentence in refused(capsys)
+        assert sentence in read_error(capsys)
 
 
 @pytest.mark.parametrize(
@@ -512,51 +517,51 @@ class TestLines:
         "--protocol dte", "--markdown",
     ],
 )  # fmt: skip
-def test_what_the_page_would_not_heed_is_refused(place, capsys, words):
+def test_options_ignored_by_the_page_are_errors(workspace, capsys, words):
     with pytest.raises(SystemExit) as end:
         main(["tables", "--page", "page.md", *words.split()])
 
     assert end.value.code == 2
     assert f"leave out {words.split()[0]}" in capsys.readouterr().err
-    assert not (place / "page.md").exists()
+    assert not (workspace / "page.md").exists()
 
 
-def test_an_unwritable_page_is_told_by_its_own_name(place, capsys, monkeypatch):
+def test_unwritable_page_is_reported_by_its_name(workspace, capsys, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied", "docs/.results.md.x.part")
 
-    append(place / "transductive.jsonl", result(ON_WINE))
+    append(workspace / "transductive.jsonl", build_run(ON_WINE))
     monkeypatch.setattr("tempfile.mkstemp", refuse)
 
     assert main(["tables", "--page", "results.md", "--records", "."]) == 1
 
-    told = refused(capsys)
-    assert str(place / "results.md") in told
-    assert ".part" not in told
+    error = read_error(capsys)
+    assert str(workspace / "results.md") in error
+    assert ".part" not in error
 
 
-def test_quick_runs_altbi_and_two_classics_and_prints_tables(place, at_once, capsys):
+def test_quick_runs_altbi_and_two_classics_and_prints_tables(workspace, job_errors, capsys):
     assert main(["quick", "--datasets", "wine", "--seeds", "2", "--markdown"]) == 0
 
-    out, _ = said(capsys)
+    out, _ = read_lines(capsys)
     assert out[0] == "7 jobs done, 0 existed, 0 failed: bench/results/transductive.jsonl"
     (head,) = [line for line in out if line.startswith("| data set | ALTBI")][:1]
     assert head.split(" | ")[1:5] == ["ALTBI", "ALTBI-I (reference)", "IForest", "kNN"]
     assert any(line.startswith("| wine | 0.250 ± 0.000 |") for line in out)
 
 
-def test_quick_tells_of_failures_by_its_exit_code(place, at_once, capsys):
-    at_once["kNN"] = "bad day"
+def test_quick_reports_failures_by_exit_code(workspace, job_errors, capsys):
+    job_errors["kNN"] = "bad day"
 
     assert main(["quick", "--datasets", "wine"]) == 1
 
-    out, err = said(capsys)
+    out, err = read_lines(capsys)
     assert err == ["45_wine, kNN, seed 0, transductive: bad day"]
     assert "- 45_wine, kNN, seed 0, transductive: bad day" in out
 
 
 class TestProcesses:
-    """The installed command with real systems on real tables."""
+    """The command in its own process, with real systems and tables."""
 
     @pytest.fixture
     def start(self, adbench, tmp_path):
@@ -566,7 +571,7 @@ class TestProcesses:
         (folder / ON_WINE.file).symlink_to((adbench / ON_WINE.file).resolve())
         environment = os.environ | {
             "ALTBI_ADBENCH": str(folder),
-            # These packages, no others.
+            # Import the packages under test.
             "PYTHONPATH": os.pathsep.join(
                 str(Path(each.__file__).parents[1].resolve()) for each in (altbi, altbi_bench)
             ),
@@ -591,8 +596,8 @@ class TestProcesses:
             process.kill()
             process.communicate()
 
-    def ended(self, process):
-        """Wait until the process and all of its children are gone: they hold its output open."""
+    def wait_until_ended(self, process):
+        """Wait until the process and its children, which hold its output open, have ended."""
         out, err = process.communicate(timeout=PATIENCE)
         return process.returncode, out, err
 
@@ -606,7 +611,7 @@ class TestProcesses:
     def test_every_system_runs_on_a_smoke_table(self, start, tmp_path, monkeypatch, capsys):
         words = ["run", "--suite", "smoke", "--seeds", "1"]
 
-        code, out, err = self.ended(start(*words))
+        code, out, err = self.wait_until_ended(start(*words))
 
         n_jobs = len(SYSTEMS)
         path = "bench/results/smoke.jsonl"
@@ -621,11 +626,9 @@ class TestProcesses:
         assert main([*words]) == 0
         assert capsys.readouterr().out.startswith(f"0 jobs done, {n_jobs} existed, 0 failed")
         assert main(["tables", "--records", path]) == 1
-        assert "all records are of smoke runs, which are left out" in refused(capsys)
+        assert "all records are of smoke runs, which are left out" in read_error(capsys)
 
-    def test_killed_in_the_middle_and_run_again_nothing_is_lost_and_nothing_runs_twice(
-        self, start, tmp_path
-    ):
+    def test_killed_run_continues_with_missing_jobs(self, start, tmp_path):
         words = ["run", "--suite", "smoke", "--systems", "IForest", "--seeds", "20"]
         words += ["--processes", "2"]
         path, n_jobs = tmp_path / "bench/results/smoke.jsonl", 20
@@ -633,11 +636,11 @@ class TestProcesses:
         self.wait_for_lines(path, first, 2)
 
         first.kill()
-        code, *_ = self.ended(first)
+        code, *_ = self.wait_until_ended(first)
         before = path.read_bytes()
         assert code == -signal.SIGKILL
         assert 2 <= before.count(b"\n") < n_jobs
-        code, out, err = self.ended(start(*words))
+        code, out, err = self.wait_until_ended(start(*words))
 
         n_before = before.count(b"\n")
         assert (code, err) == (0, "")
@@ -656,7 +659,7 @@ class TestProcesses:
         os.killpg(process.pid, signal.SIGINT)
 
         message = f"altbi-bench: interrupted. {RECORDS_KEPT}\n"
-        assert self.ended(process) == (INTERRUPTED, "", message)
+        assert self.wait_until_ended(process) == (INTERRUPTED, "", message)
         assert path.read_bytes().endswith(b"\n")
         assert len(read_runs(path)) >= 2
 
@@ -667,4 +670,4 @@ class TestProcesses:
         os.killpg(process.pid, signal.SIGTERM)
 
         message = f"altbi-bench: terminated. {RECORDS_KEPT}\n"
-        assert self.ended(process) == (TERMINATED, "", message)
+        assert self.wait_until_ended(process) == (TERMINATED, "", message)

@@ -24,26 +24,26 @@ from altbi_bench.catalogue.datasets import (
 )
 
 
-def summary():
-    """The paper's Table B.1."""
+def read_paper_summary():
+    """Return the rows of the paper's Table B.1 by data set."""
     source = resources.files("altbi_bench") / "paper" / "datasets.csv"
     with source.open(encoding="utf-8") as lines:
         return {row["dataset"]: row for row in csv.DictReader(lines)}
 
 
-def sizes(row):
+def list_sizes(row):
     return tuple(int(row[name]) for name in ("n_rows", "n_features", "n_outliers"))
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An ADBench folder with one file of six rows, the last two of them outliers."""
+    """Return an ADBench folder with one file of six rows, the last two of them outliers."""
     monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
-    write(tmp_path / "toy.npz")
+    write_file(tmp_path / "toy.npz")
     return tmp_path
 
 
-def write(path, **arrays):
+def write_file(path, **arrays):
     np.savez(path, **{"X": np.arange(12).reshape(6, 2), "y": [0, 0, 0, 0, 1, 1], **arrays})
 
 
@@ -51,14 +51,14 @@ TOY = Part("toy.npz", 6, 2, 2)
 
 
 class TestCatalogue:
-    def test_a_file_whose_rows_are_not_known_has_about_those_of_the_paper(self):
+    def test_unknown_sizes_have_estimates_of_the_paper(self):
         unknown = [part for dataset in catalogue() for part in dataset.parts if part.n_rows is None]
 
         assert len(unknown) == 104
         assert find_part("NLP_by_BERT/20news_0.npz")[1].rows_in_paper == 11_905
         assert all(part.rows_in_paper <= 20_000 for part in unknown)
 
-    def test_it_holds_57_data_sets_in_195_files_and_10_of_them_through_two_networks(self):
+    def test_catalogue_has_57_data_sets_in_195_files(self):
         names = [dataset.name for dataset in catalogue()]
         files = [part.file for dataset in catalogue() for part in dataset.parts]
 
@@ -66,23 +66,23 @@ class TestCatalogue:
         assert len({dataset.label for dataset in catalogue()}) == len(names) == 67
         assert len(set(files)) == len(files) == 195
 
-    def test_sizes_are_those_of_table_b1(self):
-        table = summary()
+    def test_sizes_agree_with_table_b1(self):
+        table = read_paper_summary()
 
         assert list(dict.fromkeys(each.name for each in catalogue())) == list(table)
         for dataset in catalogue():
             if dataset.kind == "table":
                 (part,) = dataset.parts
                 found = (part.n_rows, part.n_features, part.n_outliers)
-                assert found == sizes(table[dataset.name]), dataset.name
-        # Some lines of the paper, typed from it.
-        assert sizes(table["aloi"]) == (49534, 27, 1508)
-        assert sizes(table["census"]) == (299285, 500, 18568)
-        assert sizes(table["yeast"]) == (1484, 8, 507)
+                assert found == list_sizes(table[dataset.name]), dataset.name
+        # Some rows, copied from the paper by hand.
+        assert list_sizes(table["aloi"]) == (49534, 27, 1508)
+        assert list_sizes(table["census"]) == (299285, 500, 18568)
+        assert list_sizes(table["yeast"]) == (1484, 8, 507)
         assert (table["fault"]["domain"], table["waveform"]["domain"]) == ("Physical", "Physics")
 
     @pytest.mark.parametrize("embedding", ["ResNet18", "ViT"])
-    def test_the_parts_of_mvtec_sum_to_the_papers_sizes(self, embedding):
+    def test_mvtec_files_sum_to_the_papers_sizes(self, embedding):
         (dataset,) = select([f"MVTec-AD ({embedding})"])
 
         assert len(dataset.parts) == 15
@@ -90,14 +90,16 @@ class TestCatalogue:
         assert sum(part.n_outliers for part in dataset.parts) == 1258
 
     @pytest.mark.parametrize("name", ["CIFAR10", "SVHN"])
-    def test_the_papers_sizes_of_other_images_are_those_of_one_part(self, name):
+    def test_papers_image_sizes_are_of_one_file(self, name):
         (dataset,) = select([f"{name} (ResNet18)"])
 
         first = dataset.parts[0]
 
-        assert (first.n_rows, first.n_features, first.n_outliers) == sizes(summary()[name])
+        assert (first.n_rows, first.n_features, first.n_outliers) == list_sizes(
+            read_paper_summary()[name]
+        )
 
-    def test_digests_are_known_of_83_files_and_differ(self):
+    def test_digests_of_83_files_are_unique(self):
         digests = [part.sha256 for each in catalogue() for part in each.parts if part.sha256]
 
         assert len(set(digests)) == len(digests) == 83
@@ -110,13 +112,13 @@ class TestCatalogue:
             ("20news", 6), ("agnews", 4), ("amazon", 1), ("imdb", 1), ("yelp", 1),
         ],
     )  # fmt: skip
-    def test_images_and_texts_have_the_same_parts_through_both_networks(self, name, n_parts):
+    def test_both_embeddings_have_the_same_files(self, name, n_parts):
         first, second = select([name])
 
         assert [part.name for part in first.parts] == [part.name for part in second.parts]
         assert len(first.parts) == n_parts
 
-    def test_the_network_decides_the_folder_and_the_number_of_columns(self):
+    def test_embedding_determines_folder_and_number_of_features(self):
         columns = {"ResNet18": 512, "ViT": 1000, "BERT": 768, "RoBERTa": 768}
 
         for dataset in catalogue():
@@ -127,7 +129,7 @@ class TestCatalogue:
                 else:
                     assert part.file.startswith("Classical/"), part
 
-    def test_the_authors_drop_outliers_of_34_tables(self):
+    def test_authors_drop_outliers_of_34_tables(self):
         tables = [each for each in catalogue() if each.kind == "table" and each.name != "mnist"]
         kept = {each.name: each.official_outliers for each in tables}
 
@@ -152,7 +154,7 @@ class TestCatalogue:
             ("FashionMNIST (ResNet18)", False, True),
         ],
     )
-    def test_a_column_of_the_paper_is_about_the_files_it_was_made_from(self, label, own, dte):
+    def test_paper_columns_belong_to_their_files(self, label, own, dte):
         (dataset,) = select([label])
 
         for column in ("ODIM", "ALTBI-G", "ALTBI-I", "ALTBI"):
@@ -160,43 +162,43 @@ class TestCatalogue:
         for column in ("kNN", "DTE-NP", "DeepSVDD"):
             assert dataset.is_column_of(column) is dte, column
 
-    def test_a_part_is_called_by_the_stem_of_its_file_and_a_data_set_by_name_and_network(self):
+    def test_names_come_from_file_and_embedding(self):
         dataset, part = find_part("CV_by_ViT/MVTec-AD_metal_nut.npz")
 
         assert part.name == "MVTec-AD_metal_nut"
         assert (dataset.label, dataset.name) == ("MVTec-AD (ViT)", "MVTec-AD")
         assert find_part("Classical/22_magic.gamma.npz")[1].name == "22_magic.gamma"
 
-    def test_cells_are_counted_where_rows_are_known(self):
+    def test_cells_of_known_sizes_are_counted(self):
         parts = (Part("a", 10, 3, 1), Part("b", None, 3, None), Part("c", 2, 3, 1))
 
         assert Dataset("toy", "", "table", "", parts).n_cells == 36
 
     @pytest.mark.parametrize("file", ["wine", "../wine.npz", "/etc/passwd", ""])
-    def test_a_file_that_is_not_in_the_catalogue_is_refused(self, file):
+    def test_file_outside_the_catalogue_raises(self, file):
         with pytest.raises(ParameterError, match="is no file of ADBench"):
             find_part(file)
 
 
 class TestSelect:
-    def test_names_come_in_the_papers_order_and_once(self):
+    def test_names_are_unique_in_the_papers_order(self):
         chosen = select(["20news", "wine", "glass", "wine", "20news (BERT)"])
 
         labels = [dataset.label for dataset in chosen]
         assert labels == ["glass", "wine", "20news (BERT)", "20news (RoBERTa)"]
 
-    def test_a_label_is_one_network(self):
+    def test_label_selects_one_embedding(self):
         assert [each.label for each in select(["SVHN (ViT)"])] == ["SVHN (ViT)"]
 
-    def test_an_unknown_name_is_refused_and_no_known_one(self):
+    def test_only_unknown_names_are_reported(self):
         with pytest.raises(ParameterError, match=r"'vine' \(did you mean 'wine'.*'ALOI' .*'aloi'"):
             select(["wine", "vine", "ALOI"])
 
-    def test_an_unknown_suite_is_refused(self):
+    def test_unknown_suite_raises(self):
         with pytest.raises(ParameterError, match=r"No suite is called 'big'. Expected: smoke, "):
             select(suite="big")
 
-    def test_suites_are_of_the_stated_kind_and_size(self):
+    def test_suites_have_their_kind_and_size(self):
         chosen = {suite: select(suite=suite) for suite in SUITES}
 
         assert len(chosen["smoke"]) == 6
@@ -211,15 +213,13 @@ class TestSelect:
 
 
 class TestFolder:
-    def test_the_variable_says_where_it_is(self, tmp_path, monkeypatch):
+    def test_environment_variable_sets_the_folder(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path / "there"))
 
         assert adbench_folder() == tmp_path / "there"
 
     @pytest.mark.parametrize("stated", [None, ""])
-    def test_without_it_the_folder_beside_is_taken_if_it_is_there(
-        self, tmp_path, monkeypatch, stated
-    ):
+    def test_default_folder_is_shared_adbench(self, tmp_path, monkeypatch, stated):
         monkeypatch.delenv("ALTBI_ADBENCH", raising=False)
         if stated is not None:
             monkeypatch.setenv("ALTBI_ADBENCH", stated)
@@ -231,15 +231,15 @@ class TestFolder:
 
         assert adbench_folder().resolve() == tmp_path / "shared" / "adbench"
 
-    def test_one_part_is_enough_for_a_data_set_to_be_at_hand(self, folder):
-        lacking = Part("lacking.npz", 6, 2, 2)
+    def test_one_file_makes_a_data_set_available(self, folder):
+        missing = Part("lacking.npz", 6, 2, 2)
 
         assert is_available(TOY)
-        assert not is_available(lacking)
-        assert is_available(Dataset("toy", "", "table", "", (lacking, TOY)))
-        assert not is_available(Dataset("toy", "", "table", "", (lacking,)))
+        assert not is_available(missing)
+        assert is_available(Dataset("toy", "", "table", "", (missing, TOY)))
+        assert not is_available(Dataset("toy", "", "table", "", (missing,)))
 
-    def test_without_a_folder_nothing_is_at_hand(self, tmp_path, monkeypatch):
+    def test_nothing_is_available_without_a_folder(self, tmp_path, monkeypatch):
         monkeypatch.delenv("ALTBI_ADBENCH", raising=False)
         (tmp_path / "alone").mkdir()
         monkeypatch.chdir(tmp_path / "alone")
@@ -248,13 +248,13 @@ class TestFolder:
         with pytest.raises(TableError, match=r"toy: no ADBench .*Set ALTBI_ADBENCH.*toy\.npz"):
             locate(TOY)
 
-    def test_a_missing_file_says_what_to_set(self, folder):
+    def test_missing_file_error_names_the_variable(self, folder):
         (folder / "toy.npz").unlink()
 
         with pytest.raises(TableError, match=r"toy\.npz: no such file.*set ALTBI_ADBENCH"):
             load(TOY)
 
-    def test_a_folder_of_that_name_is_no_file(self, folder):
+    def test_folder_of_that_name_raises(self, folder):
         (folder / "toy.npz").unlink()
         (folder / "toy.npz").mkdir()
 
@@ -264,7 +264,7 @@ class TestFolder:
 
 
 class TestLoad:
-    def test_numbers_are_floats_and_labels_whole(self, folder):
+    def test_values_are_floats_and_labels_integers(self, folder):
         X, y = load(TOY)
 
         assert (X.dtype, y.dtype) == (np.float64, np.int64)
@@ -272,8 +272,8 @@ class TestLoad:
         assert y.tolist() == [0, 0, 0, 0, 1, 1]
 
     @pytest.mark.parametrize("kind", [np.uint8, np.bool_, np.float32])
-    def test_labels_may_be_stored_as_any_kind_of_number(self, folder, kind):
-        write(folder / "toy.npz", y=np.array([0, 0, 0, 0, 1, 1], dtype=kind))
+    def test_labels_may_have_any_numeric_type(self, folder, kind):
+        write_file(folder / "toy.npz", y=np.array([0, 0, 0, 0, 1, 1], dtype=kind))
 
         assert load(TOY)[1].tolist() == [0, 0, 0, 0, 1, 1]
 
@@ -294,8 +294,8 @@ class TestLoad:
             ({"X": np.full((6, 2), 1j)}, "plain arrays"),
         ],
     )
-    def test_a_file_that_differs_is_refused(self, folder, arrays, found):
-        write(folder / "toy.npz", **arrays)
+    def test_unexpected_shape_or_labels_raise(self, folder, arrays, found):
+        write_file(folder / "toy.npz", **arrays)
 
         with pytest.raises(TableError, match=rf"toy\.npz: .*{found}"):
             load(TOY)
@@ -304,38 +304,38 @@ class TestLoad:
         "arrays",
         [{"X": np.float64(3), "y": [1]}, {"X": np.zeros((1, 2)), "y": np.int64(1)}],
     )
-    def test_a_single_number_is_refused_where_the_number_of_rows_is_not_known(self, folder, arrays):
-        write(folder / "toy.npz", **arrays)
+    def test_scalars_raise_for_unknown_sizes(self, folder, arrays):
+        write_file(folder / "toy.npz", **arrays)
 
         with pytest.raises(TableError, match=r"of shape \(\)"):
             load(Part("toy.npz", None, 2, None))
 
-    def test_what_is_not_known_is_taken_as_it_is(self, folder):
+    def test_unknown_sizes_are_not_checked(self, folder):
         X, y = load(Part("toy.npz", None, 2, None))
 
         assert (X.shape, int(y.sum())) == ((6, 2), 2)
         with pytest.raises(TableError, match="some rows, 3 features, labels 0 and 1, some out"):
             load(Part("toy.npz", None, 3, None))
 
-    def test_another_digest_is_refused_and_the_right_one_is_not(self, folder):
+    def test_wrong_digest_raises(self, folder):
         digest = hashlib.sha256((folder / "toy.npz").read_bytes()).hexdigest()
         part = Part("toy.npz", 6, 2, 2, digest)
         assert load(part)[0].shape == (6, 2)
 
-        # The same sizes and labels, one other number.
-        write(folder / "toy.npz", X=np.arange(1, 13).reshape(6, 2))
+        # The same sizes and labels, but other values.
+        write_file(folder / "toy.npz", X=np.arange(1, 13).reshape(6, 2))
 
         with pytest.raises(TableError, match=rf"sha256 .*, but toy has .*sha256 {digest[:12]}…"):
             load(part)
 
-    def test_all_of_a_digest_counts(self, folder):
+    def test_last_character_of_a_digest_is_checked(self, folder):
         digest = hashlib.sha256((folder / "toy.npz").read_bytes()).hexdigest()
         other = digest[:-1] + ("0" if digest[-1] != "0" else "1")
 
         with pytest.raises(TableError, match="sha256"):
             load(Part("toy.npz", 6, 2, 2, other))
 
-    def test_more_rows_than_fit_into_memory_are_refused(self, folder):
+    def test_impossible_shape_raises(self, folder):
         head = io.BytesIO()
         np.lib.format.write_array_header_1_0(
             head, {"descr": "<f8", "fortran_order": False, "shape": (10**13, 2)}
@@ -351,30 +351,31 @@ class TestLoad:
             def __reduce__(self):
                 return (folder / "sprung").touch, ()
 
-        write(folder / "toy.npz", X=np.array([[Trap(), 1]] * 6, dtype=object))
+        write_file(folder / "toy.npz", X=np.array([[Trap(), 1]] * 6, dtype=object))
 
         with pytest.raises(TableError, match=r"plain arrays X and y .*allow_pickle=False"):
             load(TOY)
         assert not (folder / "sprung").exists()
 
-    def test_a_bare_pickle_is_not_unpickled(self, folder):
+    def test_plain_pickle_is_not_unpickled(self, folder, capsys):
         # Opcodes of a call of print.
         (folder / "toy.npz").write_bytes(b"\x80\x04c__builtin__\nprint\n(S'sprung'\ntR.")
 
         with pytest.raises(TableError, match=r"plain arrays X and y \(it is no npz archive\)"):
             load(TOY)
+        assert capsys.readouterr().out == ""
 
-    @pytest.mark.parametrize("lacking", ["X", "y"])
-    def test_an_archive_without_rows_or_labels_is_refused(self, folder, lacking):
+    @pytest.mark.parametrize("missing", ["X", "y"])
+    def test_archive_without_rows_or_labels_raises(self, folder, missing):
         kept = {"X": np.zeros((6, 2)), "y": np.zeros(6)}
-        del kept[lacking]
+        del kept[missing]
         np.savez(folder / "toy.npz", **kept)
 
-        with pytest.raises(TableError, match=f"plain arrays X and y .*{lacking}"):
+        with pytest.raises(TableError, match=f"plain arrays X and y .*{missing}"):
             load(TOY)
 
     @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 broken", b"X,y\n1,0\n"])
-    def test_a_file_that_is_no_archive_is_refused(self, folder, content):
+    def test_file_that_is_no_archive_raises(self, folder, content):
         (folder / "toy.npz").write_bytes(content)
 
         with pytest.raises(TableError, match=r"toy\.npz: not an ADBench file"):
@@ -384,7 +385,7 @@ class TestLoad:
         "header",
         ["{'descr': '<f8', 'fortran_order': False, 'shape': (", "(10**30,)", "(1e9,)", ""],
     )
-    def test_arrays_with_a_broken_head_are_refused(self, folder, header):
+    def test_invalid_array_header_raises(self, folder, header):
         if header.startswith("("):
             header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {header}, }}"
         content = header.encode().ljust(117) + b"\n"
@@ -396,7 +397,7 @@ class TestLoad:
         with pytest.raises(TableError, match=r"toy\.npz: not an ADBench file"):
             load(TOY)
 
-    def test_a_packed_archive_with_other_bytes_is_refused(self, folder):
+    def test_corrupt_compressed_archive_raises(self, folder):
         path = folder / "toy.npz"
         with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
             archive.writestr("X.npy", bytes(2000))
@@ -407,21 +408,21 @@ class TestLoad:
         with pytest.raises(TableError, match=r"toy\.npz: not an ADBench file"):
             load(TOY)
 
-    def test_a_single_array_in_place_of_an_archive_is_refused(self, folder):
+    def test_single_array_raises(self, folder):
         with (folder / "toy.npz").open("wb") as file:
             np.save(file, np.zeros((6, 2)))
 
         with pytest.raises(TableError, match=r"toy\.npz: not an ADBench file"):
             load(TOY)
 
-    def test_no_damage_to_a_byte_raises_anything_but_a_table_error(self, folder):
-        write(folder / "toy.npz")
+    def test_damaged_bytes_raise_only_table_errors(self, folder):
+        write_file(folder / "toy.npz")
         content = (folder / "toy.npz").read_bytes()
 
         refused = 0
-        for place in range(len(content)):
+        for position in range(len(content)):
             damaged = bytearray(content)
-            damaged[place] ^= 0xFF
+            damaged[position] ^= 0xFF
             (folder / "toy.npz").write_bytes(damaged)
             try:
                 load(TOY)
@@ -430,20 +431,20 @@ class TestLoad:
 
         assert refused > len(content) / 4
 
-    def test_a_table_of_one_file_is_read_by_name(self, adbench):
+    def test_table_is_loaded_by_name(self, adbench):
         X, y = load_table("wine")
 
         assert (X.shape, int(y.sum())) == ((129, 13), 10)
 
 
 class TestRealFiles:
-    def test_every_file_at_hand_is_the_one_described(self, adbench):
-        at_hand = [part for each in catalogue() for part in each.parts if is_available(part)]
+    def test_available_files_agree_with_the_catalogue(self, adbench):
+        available = [part for each in catalogue() for part in each.parts if is_available(part)]
 
-        for part in at_hand:
+        for part in available:
             X, y = load(part)
 
             assert X.shape == (part.n_rows or len(X), part.n_features), part.file
             assert y.sum() == (part.n_outliers or y.sum()), part.file
             assert np.isfinite(X).all(), part.file
-        assert at_hand
+        assert available

@@ -19,28 +19,37 @@ from altbi_bench.runs.measurement import measure
 from altbi_bench.runs.records import Job, append, find_missing, keep_latest, lock_records, read_runs
 from altbi_bench.runs.runner import Limits, Question, plan_jobs, run_all
 from altbi_bench.runs.workers import run_jobs
-from bench_jobs import ON_WINE, LeavesAtOnce, broken, jobs, result, work
+from bench_jobs import (
+    ON_WINE,
+    ExitsWhenUnpickled,
+    build_jobs,
+    build_run,
+    measure_broken_system,
+    run_command_in_name,
+)
 
-PATIENCE = 120  # seconds until a process that should end or speak counts as stuck
+PATIENCE = 120  # seconds until a process counts as hanging
 
 
 def wait_until(condition):
     end = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < end, "nothing happens"
+        assert time.monotonic() < end, "timed out"
         time.sleep(0.02)
 
 
-def no_progress(runs, total):
+def ignore_progress(runs, total):
     return runs
 
 
-class TestLines:
-    def test_lines_come_back_as_they_were(self, tmp_path):
-        first, second = jobs("A", "B")
+class TestRecords:
+    def test_records_are_read_as_written(self, tmp_path):
+        first, second = build_jobs("A", "B")
         runs = [
-            result(first, auc=0.1 + 0.2, parameters={"n": [1, None]}, warnings=["\x1b größer\n"]),
-            result(replace(second, rows=20, smoke=True, protocol="dte"), error="no"),
+            build_run(
+                first, auc=0.1 + 0.2, parameters={"n": [1, None]}, warnings=["\x1b größer\n"]
+            ),
+            build_run(replace(second, rows=20, smoke=True, protocol="dte"), error="no"),
         ]
 
         for each in runs:
@@ -50,37 +59,37 @@ class TestLines:
         assert [each.job for each in runs] == [each.job for each in read_runs(tmp_path / "lines")]
         assert (tmp_path / "lines").read_bytes().count(b"\n") == 2
 
-    def test_a_file_that_is_not_there_has_no_lines(self, tmp_path):
+    def test_missing_file_has_no_records(self, tmp_path):
         assert read_runs(tmp_path / "none") == []
 
-    def test_a_later_line_replaces_an_earlier_one(self):
-        (job,) = jobs("A")
+    def test_later_record_replaces_an_earlier_one(self):
+        (job,) = build_jobs("A")
 
-        assert keep_latest([result(job, error="no"), result(job, auc=0.7)])[job].auc == 0.7
+        assert keep_latest([build_run(job, error="no"), build_run(job, auc=0.7)])[job].auc == 0.7
 
     @pytest.mark.parametrize("cut", [2, 20, 300, 400])
-    def test_a_half_written_last_line_is_left_out_and_then_cut_off(self, tmp_path, cut):
+    def test_incomplete_last_record_is_ignored_and_removed(self, tmp_path, cut):
         path = tmp_path / "lines"
-        for job in jobs("A", "B"):
-            append(path, result(job))
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-cut])
+        for job in build_jobs("A", "B"):
+            append(path, build_run(job))
+        complete = path.read_bytes()
+        path.write_bytes(complete[:-cut])
 
         assert [each.file for each in read_runs(path)] == ["A"]
-        assert path.read_bytes() == whole[:-cut]
+        assert path.read_bytes() == complete[:-cut]
         with lock_records(path):
-            assert path.read_bytes() == whole[: whole.index(b"\n") + 1]
+            assert path.read_bytes() == complete[: complete.index(b"\n") + 1]
 
-    def test_a_last_line_that_lacks_its_end_alone_is_given_it(self, tmp_path):
+    def test_missing_last_newline_is_added(self, tmp_path):
         path = tmp_path / "lines"
-        for job in jobs("A", "B"):
-            append(path, result(job))
-        whole = path.read_bytes()
-        path.write_bytes(whole[:-1])
+        for job in build_jobs("A", "B"):
+            append(path, build_run(job))
+        complete = path.read_bytes()
+        path.write_bytes(complete[:-1])
 
         assert [each.file for each in read_runs(path)] == ["A", "B"]
         with lock_records(path):
-            assert path.read_bytes() == whole
+            assert path.read_bytes() == complete
 
     @pytest.mark.parametrize(
         "content",
@@ -93,7 +102,7 @@ class TestLines:
             b"text",
         ],
     )
-    def test_a_file_of_something_else_stays_as_it_is(self, tmp_path, content):
+    def test_other_files_are_not_modified(self, tmp_path, content):
         (tmp_path / "lines").write_bytes(content)
 
         with pytest.raises(TableError, match="not a record of the benchmark"):
@@ -101,7 +110,7 @@ class TestLines:
 
         assert (tmp_path / "lines").read_bytes() == content
 
-    def test_a_device_or_a_pipe_is_refused_not_read_for_ever(self, tmp_path):
+    def test_devices_and_pipes_raise(self, tmp_path):
         os.mkfifo(tmp_path / "pipe")
 
         for path in (Path("/dev/zero"), tmp_path / "pipe"):
@@ -110,23 +119,23 @@ class TestLines:
         with pytest.raises(TableError, match="/dev/zero: a device"):
             read_runs(Path("/dev/zero"))
 
-    def test_every_line_is_on_the_disk_before_the_next_job(self, tmp_path, monkeypatch):
+    def test_every_record_is_flushed_to_disk(self, tmp_path, monkeypatch):
         sizes = []
         monkeypatch.setattr(
             "altbi_bench.runs.records.os.fsync", lambda _: sizes.append(path.stat().st_size)
         )
         path = tmp_path / "lines"
 
-        for job in jobs("A", "B"):
-            append(path, result(job))
+        for job in build_jobs("A", "B"):
+            append(path, build_run(job))
 
         assert len(sizes) == 2
         assert sizes[-1] == path.stat().st_size
 
-    def test_whole_lines_are_left_alone_and_folders_made(self, tmp_path):
+    def test_lock_creates_folders_and_keeps_records(self, tmp_path):
         path = tmp_path / "new" / "folder" / "lines"
         with lock_records(path):
-            append(path, result(*jobs("A")))
+            append(path, build_run(*build_jobs("A")))
         before = path.read_bytes()
 
         with lock_records(path):
@@ -149,8 +158,8 @@ class TestLines:
         ],
         ids=lambda line: line[:12].decode(errors="replace"),
     )
-    def test_a_line_that_is_no_run_is_named_by_file_and_number(self, tmp_path, line):
-        append(tmp_path / "lines", result(*jobs("A")))
+    def test_invalid_line_raises_with_its_number(self, tmp_path, line):
+        append(tmp_path / "lines", build_run(*build_jobs("A")))
         with (tmp_path / "lines").open("ab") as lines:
             lines.write(line + b"\n")
 
@@ -158,8 +167,8 @@ class TestLines:
             read_runs(tmp_path / "lines")
 
     @pytest.mark.parametrize(("line", "why"), [(b"{", "not JSON"), (b"[1]", "must be a mapping")])
-    def test_it_says_why_and_what_to_do(self, tmp_path, line, why):
-        append(tmp_path / "lines", result(*jobs("A")))
+    def test_error_has_the_reason_and_a_remedy(self, tmp_path, line, why):
+        append(tmp_path / "lines", build_run(*build_jobs("A")))
         ours = (tmp_path / "lines").read_bytes()
         for before, do in ((b"", "Pass another file"), (ours, "Remove the line, or pass another")):
             (tmp_path / "lines").write_bytes(before + line + b"\n")
@@ -209,41 +218,41 @@ class TestLines:
         ],
         ids=str,
     )
-    def test_a_run_of_which_no_table_could_be_made_is_named_too(self, tmp_path, change):
-        fields = asdict(result(*jobs("A"))) | change
+    def test_invalid_field_raises_with_the_line(self, tmp_path, change):
+        fields = asdict(build_run(*build_jobs("A"))) | change
         (tmp_path / "lines").write_text(json.dumps(fields) + "\n")
 
         with pytest.raises(TableError, match="lines, line 1: not a record of the benchmark"):
             read_runs(tmp_path / "lines")
 
-    def test_what_cannot_be_written_to_its_end_is_an_error_and_spoils_nothing(self, tmp_path):
-        first, second = jobs("A", "B")
-        append(tmp_path / "lines", result(first))
+    def test_failed_write_raises_and_keeps_earlier_records(self, tmp_path):
+        first, second = build_jobs("A", "B")
+        append(tmp_path / "lines", build_run(first))
         before = (tmp_path / "lines").stat().st_size
         limits = resource.getrlimit(resource.RLIMIT_FSIZE)
 
         resource.setrlimit(resource.RLIMIT_FSIZE, (before + 40, limits[1]))
         try:
             with pytest.raises(OSError, match=r"File too large: .*lines"):
-                append(tmp_path / "lines", result(second))
+                append(tmp_path / "lines", build_run(second))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         assert (tmp_path / "lines").stat().st_size == before + 40
 
         with lock_records(tmp_path / "lines"):
-            append(tmp_path / "lines", result(second))
+            append(tmp_path / "lines", build_run(second))
         assert [each.file for each in read_runs(tmp_path / "lines")] == ["A", "B"]
 
-    def test_a_number_that_is_none_is_not_written(self, tmp_path):
+    def test_nan_is_not_written(self, tmp_path):
         with pytest.raises(ValueError, match="JSON"):
-            append(tmp_path / "lines", result(*jobs("A"), auc=float("nan")))
+            append(tmp_path / "lines", build_run(*build_jobs("A"), auc=float("nan")))
 
         assert read_runs(tmp_path / "lines") == []
 
-    def test_a_second_benchmark_on_one_file_is_refused_until_the_first_ends(self, tmp_path):
+    def test_locked_file_raises_until_released(self, tmp_path):
         path = tmp_path / "lines"
         with lock_records(path):
-            append(path, result(*jobs("A")))
+            append(path, build_run(*build_jobs("A")))
             path.write_bytes(path.read_bytes() + b'{"fi')
             before = path.read_bytes()
 
@@ -254,15 +263,15 @@ class TestLines:
         with lock_records(path):
             assert [each.file for each in read_runs(path)] == ["A"]
 
-    def test_jobs_without_a_line_are_left_in_their_order(self):
-        done, failed, mended_later, missing = jobs("A", "B", "C", "D")
+    def test_missing_jobs_keep_their_order(self):
+        done, failed, fixed_later, missing = build_jobs("A", "B", "C", "D")
         runs = [
-            result(done),
-            result(failed, error="no"),
-            result(mended_later, error="no"),
-            result(mended_later),
+            build_run(done),
+            build_run(failed, error="no"),
+            build_run(fixed_later, error="no"),
+            build_run(fixed_later),
         ]
-        asked = [missing, done, failed, mended_later]
+        asked = [missing, done, failed, fixed_later]
 
         assert find_missing(asked, runs) == [missing]
         assert find_missing(asked, runs, retry=True) == [missing, failed]
@@ -279,20 +288,20 @@ class TestLines:
         ],
         ids=str,
     )
-    def test_a_line_stands_for_its_own_job_alone(self, change):
-        (job,) = jobs("A")
+    def test_record_matches_only_its_own_job(self, change):
+        (job,) = build_jobs("A")
         other = replace(job, **change)
 
-        assert find_missing([job, other], [result(job)]) == [other]
+        assert find_missing([job, other], [build_run(job)]) == [other]
         assert other.title != job.title or "smoke" in change
 
 
 class TestProcesses:
-    def run(self, asked, *, processes=1, seconds=PATIENCE, work=work):
-        return list(run_jobs(asked, processes=processes, seconds=seconds, threads=3, work=work))
+    def run(self, asked, *, processes=1, seconds=PATIENCE, measure=run_command_in_name):
+        return list(run_jobs(asked, processes=processes, seconds=seconds, threads=3, work=measure))
 
     def test_lost_jobs_fail_and_others_continue(self, tmp_path):
-        asked = jobs("A", "leave", "B", "be killed", "raise", f"{tmp_path}/hang", "C")
+        asked = build_jobs("A", "leave", "B", "be killed", "raise", f"{tmp_path}/hang", "C")
 
         runs = self.run(asked, seconds=8)
 
@@ -314,7 +323,7 @@ class TestProcesses:
         assert all(each.parameters["ignores_interrupts"] for each in (first, second, third))
 
     def test_several_processes_give_the_same_records(self):
-        asked = jobs("A", "leave", "B", "C", "raise")
+        asked = build_jobs("A", "leave", "B", "C", "raise")
 
         runs = sorted(self.run(asked, processes=2), key=lambda run: run.seed)
 
@@ -322,12 +331,15 @@ class TestProcesses:
         assert [each.auc for each in runs] == [0.0, None, 0.02, 0.03, None]
 
     def test_process_that_dies_before_its_job_fails(self):
-        runs = self.run(jobs("A", "B"), work=LeavesAtOnce())
+        asked = build_jobs("A", "B")
 
-        assert [bool(each.error) for each in runs] == [True, True]
+        runs = self.run(asked, measure=ExitsWhenUnpickled())
+
+        assert [each.job for each in runs] == asked
+        assert all(each.error and each.auc is None for each in runs)
 
     def test_failing_system_is_a_record_with_reason(self, adbench):
-        found = broken(ON_WINE, threads=1)
+        found = measure_broken_system(ON_WINE, threads=1)
 
         assert found.error.startswith("TypeError: ")
         assert "no_such" in found.error
@@ -335,7 +347,7 @@ class TestProcesses:
 
     def test_missing_file_is_a_record_with_reason(self, tmp_path, monkeypatch):
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
-        (found,) = self.run([ON_WINE], work=measure)
+        (found,) = self.run([ON_WINE], measure=measure)
 
         assert found.error.startswith(f"TableError: {tmp_path}/Classical/45_wine.npz: no such file")
 
@@ -345,7 +357,9 @@ class TestProcesses:
         assert self.run([], processes=2) == []
 
     def test_closed_iterator_ends_all_processes(self):
-        runs = run_jobs(jobs("A", "B"), processes=1, seconds=1e12, threads=1, work=work)
+        runs = run_jobs(
+            build_jobs("A", "B"), processes=1, seconds=1e12, threads=1, work=run_command_in_name
+        )
         process = next(runs).parameters["process"]
 
         runs.close()
@@ -356,10 +370,10 @@ class TestProcesses:
     def test_no_process_is_left_when_the_parent_is_killed(self, tmp_path):
         code = (
             "import sys\n"
-            "from bench_jobs import jobs, work\n"
+            "from bench_jobs import build_jobs, run_command_in_name\n"
             "from altbi_bench.runs.workers import run_jobs\n"
-            "asked = jobs(*sys.argv[1:])\n"
-            "list(run_jobs(asked, processes=2, seconds=600, threads=1, work=work))\n"
+            "asked = build_jobs(*sys.argv[1:])\n"
+            "list(run_jobs(asked, processes=2, seconds=600, threads=1, work=run_command_in_name))\n"
         )
         paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -369,7 +383,7 @@ class TestProcesses:
         ) as parent:
             wait_until(lambda: all(path.exists() for path in hanging))
             parent.kill()
-            # The children have the other end of the pipe: it closes when the last one has ended.
+            # Children hold the pipe open, so this returns when the last one has ended.
             out, _ = parent.communicate(timeout=PATIENCE)
 
         assert (parent.returncode, out) == (-signal.SIGKILL, b"")
@@ -378,7 +392,7 @@ class TestProcesses:
 class TestPlan:
     @pytest.fixture
     def parts(self, tmp_path, monkeypatch):
-        """Three files, the second not at hand."""
+        """Return three files, of which the second is not available."""
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
         parts = (Part("large", 100, 9, 3), Part("away", 1, 1, 1), Part("small", 100, 2, 3))
         for part in parts[::2]:
@@ -388,7 +402,7 @@ class TestPlan:
     def system(self, name, **more):
         return System(name, name, Recipe("altbi:ALTBI"), **more)
 
-    def test_small_files_come_first_and_those_not_at_hand_never(self, parts):
+    def test_small_available_files_come_first(self, parts):
         one = Dataset("one", "", "table", "", parts[:1])
         two = Dataset("two", "", "image", "", parts[1:])
         systems = [self.system("A"), self.system("B")]
@@ -412,19 +426,19 @@ class TestPlan:
             ("semi-dte", False, [0, 1, 2, 3, 6]),
         ],
     )
-    def test_seeds_are_those_that_matter(self, parts, protocol, seeded, seeds):
+    def test_default_seeds_depend_on_protocol_and_system(self, parts, protocol, seeded, seeds):
         system = self.system("A", seeded=seeded, dte_seeds=(7, 8))
 
         assert [job.seed for job in Question(protocol).list_jobs(parts[0], system)] == seeds
 
-    def test_stated_seeds_count_once_each_and_first_alone_where_none_matters(self, parts):
+    def test_stated_seeds_are_unique(self, parts):
         question = Question("dte", seeds=(5, 3, 5))
 
         assert [job.seed for job in question.list_jobs(parts[0], self.system("A"))] == [5, 3]
         unseeded = Question(seeds=(5, 3)).list_jobs(parts[0], self.system("A", seeded=False))
         assert [job.seed for job in unseeded] == [5]
 
-    def test_a_sample_is_stated_only_where_the_file_is_larger(self):
+    def test_rows_are_set_only_for_larger_files(self):
         question, system = Question(rows=100), self.system("A", seeded=False)
         parts = [Part("f", n_rows, 2, None, rows_in_paper=101) for n_rows in (99, 100, 101, None)]
         parts += [Part("f", None, 2, None, rows_in_paper=most) for most in (100, None)]
@@ -434,7 +448,7 @@ class TestPlan:
         assert rows == [None, None, 100, 100, None, 100]
         assert Question().list_jobs(parts[2], system)[0].rows is None
 
-    def test_a_job_says_all_that_was_asked(self, parts):
+    def test_job_has_all_fields_of_the_question(self, parts):
         question = Question("split", rows=50, seeds=(6,), smoke=True)
 
         assert question.list_jobs(parts[0], self.system("A")) == [
@@ -442,7 +456,7 @@ class TestPlan:
         ]
 
     @pytest.mark.parametrize(
-        ("question", "said"),
+        ("question", "message"),
         [
             (Question(rows=9), "rows=9"),
             (Question(rows=-1), "rows=-1"),
@@ -457,11 +471,11 @@ class TestPlan:
         ids=str,
     )
     @pytest.mark.parametrize("seeded", [True, False])
-    def test_a_question_that_makes_no_sense_is_refused(self, parts, question, said, seeded):
-        with pytest.raises(ParameterError, match=said):
+    def test_invalid_question_raises(self, parts, question, message, seeded):
+        with pytest.raises(ParameterError, match=message):
             question.list_jobs(parts[0], self.system("A", seeded=seeded))
 
-    def test_every_system_at_hand_has_jobs_on_every_table_at_hand(self, adbench):
+    def test_every_system_has_jobs_on_every_table(self, adbench):
         planned = plan_jobs(select(suite="smoke"), find_systems(), Question(seeds=(0,), smoke=True))
 
         assert len(planned) == len(set(planned)) == 6 * len(find_systems())
@@ -471,21 +485,21 @@ class TestPlan:
 class TestRunAll:
     @pytest.fixture
     def asked(self, monkeypatch):
-        """Jobs are done here and at once; gives what was asked of the processes."""
+        """Run jobs in this process, and return the calls of run_jobs."""
         asked = []
 
-        def at_once(jobs, **limits):
+        def run_immediately(jobs, **limits):
             asked.append((list(jobs), limits))
-            return (result(job, error="no" if job.file == "bad" else None) for job in jobs)
+            return (build_run(job, error="no" if job.file == "bad" else None) for job in jobs)
 
-        monkeypatch.setattr(runner, "run_jobs", at_once)
+        monkeypatch.setattr(runner, "run_jobs", run_immediately)
         return asked
 
-    def test_every_job_is_a_line_and_runs_once(self, tmp_path, asked):
-        planned, watched = jobs("A", "bad", "B"), []
+    def test_every_job_runs_once_and_is_recorded(self, tmp_path, asked):
+        planned, totals = build_jobs("A", "bad", "B"), []
 
         def on_progress(runs, total):
-            watched.append(total)
+            totals.append(total)
             return runs
 
         first = run_all(tmp_path / "lines", planned[:2], Limits(2, 3, 4.0), on_progress)
@@ -493,22 +507,22 @@ class TestRunAll:
         third = run_all(tmp_path / "lines", planned, Limits(), on_progress, retry=True)
 
         assert [left for left, _ in asked] == [planned[:2], planned[2:], planned[1:2]]
-        assert watched == [2, 1, 1]
+        assert totals == [2, 1, 1]
         assert asked[0][1] == {"processes": 2, "threads": 3, "seconds": 4.0}
         assert read_runs(tmp_path / "lines") == [*first, *second, *third]
 
-    def test_the_job_of_a_half_written_line_runs_again(self, tmp_path, asked):
-        planned = jobs("A", "B")
-        run_all(tmp_path / "lines", planned, Limits(), no_progress)
-        whole = (tmp_path / "lines").read_bytes()
-        (tmp_path / "lines").write_bytes(whole[:-9])
+    def test_job_of_an_incomplete_record_runs_again(self, tmp_path, asked):
+        planned = build_jobs("A", "B")
+        run_all(tmp_path / "lines", planned, Limits(), ignore_progress)
+        complete = (tmp_path / "lines").read_bytes()
+        (tmp_path / "lines").write_bytes(complete[:-9])
 
-        run_all(tmp_path / "lines", planned, Limits(), no_progress)
+        run_all(tmp_path / "lines", planned, Limits(), ignore_progress)
 
         assert asked[1][0] == planned[1:]
-        assert (tmp_path / "lines").read_bytes() == whole
+        assert (tmp_path / "lines").read_bytes() == complete
 
-    def test_a_run_is_in_the_file_before_the_next_begins(self, tmp_path, asked):
+    def test_record_is_written_before_the_next_job(self, tmp_path, asked):
         seen = []
 
         def on_progress(runs, total):
@@ -516,39 +530,30 @@ class TestRunAll:
                 yield run
                 seen.append(len(read_runs(tmp_path / "lines")))
 
-        run_all(tmp_path / "lines", jobs(*"ABC"), Limits(), on_progress)
+        run_all(tmp_path / "lines", build_jobs(*"ABC"), Limits(), on_progress)
 
         assert seen == [1, 2, 3]
 
-    def test_a_job_runs_again_whose_system_is_built_otherwise_by_now(self, tmp_path, asked):
-        (planned,) = jobs("A")
-        append(tmp_path / "lines", replace(result(planned), parameters={"size": 99}))
+    def test_job_with_outdated_parameters_runs_again(self, tmp_path, asked):
+        (planned,) = build_jobs("A")
+        append(tmp_path / "lines", replace(build_run(planned), parameters={"size": 99}))
 
-        run_all(tmp_path / "lines", [planned], Limits(), no_progress)
+        run_all(tmp_path / "lines", [planned], Limits(), ignore_progress)
 
         assert [left for left, _ in asked] == [[planned]]
 
-    @pytest.mark.parametrize("text", ["my,notes\nlast row", "one precious line"])
-    def test_a_file_of_something_else_is_left_as_it_is(self, tmp_path, asked, text):
+    @pytest.mark.parametrize("text", ["notes\n", "my,notes\nlast row", "one precious line"])
+    def test_invalid_file_stops_before_the_first_job(self, tmp_path, asked, text):
         (tmp_path / "lines").write_text(text)
 
-        with pytest.raises(TableError, match="not a record of the benchmark"):
-            run_all(tmp_path / "lines", jobs("A"), Limits(), no_progress)
+        with pytest.raises(TableError, match=r"lines(, line 1)?: .*not a record of the benchmark"):
+            run_all(tmp_path / "lines", build_jobs("A"), Limits(), ignore_progress)
 
         assert asked == []
         assert (tmp_path / "lines").read_text() == text
 
-    def test_an_unreadable_file_stops_all_before_the_first_job(self, tmp_path, asked):
-        (tmp_path / "lines").write_text("notes\n")
-
-        with pytest.raises(TableError, match="lines, line 1"):
-            run_all(tmp_path / "lines", jobs("A"), Limits(), no_progress)
-
-        assert asked == []
-        assert (tmp_path / "lines").read_text() == "notes\n"
-
-    def test_no_file_at_hand_is_said_and_leaves_no_trace(self, tmp_path, asked):
+    def test_no_jobs_raise_and_create_no_file(self, tmp_path, asked):
         with pytest.raises(TableError, match="altbi-bench datasets"):
-            run_all(tmp_path / "lines", [], Limits(), no_progress)
+            run_all(tmp_path / "lines", [], Limits(), ignore_progress)
 
         assert not (tmp_path / "lines").exists()

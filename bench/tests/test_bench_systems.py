@@ -34,17 +34,17 @@ PYOD = [name for name, system in SYSTEMS.items() if system.recipe.package == "py
 DEEP = [name for name, system in SYSTEMS.items() if system.is_deep]
 
 
-def fitted(name, rows, seed=0, setting="unsupervised"):
-    """Systems of our own are fitted with their smoke settings, all others as they are."""
+def fit_system(name, rows, seed=0, setting="unsupervised"):
+    """Fit a system, with smoke parameters if it has any, and return its score function."""
     return build_fit(SYSTEMS[name], setting, seed, smoke=True)(rows)
 
 
-def normal_rows(n_rows=200, n_features=3):
+def sample_rows(n_rows=200, n_features=3):
     return np.random.default_rng(0).normal(size=(n_rows, n_features))
 
 
 class TestCatalogue:
-    def test_every_system_stands_in_the_papers_tables_of_both_settings(self):
+    def test_every_column_name_is_in_the_paper(self):
         columns = {setting: paper_table("auc", setting)["wine"] for setting in SETTINGS}
 
         for name, system in SYSTEMS.items():
@@ -54,7 +54,7 @@ class TestCatalogue:
             if name in PYOD or (name in DEEP and system.column):
                 assert system.paper_column("semisupervised") in columns["semisupervised"], name
 
-    def test_the_papers_one_altbi_of_the_semi_supervised_setting_is_the_reference(self):
+    def test_semi_supervised_altbi_column_is_the_reference(self):
         found = {
             name: system.paper_column("semisupervised")
             for name, system in SYSTEMS.items()
@@ -65,7 +65,7 @@ class TestCatalogue:
         assert found["ALTBI-I (reference)"] == "ALTBI"
         assert SYSTEMS["ODIM"].paper_column("unsupervised") == "ODIM"
 
-    def test_the_paper_s_own_bring_columns_to_one_scale_and_baselines_do_not(self):
+    def test_only_methods_of_the_paper_scale_themselves(self):
         own = {name for name, system in SYSTEMS.items() if system.scales_itself}
 
         assert (len(own), len(PYOD), len(DEEP)) == (8, 13, 20)
@@ -78,14 +78,14 @@ class TestCatalogue:
         assert {system.column for system in SYSTEMS.values() if system.column} == columns.keys()
         assert len(columns) == 25
 
-    def test_one_system_for_each_column_is_compared_with_ours(self):
+    def test_compared_systems_cover_every_column(self):
         found = [SYSTEMS[name].column for name in COMPARED]
 
         assert found[0] is None
         assert sorted(found[1:]) == sorted(paper_table("auc", "unsupervised")["wine"])
 
     @pytest.mark.parametrize("name", DEEP)
-    def test_a_deep_baseline_is_as_published_only_where_its_name_says_so(self, name):
+    def test_changed_parameters_are_shown_in_the_name(self, name):
         built = SYSTEMS[name].recipe.build()
         plain = type(built)()
 
@@ -97,29 +97,29 @@ class TestCatalogue:
         assert changed == SYSTEMS[name].recipe.parameters
         assert bool(changed) == ("(" in name)
 
-    def test_names_come_in_the_order_of_the_catalogue_and_once(self):
+    def test_names_are_unique_in_catalogue_order(self):
         found = find_systems(["kNN", "ALTBI", "kNN"])
 
         assert [system.name for system in found] == ["ALTBI", "kNN"]
         assert find_systems([]) == []
 
-    def test_an_unknown_name_is_refused(self):
+    def test_unknown_name_raises(self):
         with pytest.raises(ParameterError, match=r"called 'knn' \(did you mean 'kNN'\?\)\."):
             find_systems(["kNN", "knn"])
 
     @pytest.mark.parametrize(
         ("name", "meant"), [("SimCLR", ""), ("simclr", " (did you mean 'SimCLR'?)")]
     )
-    def test_a_system_that_is_not_run_here_is_refused_with_the_reason(self, name, meant):
-        told = re.escape(f"called '{name}'{meant}.") + ".*; SimCLR needs pictures to crop"
-        with pytest.raises(ParameterError, match=told):
+    def test_image_only_system_raises_with_the_reason(self, name, meant):
+        expected = re.escape(f"called '{name}'{meant}.") + ".*; SimCLR needs pictures to crop"
+        with pytest.raises(ParameterError, match=expected):
             find_systems([name])
 
-    def test_all_that_begin_as_an_unknown_one_are_offered(self):
+    def test_names_with_the_same_prefix_are_suggested(self):
         with pytest.raises(ParameterError, match=r"'ALTBI-I \(paper\)' or 'ALTBI-I \(reference\)'"):
             find_systems(["ALTBI-I"])
 
-    def test_dependent_columns_leave_pcas_scores_finite(self):
+    def test_pca_scores_of_dependent_columns_are_finite(self):
         rows = np.random.default_rng(0).normal(size=(2_000, 3))
         rows = np.column_stack([rows, rows @ [1.0, -2.0, 0.5]])
 
@@ -150,7 +150,7 @@ class TestCatalogue:
         assert keep_current([failed_run(job, "no")])
         assert not keep_current([replace(failed_run(job, "no"), parameters={"other": 1})])
 
-    def test_systems_aside_are_left_out_unless_named(self):
+    def test_optional_systems_must_be_named(self):
         aside = ["ALTBI-I (untruncated)", "ALTBI-G (half reference)", *DEEP]
 
         assert [system.name for system in find_systems(aside)] == aside
@@ -215,20 +215,20 @@ class TestCatalogue:
     @pytest.mark.parametrize(
         ("name", "method"), [("kNN", "largest"), ("DTE-NP", "mean")], ids=["kNN", "DTE-NP"]
     )
-    def test_neighbours_are_32_and_on_inliers_alone_5(self, name, method):
+    def test_number_of_neighbours_depends_on_the_setting(self, name, method):
         many, few = (SYSTEMS[name].recipe_for(setting).build() for setting in SETTINGS)
 
         assert (many.n_neighbors, many.method) == (32, method)
         assert (few.n_neighbors, few.method) == (5, method)
 
     @pytest.mark.parametrize("name", sorted(set(PYOD) - {"kNN", "DTE-NP", "PCA"}))
-    def test_other_systems_of_pyod_are_built_as_they_come(self, name):
+    def test_other_pyod_systems_have_default_parameters(self, name):
         for setting in SETTINGS:
             assert SYSTEMS[name].recipe_for(setting) == SYSTEMS[name].recipe
         assert SYSTEMS[name].recipe.parameters == {}
         assert SYSTEMS[name].recipe.package == "pyod"
 
-    def test_seeds_of_the_published_numbers_are_those_found_by_replaying(self):
+    def test_dte_seeds_are_those_of_the_reproduction(self):
         found = {name: system.dte_seeds for name, system in SYSTEMS.items()}
 
         assert found.pop("kNN") == found.pop("DTE-NP") == (0, 1, 2, 3, 4)
@@ -236,18 +236,18 @@ class TestCatalogue:
         assert set(found.values()) == {(0, 1, 2, 3, 6)}
 
     @pytest.mark.parametrize("name", ["COPOD", "ECOD"])
-    def test_a_system_whose_scores_depend_on_the_other_rows_says_so(self, name):
-        rows = normal_rows()
-        score = fitted(name, rows)
+    def test_note_says_that_scores_depend_on_rows(self, name):
+        rows = sample_rows()
+        score = fit_system(name, rows)
 
-        alone, in_company = score(rows[:50].copy()), score(np.vstack([rows[:50], rows + 5]))[:50]
+        alone, with_others = score(rows[:50].copy()), score(np.vstack([rows[:50], rows + 5]))[:50]
 
-        assert not np.allclose(alone, in_company)
+        assert not np.allclose(alone, with_others)
         assert "puts the rows of the fit and of the query together" in SYSTEMS[name].note
 
 
 class TestRecipe:
-    def test_arguments_of_the_call_win_over_those_of_the_recipe(self):
+    def test_arguments_override_the_recipe(self):
         recipe = Recipe("builtins:dict", {"a": 1, "b": 2})
 
         assert recipe.build({"b": 3, "c": 4}) == {"a": 1, "b": 3, "c": 4}
@@ -262,11 +262,11 @@ class TestRecipe:
         network = {"class": "altbi:IWAE", "hidden": [4, 2]}
         assert Recipe("altbi:ALTBI", {"backbone": network}).build().backbone == IWAE(hidden=(4, 2))
 
-    def test_a_name_may_lead_to_a_method(self):
+    def test_source_may_name_a_method(self):
         assert Recipe("altbi:ALTBI.paper").build().get_params() == ALTBI.paper().get_params()
 
     @pytest.mark.parametrize("module", ["pyod", "pyod.models.knn"])
-    def test_a_missing_extra_is_one_sentence(self, monkeypatch, module):
+    def test_missing_extra_raises_with_one_line(self, monkeypatch, module):
         for name in [name for name in sys.modules if name.startswith(f"{module}.")]:
             monkeypatch.delitem(sys.modules, name)
         monkeypatch.setitem(sys.modules, module, None)
@@ -281,13 +281,13 @@ class TestRecipe:
 
 
 class TestScores:
-    # Deep baselines made quick have hardly learned; files of their own test what they know.
+    # Deep baselines hardly learn with smoke parameters. They have tests of their own.
     @pytest.mark.parametrize("name", [name for name in SYSTEMS if name not in ["LODA", *DEEP]])
-    def test_a_far_row_comes_first_among_rows_seen_and_unseen(self, name):
-        rows, test = normal_rows(), normal_rows(250)[200:]
+    def test_distant_row_has_the_highest_score(self, name):
+        rows, test = sample_rows(), sample_rows(250)[200:]
         rows[17] = test[5] = 9.0
 
-        score = fitted(name, rows)
+        score = fit_system(name, rows)
 
         assert score(rows).shape == (200,)
         assert score(rows).argmax() == 17
@@ -295,11 +295,11 @@ class TestScores:
         assert score(test).argmax() == 5
 
     def test_loda_ranks_scattered_rows_high(self):
-        # PyOD's LODA reads the density of the next bin, so that one far row need not come first.
-        rows, y = normal_rows(), np.arange(200) < 10
+        # PyOD's LODA uses the density of the next bin, so one distant row may not be first.
+        rows, y = sample_rows(), np.arange(200) < 10
         rows[y] *= 6
 
-        assert roc_auc_score(y, fitted("LODA", rows)(rows)) > 0.9
+        assert roc_auc_score(y, fit_system("LODA", rows)(rows)) > 0.9
 
     @pytest.mark.parametrize("name", SYSTEMS)
     def test_scores_depend_on_the_seed_alone(self, name):
@@ -309,7 +309,7 @@ class TestScores:
         for seed, global_seed in ((1, 1), (1, 2), *([(2, 1)] if name in SEEDED else [])):
             np.random.seed(global_seed)  # noqa: NPY002
             torch.manual_seed(global_seed)
-            scores.append(fitted(name, rows, seed=seed)(rows if name in PYOD else rows[:100]))
+            scores.append(fit_system(name, rows, seed=seed)(rows if name in PYOD else rows[:100]))
 
         np.testing.assert_array_equal(scores[0], scores[1])
         if name in SEEDED:
@@ -317,25 +317,25 @@ class TestScores:
 
     @pytest.mark.parametrize("name", SEEDED)
     @pytest.mark.parametrize("setting", SETTINGS)
-    def test_seeded_ones_are_told_the_seed_of_the_job(self, name, setting):
+    def test_seeded_systems_accept_a_random_state(self, name, setting):
         detector = SYSTEMS[name].recipe_for(setting).build({"random_state": 7})
 
         assert detector.get_params()["random_state"] == 7
 
     @pytest.mark.parametrize("name", UNSEEDED)
-    def test_unseeded_ones_know_no_seed(self, name):
+    def test_unseeded_systems_have_no_random_state(self, name):
         known = SYSTEMS[name].recipe.build().get_params()
 
-        # PyOD's PCA has one, which counts for a solver that it does not take by itself.
+        # PyOD's PCA has one for a solver that is not its default.
         assert ("random_state" in known) is (name == "PCA")
         assert known.get("random_state") is None
 
     @pytest.mark.parametrize("name", PYOD)
-    def test_the_very_rows_of_the_fit_get_the_scores_that_pyod_keeps(self, name):
-        rows, system = normal_rows(100), SYSTEMS[name]
+    def test_fitted_rows_get_decision_scores_of_pyod(self, name):
+        rows, system = sample_rows(100), SYSTEMS[name]
         expected = system.recipe.build({"random_state": 3} if system.seeded else {}).fit(rows)
 
-        score = fitted(name, rows, seed=3)
+        score = fit_system(name, rows, seed=3)
 
         np.testing.assert_array_equal(score(rows), expected.decision_scores_)
         np.testing.assert_array_equal(score(rows.copy()), expected.decision_function(rows))
@@ -343,12 +343,12 @@ class TestScores:
     @pytest.mark.parametrize(
         ("setting", "k"), [("unsupervised", 32), ("semisupervised", 5)], ids=SETTINGS
     )
-    def test_a_row_of_the_fit_is_not_its_own_neighbour(self, setting, k):
-        rows = normal_rows(60)
-        # By hand; the first of the sorted distances is that of a row to itself.
+    def test_fitted_row_is_not_its_own_neighbour(self, setting, k):
+        rows = sample_rows(60)
+        # The first of the sorted distances is that of a row to itself.
         distances = np.sort(np.linalg.norm(rows[:, None] - rows, axis=-1), axis=1)
 
-        largest, mean = (fitted(name, rows, setting=setting) for name in ("kNN", "DTE-NP"))
+        largest, mean = (fit_system(name, rows, setting=setting) for name in ("kNN", "DTE-NP"))
 
         np.testing.assert_allclose(largest(rows), distances[:, k])
         np.testing.assert_allclose(largest(rows.copy()), distances[:, k - 1])
@@ -356,7 +356,7 @@ class TestScores:
         np.testing.assert_allclose(mean(rows.copy()), distances[:, :k].mean(axis=1))
 
     @pytest.mark.parametrize("name", [name for name in SYSTEMS if SYSTEMS[name].smoke])
-    def test_smoke_settings_are_arguments_that_change_what_is_built(self, name):
+    def test_smoke_parameters_change_the_detector(self, name):
         system = SYSTEMS[name]
 
         for setting in SETTINGS:
@@ -369,14 +369,14 @@ class TestScores:
 
 
 FILE = "Classical/0_toy.npz"
-# By hand, for scores that rise from row to row: of the two outliers one is above all four
-# inliers, the other above one; precision is 1 at the first, 2/5 at the second.
+# Scores grow from row to row. One outlier is above all four inliers, the other above one.
+# Precision is 1 at the first outlier and 2/5 at the second.
 Y = np.array([0, 1, 0, 0, 0, 1])
 AUC, AVERAGE_PRECISION, PRECISION_AT_N = 5 / 8, (1 + 2 / 5) / 2, 1 / 2
 
 
 class Toy:
-    """Scores by the first column, and keeps what it was given; like a detector of PyOD or ours."""
+    """Detector that scores by the first column and records its arguments."""
 
     def __init__(self, **parameters):
         self.parameters = parameters
@@ -397,7 +397,7 @@ class Toy:
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
-    """A catalogue of one file and two systems, `raw` and `standardised`, and how to change them."""
+    """Return a changeable catalogue of one file and two systems, `raw` and `standardised`."""
     threads = torch.get_num_threads()
     monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
     (tmp_path / "Classical").mkdir()
@@ -424,7 +424,7 @@ class Bench:
         measurement._load_file.cache_clear()
 
     def detector(self, **methods):
-        """Let both systems be a toy with other methods; ours and PyOD's differ in the package."""
+        """Replace methods of both systems, which differ in their package."""
         self.built = []
         toy = type("Toy", (Toy,), {"built": self.built, **methods})
         for module in ("altbi.toy", "pyod.toy"):
@@ -455,13 +455,13 @@ class TestPrecisionAtN:
             ([0, 1, 0, 0, 0, 1], [0, 1, 2, 3, 4, 5], 1 / 2),
             ([0, 0, 1, 1], [0, 1, 2, 3], 1),
             ([1, 1, 0, 0], [0, 1, 2, 3], 0),
-            # One place for three rows that are level, one of them an outlier.
+            # Three rows, one of them an outlier, tie for one rank.
             ([1, 0, 0, 1], [2, 2, 2, 9], (1 + 1 / 3) / 2),
             ([1, 0, 0, 0], [5, 5, 5, 5], 1 / 4),
             ([1, 1, 1], [1, 2, 3], 1),
         ],
     )
-    def test_it_agrees_with_a_calculation_by_hand(self, y, scores, expected):
+    def test_precision_at_n_agrees_with_hand_calculation(self, y, scores, expected):
         y, scores = np.array(y), np.array(scores, dtype=float)
 
         assert precision_at_n(y, scores) == pytest.approx(expected)
@@ -470,7 +470,7 @@ class TestPrecisionAtN:
 
 class TestMeasured:
     @pytest.mark.parametrize("system", ["raw", "standardised"])
-    def test_measures_agree_with_a_calculation_by_hand(self, bench, system):
+    def test_metrics_agree_with_hand_calculation(self, bench, system):
         run = bench.run(system)
 
         assert run.error is None
@@ -479,21 +479,21 @@ class TestMeasured:
         assert run.precision_at_n == pytest.approx(PRECISION_AT_N)
         assert (run.n_train, run.n_test, run.n_features, run.n_outliers) == (6, 6, 2, 2)
 
-    def test_the_line_tells_of_its_job_and_comes_back_from_a_file(self, bench, tmp_path):
+    def test_record_has_its_job_and_is_readable(self, bench, tmp_path):
         run = bench.run(seed=4, rows=100, smoke=True)
 
         assert run.job == Job(file=FILE, system="standardised", seed=4, rows=100, smoke=True)
         append(tmp_path / "lines", run)
         assert read_runs(tmp_path / "lines") == [run]
 
-    def test_counts_are_those_of_the_rows_fitted_on_and_of_those_scored(self, bench):
+    def test_counts_are_of_training_and_test_rows(self, bench):
         bench.table(np.arange(80.0).reshape(40, 2), np.arange(40) >= 30)
 
         run = bench.run(protocol="split")
 
         assert (run.n_train, run.n_test, run.n_outliers) == (28, 12, 3)
 
-    def test_a_sample_stands_for_a_larger_table(self, bench):
+    def test_larger_table_is_sampled(self, bench):
         bench.table(np.arange(80.0).reshape(40, 2), (np.arange(40) >= 30).astype(int))
 
         run = bench.run(rows=12)
@@ -504,10 +504,10 @@ class TestMeasured:
         bench.run()
 
         assert bench.built[-1].rows.shape == bench.X.shape
-        # Neither do they come as a parameter.
+        # Labels are not passed as a parameter either.
         assert bench.built[-1].parameters == {"size": 1, "random_state": 0}
 
-    def test_ours_get_the_rows_as_they_are(self, bench):
+    def test_own_systems_get_unscaled_rows(self, bench):
         bench.table(
             np.random.default_rng(0).normal(5, 3, size=(60, 2)), labels := np.arange(60) % 2
         )
@@ -520,7 +520,7 @@ class TestMeasured:
             np.testing.assert_array_equal(bench.built[-1].scored, bench.X[split.test])
 
     @pytest.mark.parametrize("protocol", PROTOCOLS)
-    def test_pyods_get_columns_standardised_by_the_rows_of_the_fit(self, bench, protocol):
+    def test_pyod_systems_get_rows_standardised_by_training(self, bench, protocol):
         bench.table(
             np.random.default_rng(0).normal(5, 3, size=(60, 2)), labels := np.arange(60) % 2
         )
@@ -528,14 +528,14 @@ class TestMeasured:
         assert bench.run("standardised", protocol).error is None
 
         split = PROTOCOLS[protocol].split(labels, *datasets.catalogue(), 0)
-        # DTE's code does it by the rows of the test, of which those of the fit are a bootstrap.
+        # DTE's code standardises by the test rows. Training rows are a bootstrap of them.
         by = bench.X[split.test if protocol == "dte" else split.train]
         Z = (bench.X - by.mean(axis=0)) / by.std(axis=0)
         np.testing.assert_allclose(bench.built[-1].rows, Z[split.train])
         np.testing.assert_allclose(bench.built[-1].scored, Z[split.test])
 
     @pytest.mark.parametrize("protocol", PROTOCOLS)
-    def test_kept_scores_count_where_the_rows_of_the_fit_are_scored(self, bench, protocol):
+    def test_decision_scores_are_used_for_fitted_rows(self, bench, protocol):
         def fit(self, rows):
             self.decision_scores_ = -rows[:, 0]
             return self
@@ -547,7 +547,7 @@ class TestMeasured:
 
         assert run.auc == (0 if protocol in ("transductive", "official") else 1)
 
-    def test_the_setting_of_the_protocol_decides_what_is_built_and_told(self, bench):
+    def test_protocol_determines_recipe_and_recorded_parameters(self, bench):
         bench.table(np.arange(80.0).reshape(40, 2), (np.arange(40) >= 30).astype(int))
 
         for protocol, size in (("transductive", 1), ("split", 1), ("semi", 2), ("semi-dte", 2)):
@@ -557,14 +557,14 @@ class TestMeasured:
             assert bench.built[-1].parameters == {"size": size, "random_state": 8}, protocol
             assert run.source == "pyod.toy:Toy"
 
-    def test_smoke_parameters_are_used_and_stand_in_the_line(self, bench):
+    def test_smoke_parameters_are_used_and_recorded(self, bench):
         run = bench.run(smoke=True)
 
         assert run.smoke
         assert run.parameters == {"size": 1, "speed": 3}
         assert bench.built[-1].parameters == {"size": 1, "speed": 3, "random_state": 0}
 
-    def test_without_smoke_the_warm_up_alone_is_quick(self, bench):
+    def test_only_the_warm_up_uses_smoke_parameters(self, bench):
         run = bench.run()
 
         warm_up, job = bench.built
@@ -572,13 +572,13 @@ class TestMeasured:
         assert "speed" not in job.parameters
         assert "speed" not in run.parameters
 
-    def test_a_system_is_warmed_up_once(self, bench):
+    def test_system_is_warmed_up_once(self, bench):
         for _ in range(2):
             bench.run()
 
         assert len(bench.built) == 3
 
-    def test_versions_are_those_of_the_packages_that_the_numbers_come_from(self, bench):
+    def test_versions_of_used_packages_are_recorded(self, bench):
         common = {name: version(name) for name in ("altbi", "numpy", "torch", "scikit-learn")}
         common |= {
             "altbi code": code_digest.code_digest(),
@@ -589,31 +589,29 @@ class TestMeasured:
         assert bench.run("standardised").versions == common | {"pyod": version("pyod")}
 
     @pytest.mark.parametrize(
-        ("flags", "told"),
+        ("flags", "expected"),
         [
             ("fpu avx2 avx512f", "Quick One 7, AVX-512"),
             ("fpu avx2", "Quick One 7, AVX2"),
             ("fpu", "Quick One 7"),
         ],
     )
-    def test_the_processor_is_named_with_what_it_takes_sums_with(
-        self, tmp_path, monkeypatch, flags, told
+    def test_processor_is_described_with_vector_instructions(
+        self, tmp_path, monkeypatch, flags, expected
     ):
         about = tmp_path / "cpuinfo"
         about.write_text(f"processor\t: 0\nmodel name\t: Quick One 7\nflags\t\t: {flags}\n\n")
         monkeypatch.setattr(measurement, "_CPU_INFO", about)
 
-        assert measurement.describe_processor.__wrapped__() == told
+        assert measurement.describe_processor.__wrapped__() == expected
 
-    def test_a_processor_that_nobody_describes_is_named_by_its_kind(self, tmp_path, monkeypatch):
+    def test_unknown_processor_is_described_by_machine(self, tmp_path, monkeypatch):
         monkeypatch.setattr(measurement, "_CPU_INFO", tmp_path / "none")
         monkeypatch.setattr("platform.processor", lambda: "")
 
         assert measurement.describe_processor.__wrapped__() == platform.machine()
 
-    def test_the_code_has_another_name_when_a_module_changes_but_not_for_the_benchmark(
-        self, tmp_path, monkeypatch
-    ):
+    def test_code_digest_depends_on_measured_modules_only(self, tmp_path, monkeypatch):
         product, benchmark = tmp_path / "product", tmp_path / "benchmark"
         judging = (product / "cli/main.py", benchmark / "runs/runner.py")
         judged = (product / "a.py", product / "models/b.py", benchmark / "baselines/c.py")
@@ -634,7 +632,7 @@ class TestMeasured:
         judged[0].rename(product / "d.py")
         assert len(found | {digest()}) == 5
 
-    def test_warnings_stand_in_the_line_shortened_and_each_once(self, bench):
+    def test_warnings_are_recorded_once_and_shortened(self, bench):
         def fit(self, rows):
             for text in ("second\nand more", "second", "first", "x" * 99):
                 warnings.warn(text, stacklevel=1)
@@ -649,7 +647,7 @@ class TestMeasured:
         assert run.error is None
         assert run.warnings == ["first", "second", "x" * 59 + "…"]
 
-    def test_three_warnings_are_enough(self, bench):
+    def test_at_most_three_warnings_are_recorded(self, bench):
         def decision_function(self, rows):
             for letter in "edcba":
                 warnings.warn(letter, DeprecationWarning, stacklevel=1)
@@ -661,7 +659,7 @@ class TestMeasured:
             warnings.simplefilter("ignore")
             assert bench.run().warnings == ["a", "b", "c"]
 
-    def test_a_quiet_system_has_no_warnings(self, bench):
+    def test_system_without_warnings_records_none(self, bench):
         assert bench.run().warnings == []
 
     @pytest.mark.parametrize(
@@ -672,7 +670,7 @@ class TestMeasured:
             (np.zeros(5), "inconsistent"),
         ],
     )
-    def test_unusable_scores_are_an_error(self, bench, tmp_path, scores, error):
+    def test_invalid_scores_are_recorded_as_error(self, bench, tmp_path, scores, error):
         bench.detector(decision_function=lambda self, rows: scores)
 
         run = bench.run()
@@ -684,11 +682,11 @@ class TestMeasured:
         assert read_runs(tmp_path / "lines") == [run]
 
     @pytest.mark.parametrize("step", ["__init__", "fit", "decision_function"])
-    def test_a_system_that_breaks_is_an_error_with_all_that_is_known(self, bench, step):
-        def broken(self, *rows, **parameters):
+    def test_failure_is_recorded_with_its_recipe(self, bench, step):
+        def raise_error(self, *rows, **parameters):
             raise RuntimeError("bad day")
 
-        bench.detector(**{step: broken})
+        bench.detector(**{step: raise_error})
 
         run = bench.run(smoke=True)
 
@@ -698,20 +696,20 @@ class TestMeasured:
         assert run.parameters == {"size": 1, "speed": 3}
         assert "pyod" in run.versions
 
-    def test_a_missing_file_is_an_error_that_says_what_to_do(self, bench):
+    def test_missing_file_error_has_a_remedy(self, bench):
         (bench.folder / FILE).unlink()
 
         assert bench.run().error.startswith("TableError: ")
         assert "set ALTBI_ADBENCH" in bench.run().error
 
-    def test_a_missing_extra_is_a_line_of_one_sentence(self, bench, monkeypatch):
-        def without_pyod(name):
+    def test_missing_extra_is_recorded_as_error(self, bench, monkeypatch):
+        def hide_pyod(name):
             if name == "pyod":
                 raise PackageNotFoundError(name)
             return version(name)
 
         monkeypatch.setitem(sys.modules, "pyod.toy", None)
-        monkeypatch.setattr(measurement, "version", without_pyod)
+        monkeypatch.setattr(measurement, "version", hide_pyod)
 
         run = bench.run()
 
@@ -721,7 +719,7 @@ class TestMeasured:
         assert "numpy" in run.versions
 
     @pytest.mark.parametrize("y", [np.zeros(6, dtype=int), np.ones(6, dtype=int)])
-    def test_rows_of_one_class_are_an_error_before_the_fit(self, bench, tmp_path, y):
+    def test_single_class_fails_before_the_fit(self, bench, tmp_path, y):
         bench.table(bench.X, y)
 
         run = bench.run()
@@ -729,13 +727,14 @@ class TestMeasured:
         assert f"{y.sum()} of the 6 rows to score are outliers" in run.error
         assert bench.built == []
         append(tmp_path / "lines", run)
+        assert read_runs(tmp_path / "lines") == [run]
 
-    def test_a_split_that_leaves_no_outlier_to_score_is_an_error(self, bench):
+    def test_split_without_test_outliers_fails(self, bench):
         bench.table(np.arange(80.0).reshape(40, 2), (np.arange(40) == 30).astype(int))
 
         assert "0 of the 12 rows to score are outliers" in bench.run(protocol="split").error
 
-    def test_a_failure_told_from_outside_is_a_line_of_the_same_kind(self, bench):
+    def test_failed_run_has_job_and_parameters(self, bench):
         job = Job(file=FILE, system="raw", seed=2, smoke=True)
 
         run = failed_run(job, "over the limit")
@@ -744,7 +743,7 @@ class TestMeasured:
         assert run.parameters == {"size": 1, "speed": 3}
 
     @pytest.mark.parametrize("system", ["raw", "standardised"])
-    def test_a_system_that_spoils_its_rows_spoils_no_later_job(self, bench, system):
+    def test_modified_rows_do_not_affect_later_jobs(self, bench, system):
         def fit(self, rows):
             Toy.fit(self, rows.copy())
             rows[:] = 0
@@ -757,7 +756,7 @@ class TestMeasured:
         assert bench.run(system).auc == AUC
 
     @pytest.mark.parametrize("threads", [1, 2])
-    def test_libraries_are_held_to_the_threads_that_the_line_tells(self, bench, threads):
+    def test_libraries_use_the_recorded_threads(self, bench, threads):
         seen = []
 
         def fit(self, rows):
@@ -772,7 +771,7 @@ class TestMeasured:
         assert run.threads == threads
         assert seen[-1] == (threads, {threads})
 
-    def test_seconds_are_told_of_fit_and_scoring(self, bench, monkeypatch):
+    def test_seconds_are_of_fit_and_scoring(self, bench, monkeypatch):
         now = [100.0]
         monkeypatch.setattr(measurement.time, "perf_counter", lambda: now[0])
 
@@ -790,13 +789,13 @@ class TestMeasured:
 
         run = bench.run(protocol="semi")
 
-        # Nothing else counts: not the warm-up, not reading, not comparing.
+        # The warm-up, reading and the metrics are not included.
         assert (run.fit_seconds, run.score_seconds) == (4.0, 3.0)
 
-    def test_memory_is_what_the_job_took_at_most_and_not_an_earlier_one(self, bench):
+    def test_peak_memory_is_of_the_job_alone(self, bench):
         def fit(self, rows):
             if self.parameters["random_state"] == 1:
-                np.ones(2**24)  # 128 MiB, given back at once
+                np.ones(2**24)  # 128 MiB, freed immediately
             return Toy.fit(self, rows)
 
         bench.detector(fit=fit)
@@ -804,13 +803,11 @@ class TestMeasured:
         large, small = (bench.run(seed=seed).peak_mib for seed in (1, 2))
 
         if large is None:
-            pytest.skip("this system does not tell the memory of a process")
+            pytest.skip("peak memory is not available on this system")
         assert 120 < large < 200
         assert small < 64
 
-    def test_where_the_system_does_not_tell_memory_there_is_none_in_the_line(
-        self, bench, monkeypatch
-    ):
+    def test_unknown_peak_memory_is_recorded_as_none(self, bench, monkeypatch):
         monkeypatch.setattr(measurement, "_reset_peak", lambda: None)
 
         run = bench.run()
@@ -818,8 +815,8 @@ class TestMeasured:
         assert (run.peak_mib, run.error) == (None, None)
 
     @pytest.mark.parametrize("name", ["ALTBI-I (reference)", "ODIM", "IForest", "LODA", "OCSVM"])
-    def test_the_callers_random_state_is_untouched(self, bench, monkeypatch, name):
-        bench.table(normal_rows(60), (np.arange(60) >= 50).astype(int))
+    def test_global_random_state_is_unchanged(self, bench, monkeypatch, name):
+        bench.table(sample_rows(60), (np.arange(60) >= 50).astype(int))
         monkeypatch.setattr(measurement, "ALL_SYSTEMS", SYSTEMS)
         before = np.random.get_state(legacy=False), torch.get_rng_state()  # noqa: NPY002
 
@@ -829,7 +826,7 @@ class TestMeasured:
         np.testing.assert_equal(after[0], before[0])
         assert torch.equal(after[1], before[1])
 
-    def test_the_callers_random_state_is_untouched_by_a_system_that_breaks(self, bench):
+    def test_global_random_state_survives_a_failure(self, bench):
         def fit(self, rows):
             np.random.random()  # noqa: NPY002
             raise RuntimeError("bad day")
@@ -841,23 +838,23 @@ class TestMeasured:
 
         np.testing.assert_equal(np.random.get_state(legacy=False), before)  # noqa: NPY002
 
-    def test_what_is_drawn_unasked_follows_the_seed_of_the_job_also_in_the_first_one(self, bench):
+    def test_global_random_numbers_follow_the_job_seed(self, bench):
         def fit(self, rows):
-            drawn.append(np.random.random())  # noqa: NPY002
+            samples.append(np.random.random())  # noqa: NPY002
             return Toy.fit(self, rows)
 
-        drawn = []
+        samples = []
         bench.detector(fit=fit)
         for seed in (3, 4, 3):
             bench.run(seed=seed)
 
-        _, first, second, third = drawn  # the warm-up's is before
+        _, first, second, third = samples  # the first sample is of the warm-up
         assert first == third != second
         assert first == np.random.RandomState(3).random()
 
 
 class TestPublishedNumbers:
-    """Numbers of DTE's tables, which the paper takes over; replayed through the harness."""
+    """Numbers of DTE's tables, which the paper copies, reproduced by the benchmark."""
 
     @pytest.mark.parametrize(
         ("name", "system", "protocol", "mean", "deviation"),
@@ -865,14 +862,16 @@ class TestPublishedNumbers:
             ("cardio", "kNN", "dte", "0.8302", "0.0185"),
             ("wine", "COPOD", "dte", "0.8646", "0.0466"),
             ("vowels", "LOF", "dte", "0.9318", "0.0107"),
-            # The same rows for all seeds: nothing varies.
+            # All seeds have the same rows.
             ("letter", "LOF", "semi-dte", "0.4483", "0.0000"),
             ("fault", "HBOS", "semi-dte", "0.5306", "0.0000"),
-            # Drawn anew below 1,000 rows, and only the mean is published; other seeds give 0.774.
+            # Resampled below 1,000 rows. Only the mean is published; other seeds give 0.774.
             ("pima", "kNN", "semi-dte", "0.7694", "0.0187"),
         ],
     )
-    def test_they_come_out_to_four_digits(self, adbench, name, system, protocol, mean, deviation):
+    def test_published_auc_is_reproduced_to_four_digits(
+        self, adbench, name, system, protocol, mean, deviation
+    ):
         (dataset,) = select([name])
         (part,) = dataset.parts
 

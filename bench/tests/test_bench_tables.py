@@ -44,12 +44,12 @@ ALL = select(suite="all")
 TWO_SEEDS = Question(seeds=(0, 1))
 
 
-def recipe(job):
+def describe_recipe(job):
     return SYSTEMS[job.system].describe(find_protocol(job.protocol).setting, smoke=job.smoke)
 
 
-def a_run(job, auc=0.5, error=None):
-    """A line as a run would write it."""
+def build_run(job, auc=0.5, error=None):
+    """Return the record of a job."""
     measures = (
         {} if error else {"auc": auc, "average_precision": auc / 2, "precision_at_n": auc / 4}
     )
@@ -57,28 +57,28 @@ def a_run(job, auc=0.5, error=None):
         **{name: getattr(job, name) for name in Job.__slots__},
         **measures,
         error=error,
-        **dict(zip(("source", "parameters"), recipe(job), strict=True)),
+        **dict(zip(("source", "parameters"), describe_recipe(job), strict=True)),
         fit_seconds=1.0,
         score_seconds=0.5,
         peak_mib=10.0,
     )
 
 
-def runs_of(question, aucs):
-    """Lines of systems on data sets: {system: {data set: (AUC of each seed, …)}}."""
+def build_runs(question, aucs):
+    """Return records of {system: {data set: (AUC of each seed, …)}}."""
     found = []
     for system, by_dataset in aucs.items():
         for name, values in by_dataset.items():
             for dataset in select([name]):
                 for part in dataset.parts:
                     jobs = question.list_jobs(part, SYSTEMS[system])
-                    found += [a_run(job, auc) for job, auc in zip(jobs, values, strict=False)]
+                    found += [build_run(job, auc) for job, auc in zip(jobs, values, strict=False)]
     return found
 
 
 @pytest.fixture
 def paper(monkeypatch):
-    """A paper with easy numbers."""
+    """Replace the numbers of the paper by simple ones."""
     names = [dataset.name for dataset in catalogue()]
     columns = {system.column for system in SYSTEMS.values()} | {"ALTBI"}
     table = {name: dict.fromkeys(columns, 0.5) for name in names}
@@ -87,8 +87,8 @@ def paper(monkeypatch):
 
 
 class TestCells:
-    def test_mean_and_spread_agree_with_a_calculation_by_hand(self, paper):
-        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}})
+    def test_mean_and_spread_agree_with_hand_calculation(self, paper):
+        runs = build_runs(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}})
 
         found = compare(runs, "auc", TWO_SEEDS)
 
@@ -97,21 +97,21 @@ class TestCells:
         got = [line.ours[REFERENCE] for line in found.lines]
         assert [cell.mean for cell in got] == pytest.approx([0.72, 0.43])
         assert [cell.std for cell in got] == pytest.approx([0.02 * 2**0.5, 0.03 * 2**0.5])
-        gap = difference(found, REFERENCE)
-        assert gap.n_tables == 2
-        assert gap.mean_absolute == pytest.approx((0.02 + 0.07) / 2)
-        assert gap.mean_signed == pytest.approx((0.02 - 0.07) / 2)
-        assert (gap.ours, gap.paper) == pytest.approx((0.575, 0.6))
-        assert gap.largest == ("wine", pytest.approx(-0.07))
-        assert gap.spread == pytest.approx(0.025 * 2**0.5)
+        found_difference = difference(found, REFERENCE)
+        assert found_difference.n_tables == 2
+        assert found_difference.mean_absolute == pytest.approx((0.02 + 0.07) / 2)
+        assert found_difference.mean_signed == pytest.approx((0.02 - 0.07) / 2)
+        assert (found_difference.ours, found_difference.paper) == pytest.approx((0.575, 0.6))
+        assert found_difference.largest == ("wine", pytest.approx(-0.07))
+        assert found_difference.spread == pytest.approx(0.025 * 2**0.5)
 
-    def test_files_of_a_data_set_weigh_the_same_and_spreads_are_averaged(self):
+    def test_files_have_equal_weights_and_spreads_are_averaged(self):
         question = Question(seeds=(0, 1))
         dataset = select(["20news (RoBERTa)"])[0]
         system = SYSTEMS[REFERENCE]
         first, second = (question.list_jobs(part, system) for part in dataset.parts[:2])
         runs = [
-            a_run(job, auc)
+            build_run(job, auc)
             for job, auc in zip([*first, *second], (0.1, 0.3, 0.5, 0.9), strict=True)
         ]
 
@@ -121,34 +121,34 @@ class TestCells:
         assert line.ours[REFERENCE].std == pytest.approx((0.2 + 0.4) / 2**0.5 / 2)
         assert line.title == "20news (RoBERTa), 2 of 6 files"
 
-    def test_more_than_two_files_have_a_mean_too(self):
+    def test_mean_covers_more_than_two_files(self):
         question = Question(seeds=(0,))
         parts = select(["20news (RoBERTa)"])[0].parts[:3]
         jobs = [question.list_jobs(part, SYSTEMS[REFERENCE])[0] for part in parts]
 
-        runs = [a_run(job, auc) for job, auc in zip(jobs, (0.1, 0.2, 0.9), strict=True)]
+        runs = [build_run(job, auc) for job, auc in zip(jobs, (0.1, 0.2, 0.9), strict=True)]
 
         (line,) = compare(runs, "auc", question).lines
         assert line.ours[REFERENCE].mean == pytest.approx(0.4)
 
     @pytest.mark.parametrize("error", [None, "over the limit"])
-    def test_a_file_that_few_have_begun_with_takes_no_number_away(self, error):
+    def test_file_of_few_systems_is_left_out(self, error):
         question = Question(seeds=(0,))
         parts = select(["20news (RoBERTa)"])[0].parts[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
         runs = [
-            a_run(question.list_jobs(part, SYSTEMS[name])[0], auc)
+            build_run(question.list_jobs(part, SYSTEMS[name])[0], auc)
             for name in systems
             for part, auc in zip(parts[:2], (0.1, 0.3), strict=True)
         ]
-        runs.append(a_run(question.list_jobs(parts[2], SYSTEMS[FOREST])[0], 0.9, error))
+        runs.append(build_run(question.list_jobs(parts[2], SYSTEMS[FOREST])[0], 0.9, error))
 
         (line,) = compare(runs, "auc", question, find_systems(systems)).lines
 
         assert [line.ours[name].mean for name in systems] == [pytest.approx(0.2)] * 3
         assert line.title == "20news (RoBERTa), 2 of 6 files"
 
-    def test_files_that_each_another_system_has_begun_with_are_all_there(self):
+    def test_files_of_different_systems_are_all_counted(self):
         question = Question(seeds=(0,))
         parts = select(["20news (RoBERTa)"])[0].parts[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
@@ -157,59 +157,59 @@ class TestCells:
             for name, part in zip(systems, parts, strict=True)
         ]
 
-        (line,) = compare(map(a_run, jobs), "auc", question, find_systems(systems)).lines
+        (line,) = compare(map(build_run, jobs), "auc", question, find_systems(systems)).lines
 
         assert line.n_parts == 3
         assert not any(line.ours.values())
 
     @pytest.mark.parametrize(("n_parts", "compared"), [(5, False), (6, True)])
-    def test_the_paper_s_number_is_about_all_files(self, n_parts, compared):
+    def test_difference_needs_all_files(self, n_parts, compared):
         question = Question("official", seeds=(0,))
         parts = select(["20news (RoBERTa)"])[0].parts[:n_parts]
-        runs = [a_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0]) for part in parts]
+        runs = [build_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0]) for part in parts]
 
         assert (difference(compare(runs, "auc", question), REFERENCE) is not None) is compared
 
     @pytest.mark.parametrize(("rows", "n_tables"), [(None, 2), (20_000, 1)])
-    def test_the_paper_s_number_is_about_all_rows(self, rows, n_tables):
+    def test_difference_needs_all_rows(self, rows, n_tables):
         question = Question(rows=rows, seeds=(0,))
-        runs = runs_of(question, {REFERENCE: {"smtp": (0.2,), "wine": (0.5,)}})
+        runs = build_runs(question, {REFERENCE: {"smtp": (0.2,), "wine": (0.5,)}})
 
         assert difference(compare(runs, "auc", question), REFERENCE).n_tables == n_tables
 
-    def test_one_run_of_an_unseeded_system_is_a_whole_cell_without_spread(self):
-        runs = runs_of(TWO_SEEDS, {NEIGHBOURS: {"glass": (0.6,)}})
+    def test_unseeded_system_has_no_spread(self):
+        runs = build_runs(TWO_SEEDS, {NEIGHBOURS: {"glass": (0.6,)}})
 
         (line,) = compare(runs, "auc", TWO_SEEDS).lines
 
         assert (line.ours[NEIGHBOURS].mean, line.ours[NEIGHBOURS].std) == (0.6, None)
 
-    def test_a_lacking_seed_leaves_no_number(self):
-        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.6,)}, FOREST: {"glass": (0.6, 0.7)}})
+    def test_missing_seed_leaves_no_mean(self):
+        runs = build_runs(TWO_SEEDS, {REFERENCE: {"glass": (0.6,)}, FOREST: {"glass": (0.6, 0.7)}})
 
         (line,) = compare(runs, "auc", TWO_SEEDS, find_systems([REFERENCE, FOREST])).lines
 
         assert line.ours[REFERENCE] is None
         assert line.ours[FOREST].mean == pytest.approx(0.65)
 
-    def test_a_lacking_file_leaves_no_number_where_another_system_ran_it(self):
+    def test_missing_file_leaves_no_mean(self):
         question = Question(seeds=(0,))
         parts = select(["20news (BERT)"])[0].parts[:2]
         jobs = {
             name: [question.list_jobs(part, SYSTEMS[name])[0] for part in parts]
             for name in (REFERENCE, FOREST)
         }
-        runs = [a_run(job) for job in [*jobs[REFERENCE], jobs[FOREST][0]]]
+        runs = [build_run(job) for job in [*jobs[REFERENCE], jobs[FOREST][0]]]
 
         (line,) = compare(runs, "auc", question, find_systems([REFERENCE, FOREST])).lines
 
         assert line.ours[REFERENCE] is not None
         assert line.ours[FOREST] is None
 
-    def test_a_failed_run_counts_until_a_later_line_replaces_it(self):
+    def test_failure_counts_until_a_later_record(self):
         question = Question(seeds=(0,))
         (job,) = question.list_jobs(select(["glass"])[0].parts[0], SYSTEMS[FOREST])
-        failed = a_run(job, error="ValueError: no")
+        failed = build_run(job, error="ValueError: no")
 
         assert (
             compare([failed], "auc", question, find_systems([FOREST])).lines[0].ours[FOREST] is None
@@ -218,7 +218,7 @@ class TestCells:
         assert find_failures([failed], question, find_systems([FOREST]), select(["wine"])) == []
         stale = replace(failed, parameters={"n_estimators": 7})
         assert find_failures([stale], question, find_systems([FOREST]), ALL) == []
-        again = [failed, a_run(job, 0.8)]
+        again = [failed, build_run(job, 0.8)]
         assert compare(again, "auc", question).lines[0].ours[FOREST].mean == 0.8
         assert find_failures(again, question, find_systems([FOREST]), ALL) == []
 
@@ -227,23 +227,23 @@ class TestCells:
         [{"smoke": True}, {"protocol": "official"}, {"rows": 5_000}, {"seed": 7}],
         ids=str,
     )
-    def test_trials_and_other_protocols_samples_and_seeds_are_barred(self, change):
-        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
+    def test_other_jobs_are_excluded(self, change):
+        runs = build_runs(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
 
         assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).lines == ()
 
-    def test_whole_runs_of_a_large_table_do_not_stand_for_its_sample(self):
-        whole, sample = Question(seeds=(0,)), Question(rows=20_000, seeds=(0,))
-        runs = runs_of(whole, {FOREST: {"donors": (0.1,), "glass": (0.3,)}})
+    def test_runs_on_all_rows_are_not_samples(self):
+        complete, sample = Question(seeds=(0,)), Question(rows=20_000, seeds=(0,))
+        runs = build_runs(complete, {FOREST: {"donors": (0.1,), "glass": (0.3,)}})
 
         found = compare(runs, "auc", sample)
 
         assert [line.dataset.name for line in found.lines] == ["glass"]
 
-    def test_a_measure_that_older_lines_lack_leaves_no_number(self):
+    def test_missing_metric_leaves_no_mean(self):
         runs = [
             replace(run, precision_at_n=None)
-            for run in runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
+            for run in build_runs(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
         ]
 
         assert compare(runs, "auc", TWO_SEEDS).lines[0].ours[FOREST] is not None
@@ -252,8 +252,8 @@ class TestCells:
             is None
         )
 
-    def test_runs_of_a_system_built_otherwise_are_absent(self):
-        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
+    def test_runs_with_outdated_recipes_are_excluded(self):
+        runs = build_runs(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
 
         assert compare(runs, "auc", TWO_SEEDS).lines
         for change in ({"parameters": {"n_estimators": 7}}, {"source": "other:Forest"}):
@@ -261,7 +261,7 @@ class TestCells:
 
 
 class TestPaper:
-    def test_the_papers_numbers_are_the_papers(self):
+    def test_unsupervised_tables_agree_with_the_paper(self):
         auc, precision = paper_table("auc"), paper_table("average_precision")
 
         assert len(auc) == len(precision) == 58
@@ -269,7 +269,7 @@ class TestPaper:
         assert auc["Average"]["ALTBI-I"] == 0.762
         assert (auc["aloi"]["kNN"], precision["aloi"]["kNN"]) == (0.613, 0.048)
 
-    def test_the_semi_supervised_numbers_are_the_papers(self):
+    def test_semi_supervised_tables_agree_with_the_paper(self):
         auc = paper_table("auc", "semisupervised")
 
         assert list(auc) == list(paper_table("auc"))
@@ -278,7 +278,7 @@ class TestPaper:
     @pytest.mark.parametrize(
         ("metric", "setting"), [("precision_at_n", "unsupervised"), ("auc", "dte")]
     )
-    def test_a_table_that_the_paper_lacks_is_refused(self, metric, setting):
+    def test_table_missing_in_the_paper_raises(self, metric, setting):
         with pytest.raises(ParameterError, match="The paper has no table"):
             paper_table(metric, setting)
 
@@ -294,20 +294,20 @@ class TestPaper:
             ("MVTec-AD (ResNet18)", FOREST, True),
         ],
     )
-    def test_the_paper_stands_beside_the_very_files_it_is_about(self, dataset, system, has_number):
+    def test_paper_numbers_belong_to_their_files(self, dataset, system, has_number):
         question = Question(seeds=(0,))
         (found,) = select([dataset])
-        runs = [a_run(question.list_jobs(part, SYSTEMS[system])[0]) for part in found.parts]
+        runs = [build_run(question.list_jobs(part, SYSTEMS[system])[0]) for part in found.parts]
 
         (line,) = compare(runs, "auc", question).lines
 
         assert (line.paper[system] is not None) is has_number
 
-    def test_on_inliers_alone_only_the_papers_one_altbi_is_compared(self):
+    def test_semi_supervised_comparison_has_one_altbi(self):
         question = Question("semi", seeds=(0,))
         part = select(["wine"])[0].parts[0]
         names = [REFERENCE, "ALTBI-I (paper)", "ODIM", FOREST]
-        runs = [a_run(question.list_jobs(part, SYSTEMS[name])[0]) for name in names]
+        runs = [build_run(question.list_jobs(part, SYSTEMS[name])[0]) for name in names]
 
         (line,) = compare(runs, "auc", question).lines
 
@@ -330,11 +330,9 @@ class TestPaper:
             ("split", REFERENCE, "auc", False),
         ],
     )
-    def test_differences_are_taken_under_the_papers_own_protocol(
-        self, protocol, system, metric, compared
-    ):
+    def test_differences_need_the_papers_protocol(self, protocol, system, metric, compared):
         question = Question(protocol, seeds=(0,))
-        runs = runs_of(question, {system: {"wine": (0.5,)}})
+        runs = build_runs(question, {system: {"wine": (0.5,)}})
 
         assert (difference(compare(runs, metric, question), system) is not None) is compared
 
@@ -342,16 +340,16 @@ class TestPaper:
         ("protocol", "compared"), [("transductive", False), ("official", True)]
     )
     @pytest.mark.parametrize("metric", ["auc", "average_precision"])
-    def test_of_images_the_authors_left_most_outliers_out(self, protocol, compared, metric):
+    def test_image_differences_need_the_official_protocol(self, protocol, compared, metric):
         question = Question(protocol, seeds=(0,))
-        runs = runs_of(question, {REFERENCE: {"MVTec-AD (ViT)": (0.5,)}})
+        runs = build_runs(question, {REFERENCE: {"MVTec-AD (ViT)": (0.5,)}})
 
         assert (difference(compare(runs, metric, question), REFERENCE) is not None) is compared
 
 
 class TestMeans:
-    def test_means_are_over_the_data_sets_that_all_ran(self):
-        runs = runs_of(
+    def test_means_use_shared_data_sets(self):
+        runs = build_runs(
             TWO_SEEDS,
             {
                 REFERENCE: {"glass": (0.2, 0.4), "wine": (0.9, 0.9)},
@@ -364,25 +362,27 @@ class TestMeans:
         assert [line.dataset.name for line in shared] == ["glass"]
         assert means == pytest.approx({REFERENCE: 0.3, FOREST: 0.6})
 
-    def test_what_only_failed_has_no_means(self, tmp_path):
+    def test_failed_systems_have_no_means(self, tmp_path):
         question = Question(seeds=(0,))
         (part,) = select(["wine"])[0].parts
-        failed = a_run(question.list_jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
+        failed = build_run(question.list_jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
 
-        text = format_question(written_lines(tmp_path, [failed]), question, None, ALL)
+        text = format_question(write_records(tmp_path, [failed]), question, None, ALL)
 
         assert "that all ran" not in text
         assert "45_wine, HBOS, seed 0, transductive: no bins" in text
 
-    def test_nothing_shared_has_no_means(self):
-        runs = runs_of(TWO_SEEDS, {REFERENCE: {"wine": (0.9, 0.9)}, FOREST: {"pima": (0.1, 0.1)}})
+    def test_no_shared_data_sets_have_no_means(self):
+        runs = build_runs(
+            TWO_SEEDS, {REFERENCE: {"wine": (0.9, 0.9)}, FOREST: {"pima": (0.1, 0.1)}}
+        )
 
         assert shared_means(compare(runs, "auc", TWO_SEEDS)) == ([], {})
 
 
-class TestLook:
-    def test_few_systems_have_the_paper_beside_them(self, paper):
-        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "mnist": (0.2, 0.2)}})
+class TestFormatting:
+    def test_grid_has_columns_of_the_paper(self, paper):
+        runs = build_runs(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "mnist": (0.2, 0.2)}})
 
         grid = format_cells(compare(runs, "auc", TWO_SEEDS))
 
@@ -393,8 +393,8 @@ class TestLook:
             ["mean of the 2 that all ran", "0.460", "-"],
         ]
 
-    def test_differences_name_the_largest(self, paper):
-        runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}})
+    def test_differences_include_the_largest(self, paper):
+        runs = build_runs(TWO_SEEDS, {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}})
 
         (text,) = format_differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
 
@@ -403,9 +403,9 @@ class TestLook:
             in text
         )
 
-    def test_differences_are_over_all_data_sets(self, paper):
+    def test_differences_use_all_data_sets(self, paper):
         aucs = {"glass": (0.70, 0.74), "wine": (0.40, 0.46), "pima": (0.90, 0.90)}
-        runs = runs_of(TWO_SEEDS, {REFERENCE: aucs})
+        runs = build_runs(TWO_SEEDS, {REFERENCE: aucs})
 
         (text,) = format_differences(compare(runs, "auc", TWO_SEEDS), markdown_grid)
 
@@ -418,17 +418,17 @@ class TestLook:
         ("protocol", "named"),
         [("dte", "ALTBI-I"), ("official", "IForest"), ("split", "ALTBI-I, IForest")],
     )
-    def test_numbers_of_the_paper_from_another_protocol_are_named(self, tmp_path, protocol, named):
+    def test_numbers_from_another_protocol_are_listed(self, tmp_path, protocol, named):
         question = Question(protocol, seeds=(0,))
-        runs = runs_of(question, {REFERENCE: {"glass": (0.5,)}, FOREST: {"glass": (0.6,)}})
+        runs = build_runs(question, {REFERENCE: {"glass": (0.5,)}, FOREST: {"glass": (0.6,)}})
 
-        text = format_question(written_lines(tmp_path, runs), question, None, ALL)
+        text = format_question(write_records(tmp_path, runs), question, None, ALL)
 
         assert f"\nThe paper's numbers of {named} come from another protocol" in text
 
-    def test_kinds_of_data_with_numbers_from_another_protocol_are_named(self, tmp_path):
+    def test_kinds_of_data_from_another_protocol_are_listed(self, tmp_path):
         aucs = dict.fromkeys(["glass", "MVTec-AD (ViT)", "MVTec-AD (ResNet18)"], (0.5, 0.5))
-        path = written_lines(tmp_path, runs_of(TWO_SEEDS, {REFERENCE: aucs}))
+        path = write_records(tmp_path, build_runs(TWO_SEEDS, {REFERENCE: aucs}))
 
         both, tables_alone, without_numbers = (
             format_question(path, TWO_SEEDS, None, select(names))
@@ -438,22 +438,22 @@ class TestLook:
         assert "\nThe paper's numbers of ALTBI-I on images come from another protocol" in both
         assert "another protocol" not in tables_alone + without_numbers
 
-    def test_nothing_is_said_of_numbers_that_do_not_stand_there(self, tmp_path):
+    def test_hidden_numbers_are_not_mentioned(self, tmp_path):
         question = Question("split", seeds=(0,))
         names = [PLAIN, REFERENCE, FOREST, NEIGHBOURS, "HBOS"]
-        path = written_lines(tmp_path, runs_of(question, {n: {"glass": (0.5,)} for n in names}))
+        path = write_records(tmp_path, build_runs(question, {n: {"glass": (0.5,)} for n in names}))
 
         assert "another protocol" in format_question(path, question, find_systems(names[1:]), ALL)
         assert "another protocol" not in format_question(path, question, find_systems(names), ALL)
 
-    def test_one_file_of_a_data_set_is_a_row_that_says_so(self, tmp_path, paper):
-        (whole,) = select(["MVTec-AD (ViT)"])
-        first, second = whole.parts[:2]
+    def test_row_shows_the_number_of_files(self, tmp_path, paper):
+        (dataset,) = select(["MVTec-AD (ViT)"])
+        first, second = dataset.parts[:2]
         question = Question("official", seeds=(0,))
-        path = written_lines(
+        path = write_records(
             tmp_path,
             [
-                a_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0], auc)
+                build_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0], auc)
                 for part, auc in ((first, 0.7), (second, 0.9))
             ],
         )
@@ -463,13 +463,13 @@ class TestLook:
         assert "| MVTec-AD (ViT), 1 of 15 files | 0.700 | 0.500 |" in text
         assert "mean difference" not in text  # the paper's number is about all files
 
-    def test_what_is_missing_is_said_with_its_reason(self):
+    def test_missing_runs_are_listed_with_reason(self):
         question = Question(seeds=(0,))
         part = select(["glass"])[0].parts[0]
-        failed = a_run(
+        failed = build_run(
             question.list_jobs(part, SYSTEMS[FOREST])[0], error="over the limit of 3 seconds"
         )
-        ran = a_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0])
+        ran = build_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0])
         systems = find_systems([FOREST, REFERENCE, "LOF"])
         found = compare([failed, ran], "auc", question, systems)
 
@@ -480,8 +480,8 @@ class TestLook:
             "- LOF: not run with all seeds on glass",
         ]
 
-    def test_both_looks_hold_the_same_cells(self, tmp_path, paper):
-        path = written_lines(tmp_path, runs_of(TWO_SEEDS, {FOREST: {"glass": (0.70, 0.74)}}))
+    def test_plain_and_markdown_have_the_same_values(self, tmp_path, paper):
+        path = write_records(tmp_path, build_runs(TWO_SEEDS, {FOREST: {"glass": (0.70, 0.74)}}))
 
         plain = format_question(path, TWO_SEEDS, None, ALL)
         markdown = format_question(path, TWO_SEEDS, None, ALL, markdown=True)
@@ -491,78 +491,79 @@ class TestLook:
             line.split() for line in plain.splitlines()
         ]
 
-    def test_differences_stand_below_the_cells(self, tmp_path, paper):
+    def test_differences_follow_the_values(self, tmp_path, paper):
         aucs = {REFERENCE: {"glass": (0.70, 0.74), "wine": (0.40, 0.46)}}
-        path = written_lines(tmp_path, runs_of(TWO_SEEDS, aucs))
+        path = write_records(tmp_path, build_runs(TWO_SEEDS, aucs))
 
         text = format_question(path, TWO_SEEDS, None, ALL, markdown=True)
 
-        assert f"| {REFERENCE} | 2 | 0.5750 | 0.6000 | -0.0250 |" in text
+        values, differences = "| glass | 0.720", f"| {REFERENCE} | 2 | 0.5750 | 0.6000 | -0.0250 |"
+        assert 0 < text.index(values) < text.index(differences)
 
-    def test_a_system_that_ran_elsewhere_does_not_take_the_means_away(self, tmp_path):
+    def test_system_without_runs_does_not_remove_means(self, tmp_path):
         aucs = {FOREST: {"glass": (0.7, 0.7), "wine": (0.2, 0.2)}, NEIGHBOURS: {"wine": (0.4,)}}
-        path = written_lines(tmp_path, runs_of(TWO_SEEDS, aucs))
+        path = write_records(tmp_path, build_runs(TWO_SEEDS, aucs))
 
         text = format_question(path, TWO_SEEDS, None, select(["glass"]), markdown=True)
 
         assert "| mean of the 1 that all ran | 0.700 |" in text
         assert "- kNN: not run with all seeds on glass" in text
 
-    def test_data_sets_nobody_asked_for_are_left_out(self, tmp_path):
+    def test_only_selected_data_sets_are_shown(self, tmp_path):
         aucs = {FOREST: {"glass": (0.7, 0.7), "wine": (0.2, 0.2)}}
-        path = written_lines(tmp_path, runs_of(TWO_SEEDS, aucs))
+        path = write_records(tmp_path, build_runs(TWO_SEEDS, aucs))
 
         text = format_question(path, TWO_SEEDS, None, select(["wine"]))
 
         assert "wine" in text
         assert "glass" not in text
 
-    def test_a_system_that_failed_everywhere_is_named_and_one_elsewhere_is_not(self, tmp_path):
+    def test_only_failures_on_selected_data_are_listed(self, tmp_path):
         question = Question(seeds=(0,))
         glass, wine = (select([name])[0].parts[0] for name in ("glass", "wine"))
         runs = [
-            a_run(question.list_jobs(wine, SYSTEMS[REFERENCE])[0]),
-            a_run(question.list_jobs(wine, SYSTEMS["HBOS"])[0], error="no bins"),
-            a_run(question.list_jobs(glass, SYSTEMS["LOF"])[0], error="no neighbours"),
+            build_run(question.list_jobs(wine, SYSTEMS[REFERENCE])[0]),
+            build_run(question.list_jobs(wine, SYSTEMS["HBOS"])[0], error="no bins"),
+            build_run(question.list_jobs(glass, SYSTEMS["LOF"])[0], error="no neighbours"),
         ]
 
-        text = format_question(written_lines(tmp_path, runs), question, None, select(["wine"]))
+        text = format_question(write_records(tmp_path, runs), question, None, select(["wine"]))
 
         assert "- 45_wine, HBOS, seed 0, transductive: no bins" in text
         assert "no neighbours" not in text
 
-    def test_a_trial_or_another_protocol_makes_no_system_missing(self, tmp_path):
+    def test_smoke_and_other_protocols_are_not_missing(self, tmp_path):
         question = Question(seeds=(0,))
         (part,) = select(["glass"])[0].parts
         begun = [
-            a_run(replace(question, **change).list_jobs(part, SYSTEMS[name])[0])
+            build_run(replace(question, **change).list_jobs(part, SYSTEMS[name])[0])
             for name, change in (("HBOS", {"smoke": True}), ("LOF", {"protocol": "dte"}))
         ]
-        runs = [*runs_of(question, {FOREST: {"glass": (0.7,)}}), *begun]
+        runs = [*build_runs(question, {FOREST: {"glass": (0.7,)}}), *begun]
 
-        text = format_question(written_lines(tmp_path, runs), question, None, ALL)
+        text = format_question(write_records(tmp_path, runs), question, None, ALL)
 
         assert "Missing" not in text
 
-    def test_lines_of_protocols_nobody_knows_are_left_out(self):
-        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.9)}})
+    def test_records_of_unknown_protocols_are_excluded(self):
+        runs = build_runs(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.9)}})
 
         assert keep_current([replace(runs[0], protocol="old"), runs[1]]) == [runs[1]]
 
-    def test_a_run_from_before_a_measure_was_there_is_not_missing(self, tmp_path):
-        runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}})
-        path = written_lines(tmp_path, [replace(run, precision_at_n=None) for run in runs])
+    def test_run_without_newer_metric_is_not_missing(self, tmp_path):
+        runs = build_runs(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}})
+        path = write_records(tmp_path, [replace(run, precision_at_n=None) for run in runs])
 
         text = format_question(path, TWO_SEEDS, None, ALL)
 
         assert "Missing" not in text
         assert "0.700" in text
 
-    def test_the_paper_s_column_stands_once_however_many_systems_have_it(self, tmp_path):
+    def test_column_of_the_paper_is_not_repeated(self, tmp_path):
         untruncated = "ALTBI-I (untruncated)"
         semi = Question("semi", seeds=(0,))
         aucs = {name: {"glass": (0.7,)} for name in (REFERENCE, untruncated)}
-        path = written_lines(tmp_path, runs_of(semi, aucs))
+        path = write_records(tmp_path, build_runs(semi, aucs))
 
         head = format_question(
             path, semi, find_systems([REFERENCE, untruncated]), ALL
@@ -571,18 +572,18 @@ class TestLook:
         assert head.count("paper's") == 1
         assert head.split()[-2:] == ["paper's", "ALTBI"]
 
-    def test_a_file_that_is_not_there_is_said(self, tmp_path):
+    def test_missing_file_raises(self, tmp_path):
         with pytest.raises(TableError, match=r"none\.jsonl: no such file of records"):
             format_question(tmp_path / "none.jsonl", TWO_SEEDS, None, ALL)
 
-    def test_lines_about_something_else_are_said(self, tmp_path):
-        path = written_lines(tmp_path, runs_of(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}}))
+    def test_file_without_matching_records_raises(self, tmp_path):
+        path = write_records(tmp_path, build_runs(TWO_SEEDS, {FOREST: {"glass": (0.7, 0.7)}}))
 
         with pytest.raises(TableError, match=r"lines\.jsonl: no record matches the request"):
             format_question(path, Question("dte"), None, ALL)
 
 
-def written_lines(folder, runs, name="lines.jsonl"):
+def write_records(folder, runs, name="lines.jsonl"):
     path = folder / name
     path.write_text("".join(json.dumps(asdict(run)) + "\n" for run in runs))
     return path
@@ -592,7 +593,7 @@ class TestFindings:
     NAMES = ("glass", "hepatitis", "lymphography", "pima", "vertebral", "wbc", "wdbc", "wine")
 
     def runs(self, aucs):
-        return runs_of(
+        return build_runs(
             TWO_SEEDS,
             {
                 system: {name: (auc, auc) for name, auc in by_name.items()}
@@ -603,11 +604,11 @@ class TestFindings:
     def found(self, aucs, metric="auc"):
         return compare(self.runs(aucs), metric, TWO_SEEDS)
 
-    def told(self, aucs):
+    def describe(self, aucs):
         auc, precision = (self.found(aucs, metric) for metric in ("auc", "average_precision"))
         return describe_findings(auc, precision, self.runs(aucs))
 
-    def test_ours_alone_has_no_standing(self):
+    def test_ranking_needs_our_system_and_others(self):
         assert describe_standing("There", self.found({PLAIN: {"wine": 0.7}})) == []
         assert (
             describe_standing(
@@ -616,57 +617,58 @@ class TestFindings:
             == []
         )
 
-    def test_one_that_leads_by_its_mean_but_not_by_its_rank_has_both_told(self):
+    def test_leaders_by_mean_and_rank_are_reported(self):
         aucs = {
             PLAIN: {"glass": 0.9, "wine": 0.5, "wbc": 0.5},
             FOREST: {"glass": 0.1, "wine": 0.6, "wbc": 0.6},
             NEIGHBOURS: {"glass": 0.0, "wine": 0.0, "wbc": 0.0},
         }
 
-        told = describe_leaders(self.found(aucs), self.found(aucs, "average_precision"))
+        found_text = describe_leaders(self.found(aucs), self.found(aucs, "average_precision"))
 
-        assert f"{PLAIN} has the highest mean AUC (0.633)" in told
-        assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (place 1 of 3), " in told
+        assert f"{PLAIN} has the highest mean AUC (0.633)" in found_text
+        assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (place 1 of 3), " in found_text
 
-    def test_five_data_sets_are_named_where_ours_is_behind(self):
-        ours = {name: 0.5 - place / 100 for place, name in enumerate(self.NAMES)}
+    def test_five_largest_deficits_are_listed(self):
+        ours = {name: 0.5 - index / 100 for index, name in enumerate(self.NAMES)}
         best = dict.fromkeys(self.NAMES, 0.9)
 
-        (told, _) = (
+        (found_text, _) = (
             text
-            for text in self.told({PLAIN: ours, FOREST: best, NEIGHBOURS: best})
+            for text in self.describe({PLAIN: ours, FOREST: best, NEIGHBOURS: best})
             if "furthest behind" in text
         )
 
-        write_in_background = told.split("furthest behind the best other on ")[1]
+        write_in_background = found_text.split("furthest behind the best other on ")[1]
         assert re.findall(r"(\w+) \(0\.", write_in_background) == list(reversed(self.NAMES))[:5]
 
-    def test_a_difference_that_may_be_chance_is_neither_better_nor_worse(self):
+    def test_insignificant_difference_is_reported_as_such(self):
         ours = dict.fromkeys(self.NAMES, 0.5)
-        mixed = {name: 0.7 if place < 5 else 0.4 for place, name in enumerate(self.NAMES)}
-        (told, *_) = (
+        mixed = {name: 0.7 if index < 5 else 0.4 for index, name in enumerate(self.NAMES)}
+        (found_text, *_) = (
             text
-            for text in self.told(
+            for text in self.describe(
                 {PLAIN: ours, FOREST: dict.fromkeys(self.NAMES, 0.8), NEIGHBOURS: mixed}
             )
             if text.startswith("AUC, by Wilcoxon")
         )
 
-        assert told.endswith(
+        assert found_text.endswith(
             f"{PLAIN} is better than none and worse than IForest; no difference is shown against "
             "kNN."
         )
 
-    def test_rounding_decides_no_lead(self):
+    def test_floating_point_noise_is_a_shared_lead(self):
         ours, other = dict.fromkeys(self.NAMES, 0.3), dict.fromkeys(self.NAMES, 0.1 + 0.2)
 
-        told = self.told({PLAIN: ours, FOREST: other, NEIGHBOURS: other})
+        found_text = self.describe({PLAIN: ours, FOREST: other, NEIGHBOURS: other})
 
         assert any(
-            "alone has the highest on 0 of 8 data sets, and shares it on 8." in t for t in told
+            "alone has the highest on 0 of 8 data sets, and shares it on 8." in t
+            for t in found_text
         )
 
-    def test_friedmans_test_is_told_with_both_of_its_statistics(self):
+    def test_friedman_test_reports_both_statistics(self):
         aucs = {
             PLAIN: dict.fromkeys(self.NAMES, 0.5),
             FOREST: {name: 0.6 if name == "wine" else 0.4 for name in self.NAMES},
@@ -674,20 +676,20 @@ class TestFindings:
         }
         main = self.found(aucs)
 
-        told, by_hand = format_significance(main)[0], friedman(main.scores)
+        found_text, by_hand = format_significance(main)[0], friedman(main.scores)
 
-        assert f"chi² = {by_hand.statistic:.1f}, p = {by_hand.p_value:.2g} " in told
-        assert f"F = {by_hand.f_statistic:.2f}, p = {by_hand.f_p_value:.2g})" in told
+        assert f"chi² = {by_hand.statistic:.1f}, p = {by_hand.p_value:.2g} " in found_text
+        assert f"F = {by_hand.f_statistic:.2f}, p = {by_hand.f_p_value:.2g})" in found_text
 
-    def test_where_all_tables_were_set_aside_they_are_not_judged_again(self):
+    def test_confirmation_needs_tables_of_both_kinds(self):
         aside = [name for name in self.NAMES if not is_chosen_on(select([name])[0].parts[0].name)]
         assert 2 <= len(aside) < len(self.NAMES)
 
-        for names, n_told in ((self.NAMES, 1), (aside, 0)):
+        for names, n_expected in ((self.NAMES, 1), (aside, 0)):
             ours, others = dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.4)
-            told = self.told({PLAIN: ours, FOREST: others, NEIGHBOURS: others})
+            found_text = self.describe({PLAIN: ours, FOREST: others, NEIGHBOURS: others})
 
-            assert sum("set aside" in text for text in told) == n_told
+            assert sum("set aside" in text for text in found_text) == n_expected
 
 
 class TestPage:
@@ -695,7 +697,7 @@ class TestPage:
 
     @pytest.fixture
     def folder(self, tmp_path):
-        """Three systems on six tables, of which the second is always best."""
+        """Write records of three systems on six tables, of which the second is always best."""
         aucs = {
             PLAIN: dict.fromkeys(self.DATASETS, (0.5, 0.6, 0.7)),
             FOREST: dict.fromkeys(self.DATASETS, (0.8, 0.9, 0.7)),
@@ -703,9 +705,11 @@ class TestPage:
         }
         results = tmp_path / "results"
         results.mkdir()
-        written_lines(results, runs_of(page.MAIN, aucs), "transductive.jsonl")
-        written_lines(results, runs_of(page.PUBLISHED, {FOREST: {"wine": [0.7] * 5}}), "dte.jsonl")
-        written_lines(results, runs_of(page.SEMI, {FOREST: {"wine": (0.7,) * 3}}), "semi.jsonl")
+        write_records(results, build_runs(page.MAIN, aucs), "transductive.jsonl")
+        write_records(
+            results, build_runs(page.PUBLISHED, {FOREST: {"wine": [0.7] * 5}}), "dte.jsonl"
+        )
+        write_records(results, build_runs(page.SEMI, {FOREST: {"wine": (0.7,) * 3}}), "semi.jsonl")
         return results
 
     @pytest.fixture
@@ -715,7 +719,7 @@ class TestPage:
         write_page(path, folder)
         return path
 
-    def test_it_says_who_leads_whoever_it_is(self, written):
+    def test_page_reports_the_leader(self, written):
         text = written.read_text()
 
         assert (
@@ -724,13 +728,13 @@ class TestPage:
         )
         assert f"{PLAIN} has 0.600 (place 2 of 3), 0.300 and 2.0." in text
 
-    def page_of(self, folder, aucs, question=page.MAIN):
+    def write_and_read_page(self, folder, aucs, question=page.MAIN):
         folder.mkdir()
-        written_lines(folder, runs_of(question, aucs), f"{question.protocol}.jsonl")
+        write_records(folder, build_runs(question, aucs), f"{question.protocol}.jsonl")
         write_page(folder / "page.md", folder)
         return (folder / "page.md").read_text().splitlines()
 
-    def test_it_says_where_ours_is_behind(self, tmp_path):
+    def test_page_reports_deficits(self, tmp_path):
         ours = dict(zip(self.DATASETS, (0.9, 0.5, 0.6, 0.7, 0.8, 0.8), strict=True))
         aucs = {
             PLAIN: {name: (auc,) * 3 for name, auc in ours.items()},
@@ -738,31 +742,31 @@ class TestPage:
             NEIGHBOURS: dict.fromkeys(self.DATASETS, (0.4,)) | {"wine": (0.9,)},
         }
 
-        text = self.page_of(tmp_path / "results", aucs)
+        text = self.write_and_read_page(tmp_path / "results", aucs)
 
         for metric, halves in (("AUC", 1), ("Average precision", 2)):
-            told = [f"{auc / halves:.3f}" for auc in (0.5, 0.9, 0.6, 0.8, 0.7)]
+            values = [f"{auc / halves:.3f}" for auc in (0.5, 0.9, 0.6, 0.8, 0.7)]
             assert (
                 f"{metric}, among these 3 systems: {PLAIN} alone has the highest on 1 of 6 data "
                 "sets, and shares it on 2. It is furthest behind the best other on wine "
-                f"({told[0]}, kNN {told[1]}), pima ({told[2]}, IForest {told[3]}), cardio "
-                f"({told[4]}, IForest {told[3]})."
+                f"({values[0]}, kNN {values[1]}), pima ({values[2]}, IForest {values[3]}), cardio "
+                f"({values[4]}, IForest {values[3]})."
             ) in text
 
-    def test_a_data_set_that_only_ours_ran_is_no_lead(self, tmp_path):
+    def test_data_set_without_competitors_is_no_lead(self, tmp_path):
         aucs = {
             PLAIN: dict.fromkeys((*self.DATASETS, "wdbc"), (0.9,) * 3),
             FOREST: dict.fromkeys(self.DATASETS, (0.8,) * 3),
             NEIGHBOURS: dict.fromkeys(self.DATASETS, (0.4,)),
         }
 
-        text = self.page_of(tmp_path / "results", aucs)
+        text = self.write_and_read_page(tmp_path / "results", aucs)
 
         start = "AUC, among these 3 systems"
         assert f"{start}: {PLAIN} alone has the highest on 6 of 6 data sets." in text
 
-    def test_the_tables_that_ours_was_not_chosen_on_are_judged_apart(self, tmp_path):
-        """Six of them: at best p = 2 / 2**6 = 0.031, doubled for two pairs."""
+    def test_held_out_tables_are_tested_separately(self, tmp_path):
+        """The least p of six tables is 2 / 2**6 = 0.031, doubled for two pairs."""
         aside = ("glass", "wine", "cardio", "thyroid", "vowels", "hepatitis")
         names = (*aside, "pima", "letter", "wdbc")
         aucs = {
@@ -771,16 +775,16 @@ class TestPage:
             NEIGHBOURS: dict.fromkeys(names, (0.4,)),
         }
 
-        text = self.page_of(tmp_path / "results", aucs)
+        text = self.write_and_read_page(tmp_path / "results", aucs)
 
-        (told,) = (line for line in text if "set aside" in line)
-        assert f"On the {len(aside)} of them" in told
-        assert told.endswith(
+        (found_text,) = (line for line in text if "set aside" in line)
+        assert f"On the {len(aside)} of them" in found_text
+        assert found_text.endswith(
             f"{PLAIN} is better than none and worse than none; no difference is shown against "
             "IForest, kNN."
         )
 
-    def test_one_that_leads_everywhere_is_named_once(self, tmp_path):
+    def test_single_leader_is_reported_once(self, tmp_path):
         names = (*self.DATASETS, "vowels", "wdbc")
         aucs = {
             PLAIN: dict.fromkeys(names, (0.9,) * 3),
@@ -788,7 +792,7 @@ class TestPage:
             NEIGHBOURS: dict.fromkeys(names, (0.4,)),
         }
 
-        text = self.page_of(tmp_path / "results", aucs)
+        text = self.write_and_read_page(tmp_path / "results", aucs)
 
         assert (
             f"Over the 8 data sets that all 3 systems ran, {PLAIN} has the highest mean AUC "
@@ -796,25 +800,27 @@ class TestPage:
         ) in text
         start = "AUC, among these 3 systems"
         assert f"{start}: {PLAIN} alone has the highest on 8 of 8 data sets." in text
-        (told,) = (line for line in text if line.startswith("AUC, by Wil"))
-        assert told.endswith(f"{PLAIN} is better than each of the 2 others and worse than none.")
+        (found_text,) = (line for line in text if line.startswith("AUC, by Wil"))
+        assert found_text.endswith(
+            f"{PLAIN} is better than each of the 2 others and worse than none."
+        )
 
     @pytest.mark.parametrize(
-        ("forest", "told"),
+        ("forest", "found_text"),
         [
             (0.8, f"IForest has the highest mean AUC (0.800), {PLAIN} has 0.700 (place 2 of 2)."),
             (0.6, f"{PLAIN} has the highest mean AUC (0.700), IForest the second highest (0.600)."),
         ],
     )
-    def test_it_says_how_ours_stands_on_inliers_alone(self, tmp_path, forest, told):
+    def test_page_reports_the_semi_supervised_ranking(self, tmp_path, forest, found_text):
         aucs = {PLAIN: {"wine": (0.7,) * 3}, FOREST: {"wine": (forest,) * 3}}
 
-        text = self.page_of(tmp_path / "results", aucs, page.SEMI)
+        text = self.write_and_read_page(tmp_path / "results", aucs, page.SEMI)
 
         start = "Fitted on inliers alone, over the 1 data sets that all 2 systems ran, "
-        assert start + told in text
+        assert start + found_text in text
 
-    def test_every_cell_leads_to_its_line(self, written):
+    def test_every_value_links_to_its_record(self, written):
         n_links, systems = 0, []
         for row in written.read_text().splitlines():
             texts = [cell.strip() for cell in row.strip("|").split("|")]
@@ -833,7 +839,7 @@ class TestPage:
         assert n_links == 2 * 3 * 6 + 1 + 2
 
     @pytest.mark.parametrize("page_in", [".", "docs", "docs/deep/down", "results"])
-    def test_links_lead_to_the_lines_wherever_the_page_stands(self, folder, page_in, monkeypatch):
+    def test_links_are_relative_to_the_page(self, folder, page_in, monkeypatch):
         monkeypatch.chdir(folder.parent)
         home = Path(page_in)
 
@@ -847,12 +853,12 @@ class TestPage:
         assert all((home / link).is_file() for link in page_links)
         assert all((home / "page" / link).is_file() for link in table_links)
 
-    def test_the_distance_of_the_figure_is_that_of_the_text(self, uneven, tmp_path):
-        """Three systems on the eight tables that all ran, not on nine: 2.343 * sqrt(12 / 48)."""
-        assert "mean ranks further apart than 1.17 differ" in uneven
+    def test_text_and_figure_share_the_critical_difference(self, uneven, tmp_path):
+        """Three systems on the eight shared tables of nine: 2.343 * sqrt(12 / 48)."""
+        assert " than 1.17 differ" in uneven
         assert "1.17" in (tmp_path / "page/ranks.svg").read_text()
 
-    def test_tables_and_figures_stand_beside_it(self, written):
+    def test_tables_and_figures_are_written(self, written):
         beside = written.with_suffix("")
 
         names = sorted(path.name for path in beside.iterdir())
@@ -866,53 +872,55 @@ class TestPage:
         by_cell = {(row["data set"], row["system"]): row for row in rows}
         row = by_cell["wine", FOREST]
         assert (row["ours"], row["std"], row["paper"]) == ("0.800000", "0.100000", "0.786000")
-        assert row["difference"] == ""  # the paper's baselines saw other rows
+        assert row["difference"] == ""  # the paper's baselines used other rows
         assert (row["files"], row["of files"], row["seeds"]) == ("1", "1", "3")
         row = by_cell["wine", PLAIN]
         assert (row["ours"], row["paper"], row["difference"]) == ("0.600000", "", "")
 
     @pytest.fixture
     def uneven(self, tmp_path):
-        """Ours wins against the neighbours, loses to the forest, and costs differ."""
+        """Write a page on which ours is better than kNN and worse than IForest."""
         names = ("glass", "wine", "pima", "cardio", "letter", "thyroid", "vowels", "wdbc")
-        steps = [0.01 * (1 + place) for place in range(len(names))]
+        steps = [0.01 * (1 + index) for index in range(len(names))]
         aucs = {
             PLAIN: {name: (0.5 + s, 0.5, 0.5) for name, s in zip(names, steps, strict=True)},
             FOREST: {name: (0.7 + s,) * 3 for name, s in zip(names, steps, strict=True)},
             NEIGHBOURS: {name: (0.4 - s,) for name, s in zip(names, steps, strict=True)},
         }
-        runs = runs_of(page.MAIN, aucs)
+        runs = build_runs(page.MAIN, aucs)
         runs = [
-            replace(run, fit_seconds=1.0 + place, score_seconds=100.0, peak_mib=5.0 + place)
-            for place, run in enumerate(runs)
+            replace(run, fit_seconds=1.0 + index, score_seconds=100.0, peak_mib=5.0 + index)
+            for index, run in enumerate(runs)
         ]
-        runs[23] = replace(runs[23], fit_seconds=1000.0)  # a mean would not be the median
-        lone = runs_of(page.MAIN, {FOREST: {"musk": (0.9,) * 3}})
+        runs[23] = replace(runs[23], fit_seconds=1000.0)  # mean and median differ
+        lone = build_runs(page.MAIN, {FOREST: {"musk": (0.9,) * 3}})
         results = tmp_path / "results"
         results.mkdir()
-        written_lines(results, [*runs, *lone], "transductive.jsonl")
+        write_records(results, [*runs, *lone], "transductive.jsonl")
         write_page(tmp_path / "page.md", results)
         return (tmp_path / "page.md").read_text()
 
-    def rows_after(self, text, head):
+    def read_rows_after(self, text, head):
         lines = text[text.index(head) :].split("\n\n")[0].splitlines()[2:]
         return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
-    def test_it_says_against_whom_ours_wins_and_loses(self, uneven):
-        """Eight of eight one way: p = 2 / 2**8 = 0.0078, doubled for two pairs."""
+    def test_page_reports_significant_wins_and_losses(self, uneven):
+        """All eight differences have one sign: p = 2 / 2**8 = 0.0078, doubled for two pairs."""
         for metric in ("AUC", "Average precision"):
-            (told,) = (line for line in uneven.splitlines() if line.startswith(f"{metric}, by Wil"))
-            assert told.endswith(f"(5 %): {PLAIN} is better than kNN and worse than IForest.")
-        rows = self.rows_after(uneven, f"| {PLAIN} against")
+            (found_text,) = (
+                line for line in uneven.splitlines() if line.startswith(f"{metric}, by Wil")
+            )
+            assert found_text.endswith(f"(5 %): {PLAIN} is better than kNN and worse than IForest.")
+        rows = self.read_rows_after(uneven, f"| {PLAIN} against")
         assert rows == [
             ["IForest", "8", "-0.230", "-0.230", "0", "8", "0.0078", "0.016"],
             ["kNN", "8", "+0.160", "+0.160", "8", "0", "0.0078", "0.016"],
         ]
         assert "has not run there: musk." in uneven
 
-    def test_costs_are_medians_of_fit_and_scoring_and_the_most_memory(self, uneven):
-        """Runs are numbered as they were made: 24 of ours, 24 of the forest, 8 of the others."""
-        rows = self.rows_after(uneven, "| system | AUC")
+    def test_costs_are_median_seconds_and_peak_memory(self, uneven):
+        """Runs are numbered in order: 24 of ours, 24 of IForest, 8 of kNN."""
+        rows = self.read_rows_after(uneven, "| system | AUC")
         assert [(row[0], row[-3], row[-2], row[-1]) for row in rows] == [
             ("IForest", "136.50", "52", "9 of 9"),
             (PLAIN, "112.50", "28", "8 of 9"),
@@ -920,7 +928,7 @@ class TestPage:
         ]
         assert [row[4] for row in rows] == ["1.00", "2.00", "3.00"]
 
-    def test_lines_of_another_make_of_a_system_do_not_count(self, folder):
+    def test_outdated_records_are_excluded(self, folder):
         lines = folder / "transductive.jsonl"
         runs = [json.loads(line) for line in lines.read_text().splitlines()]
         stale = [run | {"auc": 0.01, "parameters": {"n0": 7}} for run in runs]
@@ -934,7 +942,7 @@ class TestPage:
         assert linked
         assert max(linked) <= len(runs)
 
-    def test_only_the_files_of_protocols_count(self, folder):
+    def test_only_files_of_protocols_are_read(self, folder):
         runs = [json.loads(line) for line in (folder / "transductive.jsonl").open()]
         bad = [run | {"auc": 0.01} for run in runs]
         (folder / "trial.jsonl").write_text("".join(json.dumps(run) + "\n" for run in bad))
@@ -951,10 +959,12 @@ class TestPage:
             ((FOREST, NEIGHBOURS, "HBOS"), ("glass", "wine", "pima")),
         ],
     )
-    def test_few_runs_make_a_page_that_says_so(self, tmp_path, systems, names):
-        runs = runs_of(page.MAIN, {name: dict.fromkeys(names, (0.5, 0.6, 0.7)) for name in systems})
+    def test_page_of_few_runs_says_so(self, tmp_path, systems, names):
+        runs = build_runs(
+            page.MAIN, {name: dict.fromkeys(names, (0.5, 0.6, 0.7)) for name in systems}
+        )
         (tmp_path / "results").mkdir()
-        written_lines(tmp_path / "results", runs, "transductive.jsonl")
+        write_records(tmp_path / "results", runs, "transductive.jsonl")
 
         write_page(tmp_path / "page.md", tmp_path / "results")
 
@@ -973,32 +983,32 @@ class TestPage:
         ],
         ids=["whole", "main", "published", "semi"],
     )
-    def test_every_failure_is_told_with_its_reason(self, folder, question, file):
+    def test_every_failure_is_listed_with_its_reason(self, folder, question, file):
         (part,) = select(["donors"])[0].parts
-        failed = a_run(question.list_jobs(part, SYSTEMS["LODA"])[0], error="over the limit")
+        failed = build_run(question.list_jobs(part, SYSTEMS["LODA"])[0], error="over the limit")
         with (folder / f"{file}.jsonl").open("a") as lines:
             lines.write(json.dumps(asdict(failed)) + "\n")
 
         write_page(folder.parent / "page.md", folder)
 
-        told = (folder.parent / "page.md").read_text().split("## Not run")[1]
-        assert f"- {failed.job.title}: over the limit\n" in told
+        found_text = (folder.parent / "page.md").read_text().split("## Not run")[1]
+        assert f"- {failed.job.title}: over the limit\n" in found_text
 
-    def test_a_system_that_lacks_seeds_everywhere_is_named(self, folder):
-        runs = runs_of(page.MAIN, {"LODA": dict.fromkeys(self.DATASETS, (0.5,))})
+    def test_system_without_all_seeds_is_listed(self, folder):
+        runs = build_runs(page.MAIN, {"LODA": dict.fromkeys(self.DATASETS, (0.5,))})
         with (folder / "transductive.jsonl").open("a") as lines:
             lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs)
 
         write_page(folder.parent / "page.md", folder)
 
-        told = (folder.parent / "page.md").read_text().split("## Not run")[1]
+        found_text = (folder.parent / "page.md").read_text().split("## Not run")[1]
         names = "cardio, glass, letter, pima, thyroid, wine"
-        assert f"- LODA: not run with all seeds on {names}\n" in told
+        assert f"- LODA: not run with all seeds on {names}\n" in found_text
 
-    def test_of_whole_files_only_large_ones_and_quick_systems_are_asked_for(self, folder):
+    def test_complete_files_need_large_tables_and_fast_systems(self, folder):
         (wine,), (donors,) = (select([name])[0].parts for name in ("wine", "donors"))
         runs = [
-            a_run(page.WHOLE.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
+            build_run(page.WHOLE.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
             for part, name in ((wine, "LODA"), (donors, "kNN"), (donors, "HBOS"))
         ]
         with (folder / "transductive.jsonl").open("a") as lines:
@@ -1006,16 +1016,16 @@ class TestPage:
 
         write_page(folder.parent / "page.md", folder)
 
-        told = (folder.parent / "page.md").read_text().split("## Not run")[1]
-        # A small file is whole in the main comparison: its failure is told there, and once.
-        assert told.count("LODA is ill") == told.count("HBOS is ill") == 1
-        assert "kNN is ill" not in told
+        found_text = (folder.parent / "page.md").read_text().split("## Not run")[1]
+        # All rows of a small file are in the main comparison, which lists its failure once.
+        assert found_text.count("LODA is ill") == found_text.count("HBOS is ill") == 1
+        assert "kNN is ill" not in found_text
 
-    def test_images_that_no_system_has_run_whole_have_no_table(self, folder):
+    def test_incomplete_images_have_no_table(self, folder):
         parts = select(["SVHN (ViT)"])[0].parts[:2]
         systems = [PLAIN, FOREST]
         runs = [
-            a_run(page.MAIN.list_jobs(part, SYSTEMS[name])[0])
+            build_run(page.MAIN.list_jobs(part, SYSTEMS[name])[0])
             for name, part in zip(systems, parts, strict=True)
         ]
         with (folder / "transductive.jsonl").open("a") as lines:
@@ -1023,14 +1033,14 @@ class TestPage:
 
         write_page(folder.parent / "page.md", folder)
 
-        told = (folder.parent / "page.md").read_text().split("## Images and texts")[1]
-        assert told.split("## Whole files")[0].endswith("\n\nNo lines yet.\n\n")
+        found_text = (folder.parent / "page.md").read_text().split("## Images and texts")[1]
+        assert found_text.split("## Whole files")[0].endswith("\n\nNo lines yet.\n\n")
 
-    def test_the_sample_is_that_of_the_command(self):
+    def test_sample_size_equals_the_default_option(self):
         assert descriptions.SAMPLE == parser.ROWS
 
-    def test_tables_have_six_digits(self, folder):
-        runs = runs_of(page.MAIN, {"HBOS": {"wine": (0.123456,)}})
+    def test_csv_tables_have_six_digits(self, folder):
+        runs = build_runs(page.MAIN, {"HBOS": {"wine": (0.123456,)}})
         with (folder / "transductive.jsonl").open("a") as lines:
             lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs)
 
@@ -1038,11 +1048,11 @@ class TestPage:
 
         assert "wine,1,1,HBOS,0.123456,," in (folder.parent / "page/b2.csv").read_text()
 
-    def test_data_sets_without_a_line_and_lacking_cells_are_named(self, written, folder):
+    def test_data_sets_without_records_are_listed(self, written, folder):
         with (folder / "transductive.jsonl").open("a") as lines:
-            (run,) = runs_of(page.MAIN, {NEIGHBOURS: {"speech": (0.4,)}})
+            (run,) = build_runs(page.MAIN, {NEIGHBOURS: {"speech": (0.4,)}})
             lines.write(json.dumps(asdict(replace(run, smoke=True))) + "\n")
-            (run,) = runs_of(page.MAIN, {NEIGHBOURS: {"vowels": (0.4,)}})
+            (run,) = build_runs(page.MAIN, {NEIGHBOURS: {"vowels": (0.4,)}})
             lines.write(json.dumps(asdict(run)) + "\n")
         write_page(written, folder)
         text = written.read_text()
@@ -1053,7 +1063,7 @@ class TestPage:
         assert "agnews (BERT)" in absent
         assert "wine" not in absent
 
-    def test_tables_with_a_handful_of_outliers_are_named(self, folder):
+    def test_tables_with_few_outliers_are_listed(self, folder):
         lines = folder / "transductive.jsonl"
         runs = [json.loads(line) for line in lines.read_text().splitlines()]
         counts = {"45_wine": 6, "14_glass": 9, "29_Pima": 10}
@@ -1065,7 +1075,7 @@ class TestPage:
         text = (folder.parent / "page.md").read_text()
         assert "Fewer than 10 outliers are in glass (9), wine (6)." in text
 
-    def test_images_and_texts_have_a_summary_of_the_systems_that_ran_on_all(self, folder):
+    def test_embeddings_have_a_summary_of_complete_systems(self, folder):
         images = ("MVTec-AD (ResNet18)", "SVHN (ViT)")
         aucs = {
             PLAIN: dict.fromkeys(images, (0.5, 0.6, 0.7)),
@@ -1073,7 +1083,7 @@ class TestPage:
             FOREST: {images[0]: (0.9, 0.9, 0.9)},
         }
         with (folder / "transductive.jsonl").open("a") as lines:
-            lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs_of(page.MAIN, aucs))
+            lines.writelines(json.dumps(asdict(run)) + "\n" for run in build_runs(page.MAIN, aucs))
 
         write_page(folder.parent / "page.md", folder)
 
@@ -1089,7 +1099,7 @@ class TestPage:
             "highest mean AUC (0.600), kNN the second highest (0.400)."
         ) in text.splitlines()
 
-    def test_deep_baselines_stand_beside_all_others_with_one_seed(self, folder):
+    def test_deep_baselines_are_compared_with_one_seed(self, folder):
         once = {
             "DAGMM": dict.fromkeys(self.DATASETS, (0.3,)),
             "ICL (100 epochs)": dict.fromkeys(self.DATASETS[:2], (0.95,)),
@@ -1102,7 +1112,9 @@ class TestPage:
             ("transductive", Question("transductive", 20_000), thrice),
         ):
             with (folder / f"{name}.jsonl").open("a") as lines:
-                lines.writelines(json.dumps(asdict(run)) + "\n" for run in runs_of(question, aucs))
+                lines.writelines(
+                    json.dumps(asdict(run)) + "\n" for run in build_runs(question, aucs)
+                )
 
         write_page(folder.parent / "page.md", folder)
 
@@ -1112,7 +1124,7 @@ class TestPage:
             [line.strip("| ").split(" | ") for line in grid.splitlines() if line[:1] == "|"][2:]
             for grid in part.split("### AUC")[0].split("The same with ICL")
         ]
-        # The first seed alone counts: 0.5 for ours, whose three have the mean 0.6.
+        # Only the first seed counts: 0.5 for ours, whose three seeds have the mean 0.6.
         assert [(row[0], row[1]) for row in grids[0]] == [
             (FOREST, "0.800"),
             (PLAIN, "0.500"),
@@ -1125,8 +1137,8 @@ class TestPage:
             "the highest mean average precision (0.400), and the best mean rank (1.0). "
             f"{PLAIN} has 0.500 (place 2 of 4), 0.250 and 2.0."
         ) in text.splitlines()
-        (told,) = (line for line in text.splitlines() if line.startswith("With ICL"))
-        assert "over the 2 data sets that all 5 systems ran, ICL (100 epochs) has" in told
+        (found_text,) = (line for line in text.splitlines() if line.startswith("With ICL"))
+        assert "over the 2 data sets that all 5 systems ran, ICL (100 epochs) has" in found_text
         assert [row[0] for row in grids[1]][:2] == ["ICL (100 epochs)", FOREST]
         assert {row[-1] for row in grids[1]} == {"6 of 6", "2 of 6"}
         assert "| DAGMM | 1 | 0.4000 |" in again
@@ -1135,19 +1147,20 @@ class TestPage:
             f"| RDA | {len(self.DATASETS)} | 0.200 | 0.100 | 0.100 |"
         ]
 
-    def test_without_runs_of_deep_baselines_there_is_no_word_of_them(self, written):
+    def test_section_of_deep_baselines_needs_runs(self, written):
         assert "With the deep baselines" not in written.read_text()
 
-    def test_one_file_of_lines_is_not_enough(self, folder, tmp_path):
+    def test_records_must_be_a_folder(self, folder, tmp_path):
         with pytest.raises(TableError, match="expected a folder with the lines of all protocols"):
             write_page(tmp_path / "page.md", folder / "dte.jsonl")
 
-    def test_a_folder_without_lines_is_said(self, tmp_path):
+    def test_folder_without_records_raises(self, tmp_path):
         with pytest.raises(TableError, match="no lines of runs there"):
             write_page(tmp_path / "page.md", tmp_path)
 
-    def test_no_committed_job_was_run_twice(self):
+    def test_committed_jobs_are_unique(self):
         folder = Path(__file__).parents[1] / "results"
+        n_done = 0
         for protocol in PROTOCOLS:
             done = [
                 run.job
@@ -1155,14 +1168,18 @@ class TestPage:
                 if not run.error
             ]
             assert len(done) == len(set(done)), protocol
+            n_done += len(done)
+        assert n_done > 0
 
-    def test_the_committed_page_is_made_of_the_committed_lines(self, tmp_path):
+    def test_committed_page_agrees_with_committed_records(self, tmp_path):
         root = Path(__file__).parents[2]
         (tmp_path / "docs").mkdir()
         (tmp_path / "bench").symlink_to(root / "bench")
 
         write_page(tmp_path / "docs" / "results.md", tmp_path / "bench" / "results")
 
+        names = {path.name for path in (tmp_path / "docs" / "results").iterdir()}
+        assert names == {path.name for path in (root / "docs" / "results").iterdir()}
         for made in (tmp_path / "docs").rglob("*.*"):
             committed = root / "docs" / made.relative_to(tmp_path / "docs")
             assert made.read_text() == committed.read_text(), committed.name

@@ -1,4 +1,4 @@
-"""Jobs of the benchmark on a Dask cluster."""
+"""Tests of jobs of the benchmark on a Dask cluster."""
 
 import dataclasses
 
@@ -6,7 +6,7 @@ import pytest
 
 from altbi.distributed import Dask
 from altbi_bench.runs.workers import run_jobs, run_jobs_on_engine
-from bench_jobs import jobs, work
+from bench_jobs import build_jobs, run_command_in_name
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
@@ -26,17 +26,17 @@ def dask_engine():
 
 
 def test_jobs_run_on_the_cluster(dask_engine, tmp_path):
-    asked = jobs("A", "leave", "B")
-    share = {"seconds": 60, "threads": 3, "work": work}
+    asked = build_jobs("A", "leave", "B")
+    share = {"seconds": 60, "threads": 3, "work": run_command_in_name}
 
-    def strip(runs):
+    def remove_parameters(runs):
         plain = (dataclasses.replace(run, parameters={}) for run in runs)
         return sorted(plain, key=lambda run: run.seed)
 
-    runs = strip(run_jobs_on_engine(dask_engine, asked, **share))
+    runs = remove_parameters(run_jobs_on_engine(dask_engine, asked, **share))
 
-    assert runs == strip(run_jobs(asked, processes=1, **share))
+    assert runs == remove_parameters(run_jobs(asked, processes=1, **share))
     assert [run.error for run in runs] == [None, "its process ended with exit code 3", None]
-    late = jobs(f"{tmp_path}/hang")
-    (run,) = run_jobs_on_engine(dask_engine, late, seconds=1, threads=1, work=work)
+    late = build_jobs(f"{tmp_path}/hang")
+    (run,) = run_jobs_on_engine(dask_engine, late, seconds=1, threads=1, work=run_command_in_name)
     assert run.error == "over the limit of 1 seconds"

@@ -1,4 +1,4 @@
-"""Figures in README and docs are those of the committed lines; docs/results.md is made of them."""
+"""Tests that figures in the README and the docs agree with the committed records."""
 
 import re
 import shlex
@@ -21,8 +21,8 @@ from altbi_bench.tables.comparison import compare, difference, shared_means
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-# What the README calls some of the systems.
-KNOWN_AS = {
+# Names of systems in the README.
+SYSTEM_NAMES = {
     "`OutlierDetector()`": OURS,
     "robust covariance (MCD)": "MCD",
     "isolation forest": "IForest",
@@ -35,45 +35,45 @@ NUMBERS = {3: "three", 4: "four", 5: "five", 10: "ten", 11: "eleven", 12: "twelv
 
 @pytest.fixture
 def evidence():
-    """All committed lines."""
+    """Return all committed records."""
     return Evidence.of(ROOT / "bench" / "results", DOCS)
 
 
-def in_words(number):
+def format_number(number):
     return NUMBERS.get(number, f"{number}")
 
 
-def count(names):
-    """How many systems a sentence of the page of results names."""
+def count_systems(names):
+    """Return the number of systems named in a sentence of the results page."""
     if of_all := re.fullmatch(r"each of the (\d+) others", names):
         return int(of_all[1])
     return 0 if names == "none" else len(names.split(", "))
 
 
-def text_of(page):
-    """A page as one line, so that sentences are found wherever they break."""
+def read_text(page):
+    """Return a page as one line, so that line breaks do not matter."""
     return " ".join(page.read_text(encoding="utf-8").split())
 
 
-def rows(text):
-    """The rows of the tables in a text, as they stand."""
+def find_rows(text):
+    """Return the rows of the tables in a text."""
     return [line for line in text.splitlines() if line.startswith("|")]
 
 
-def table(page, head):
-    """The cells of the first table of a page whose head begins so, by what stands first."""
+def read_table(page, head):
+    """Return the rows of the first table with this header, by their first cell."""
     below = page.read_text(encoding="utf-8").split(f"\n{head}", 1)[1].split("\n\n", 1)[0]
-    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows(below)[1:]]
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in find_rows(below)[1:]]
     return {first: rest for first, *rest in cells}
 
 
-def blocks(command):
-    """Commands of the docs, indented, each with the rows of tables that stand below it."""
+def find_blocks(command):
+    """Return the indented commands of the docs with the table rows below them."""
     found = []
     for page in sorted(DOCS.rglob("*.md")):
         _, *rest = re.split(rf"^    ({command})$", page.read_text(encoding="utf-8"), flags=re.M)
         for line, below in zip(rest[::2], rest[1::2], strict=True):
-            own = rows(re.split(r"^(?:## |<!--|    \S)", below, maxsplit=1, flags=re.M)[0])
+            own = find_rows(re.split(r"^(?:## |<!--|    \S)", below, maxsplit=1, flags=re.M)[0])
             if own:
                 found.append(pytest.param(line, own, id=f"{page.stem}-{len(found)}"))
     return found
@@ -88,44 +88,44 @@ def run_script(script):
     return done.stdout, done.stderr
 
 
-class TestTablesBelowACommandAreWhatItPrints:
-    @pytest.mark.parametrize(("command", "below"), blocks("altbi-bench tables --.*"))
-    def test_runs(self, command, below, capsys, monkeypatch):
+class TestTablesOfCommands:
+    @pytest.mark.parametrize(("command", "below"), find_blocks("altbi-bench tables --.*"))
+    def test_tables_of_runs_are_as_printed(self, command, below, capsys, monkeypatch):
         monkeypatch.chdir(ROOT)
 
         main([*shlex.split(command)[1:], "--markdown"])
 
         # Precision at n, which comes last, is left out of the docs.
-        assert rows(capsys.readouterr().out)[: len(below)] == below
+        assert find_rows(capsys.readouterr().out)[: len(below)] == below
 
-    @pytest.mark.parametrize(("command", "below"), blocks(SCRIPTS))
-    def test_other_lines(self, command, below):
+    @pytest.mark.parametrize(("command", "below"), find_blocks(SCRIPTS))
+    def test_tables_of_scripts_are_as_printed(self, command, below):
         output, errors = run_script(shlex.split(command)[1])
 
         # Some docs show some of the rows.
-        printed = rows(output)
+        printed = find_rows(output)
         assert [row for row in below if row not in printed] == [], errors
 
-    def test_they_are_found(self):
-        assert len(blocks("altbi-bench tables --.*")) >= 5
-        assert len(blocks(SCRIPTS)) >= 6
+    def test_commands_are_found_in_the_docs(self):
+        assert len(find_blocks("altbi-bench tables --.*")) >= 5
+        assert len(find_blocks(SCRIPTS)) >= 6
 
 
 class TestReadme:
     README = ROOT / "README.md"
 
-    def test_its_table_is_of_the_lines(self, evidence):
+    def test_table_agrees_with_the_records(self, evidence):
         auc, precision = (main_comparison(evidence, name) for name in ("auc", "average_precision"))
         means = [shared_means(auc)[1], shared_means(precision)[1]]
         ranks = mean_ranks(auc.scores)
 
-        assert table(self.README, "| system | AUC |") == {
-            told: [*(f"{by_name[name]:.3f}" for by_name in means), f"{ranks[name]:.1f}"]
-            for told, name in KNOWN_AS.items()
+        assert read_table(self.README, "| system | AUC |") == {
+            label: [*(f"{by_name[name]:.3f}" for by_name in means), f"{ranks[name]:.1f}"]
+            for label, name in SYSTEM_NAMES.items()
         }
 
-    def test_its_sentences_are_of_the_page_of_results(self):
-        results, readme = text_of(DOCS / "results.md"), text_of(self.README)
+    def test_sentences_agree_with_the_results_page(self):
+        results, readme = read_text(DOCS / "results.md"), read_text(self.README)
 
         def found(pattern):
             return re.search(pattern, results).groups()
@@ -137,12 +137,12 @@ class TestReadme:
 
         assert f"over the {shared} ADBench tables that all {systems} systems completed" in readme
         assert f"`OutlierDetector()` alone has the highest AUC on {alone} tables" in readme
-        others = f"of {count(confirmed)} of the {int(systems) - 1} other systems"
+        others = f"of {count_systems(confirmed)} of the {int(systems) - 1} other systems"
         assert f"its AUC is significantly better than that {others}" in readme
-        better = in_words(count(precision))
+        better = format_number(count_systems(precision))
         assert f"over all 45 tables, is significantly better than that of {better}" in readme
 
-    def test_its_distance_from_the_paper_is_that_of_the_lines(self, evidence):
+    def test_difference_from_the_paper_agrees_with_records(self, evidence):
         reference = "ALTBI-I (reference)"
         found = compare(
             evidence.runs,
@@ -151,23 +151,24 @@ class TestReadme:
             find_systems([reference]),
             select(suite="tables"),
         )
-        gap = difference(found, reference)
+        reported = difference(found, reference)
         pairs = [(line.ours[reference], line.paper[reference]) for line in found.lines]
-        gaps = [ours.mean - paper for ours, paper in pairs if ours and paper is not None]
-        far = sum(abs(each) > 0.03 for each in gaps)
+        signed = [ours.mean - paper for ours, paper in pairs if ours and paper is not None]
+        far = sum(abs(each) > 0.03 for each in signed)
 
-        assert len(gaps) == gap.n_tables
+        assert len(signed) == reported.n_tables
         assert (
-            f"The mean difference is {gap.mean_signed:.3f}, the mean absolute difference "
-            f"{gap.mean_absolute:.3f}, and {far} of {len(gaps)} tables differ by more than 0.03."
-        ) in text_of(DOCS / "benchmark" / "reproduction.md")
+            f"The mean difference is {reported.mean_signed:.3f}, the mean absolute difference "
+            f"{reported.mean_absolute:.3f}, and {far} of {len(signed)} tables "
+            "differ by more than 0.03."
+        ) in read_text(DOCS / "benchmark" / "reproduction.md")
 
 
 class TestAccuracy:
     PAGE = DOCS / "benchmark" / "accuracy.md"
     FAR = 0.08
 
-    def test_where_it_fails_is_where_another_is_far_ahead(self, evidence):
+    def test_listed_failures_agree_with_the_records(self, evidence):
         scores = main_comparison(evidence).scores
         ours = scores.pop(OURS)
         best = {
@@ -179,14 +180,14 @@ class TestAccuracy:
             key=lambda name: ours[name] - best[name][0],
         )
 
-        told = table(self.PAGE, "| data set | `OutlierDetector()` | best other |")
+        label = read_table(self.PAGE, "| data set | `OutlierDetector()` | best other |")
 
-        assert f"higher by more than {self.FAR}" in text_of(self.PAGE)
-        assert told == {
+        assert f"higher by more than {self.FAR}" in read_text(self.PAGE)
+        assert label == {
             name: [f"{ours[name]:.3f}", f"{best[name][1]} {best[name][0]:.3f}"] for name in far
         }
 
-    def test_its_standing_among_all_is_that_of_the_lines(self, evidence):
+    def test_ranking_agrees_with_the_records(self, evidence):
         auc, precision = (main_comparison(evidence, name) for name in ("auc", "average_precision"))
         shared, means = shared_means(auc)
         next_auc, second = sorted(((mean, name) for name, mean in means.items()))[-2]
@@ -194,7 +195,7 @@ class TestAccuracy:
 
         assert means[OURS] > next_auc
         assert (second, ranks[0][0]) == ("MCD", OURS)
-        text = text_of(self.PAGE)
+        text = read_text(self.PAGE)
         assert (
             f"On the {len(shared)} tables that all {len(means)} systems completed, three seeds: "
             f"AUC {means[OURS]:.3f}, average precision {shared_means(precision)[1][OURS]:.3f}, "
@@ -203,18 +204,18 @@ class TestAccuracy:
             f"is {next_auc:.3f} (robust covariance), {means[OURS] - next_auc:.3f} lower."
         ) in text
 
-    def test_its_standing_on_images_and_texts_is_that_of_the_lines(self, evidence):
+    def test_ranking_on_embeddings_agrees_with_the_records(self, evidence):
         found = [embeddings_comparison(evidence, name) for name in ("auc", "average_precision")]
         auc, precision = (shared_means(each)[1] for each in found)
         ranks = mean_ranks(found[0].scores)
-        told = {name: f"{auc[name]:.3f} / {precision[name]:.3f}" for name in auc}
+        label = {name: f"{auc[name]:.3f} / {precision[name]:.3f}" for name in auc}
         first = (OURS, "ALTBI-I (reference)", "FeatureBagging")
-        text = text_of(self.PAGE)
+        text = read_text(self.PAGE)
 
         assert (
-            f"AUC / average precision are {told[first[0]]} for `OutlierDetector()`, "
-            f"{told[first[1]]} for `ALTBI()` and {told[first[2]]} for FeatureBagging. Their mean "
+            f"AUC / average precision are {label[first[0]]} for `OutlierDetector()`, "
+            f"{label[first[1]]} for `ALTBI()` and {label[first[2]]} for FeatureBagging. Their mean "
             f"ranks among {len(auc)} systems are {ranks[first[0]]:.1f}, {ranks[first[1]]:.1f} and "
             f"{ranks[first[2]]:.1f}, so there is no clear winner."
         ) in text
-        assert f"ODIM has {told['ODIM']} and the light flow {told['ALTBI-G (light)']}." in text
+        assert f"ODIM has {label['ODIM']} and the light flow {label['ALTBI-G (light)']}." in text

@@ -1,4 +1,4 @@
-"""The propositions' constants: which hold, and which are shown wrong by an example."""
+"""Tests of the constants of the propositions: printed, with counterexamples, and corrected."""
 
 import math
 
@@ -16,60 +16,66 @@ from altbi_bench.theory import (
 USUAL = Conditions(a1=0.1, a2=0.4, a3=0.3, c=0.3, alpha=0.1, delta=0.05)
 
 
-def c_of(losses, weights):
-    """The largest constant with which Assumption 3 holds for a distribution of losses."""
+def compute_c(losses, weights):
+    """Return the largest constant that satisfies Assumption 3 for a distribution of losses."""
     return 1 - (weights @ np.sqrt(losses)) ** 2 / (weights @ losses)
 
 
 class TestKeptShares:
-    # A few inliers without loss, most a little above the risk, and some far above it.
+    # Few losses are zero, most slightly above the risk, and some far above it.
     LOSSES = np.array([0.0, 0.1, 0.9])
     WEIGHTS = np.array([0.2, 0.79, 0.01])
 
-    def test_the_printed_share_of_kept_inliers_is_wrong_for_some_losses(self):
+    def test_printed_share_of_kept_inliers_can_fail(self):
         risk = self.WEIGHTS @ self.LOSSES
         kept = self.WEIGHTS[risk >= self.LOSSES].sum()
 
-        assert kept < c_of(self.LOSSES, self.WEIGHTS)
-        assert kept >= least_kept_inliers(c_of(self.LOSSES, self.WEIGHTS))
+        assert kept < compute_c(self.LOSSES, self.WEIGHTS)
+        assert kept >= least_kept_inliers(compute_c(self.LOSSES, self.WEIGHTS))
 
-    def test_the_mended_share_of_kept_inliers_holds_for_any_losses(self):
+    def test_corrected_share_of_kept_inliers_holds(self):
         rng = np.random.default_rng(0)
         for _ in range(500):
             losses, weights = rng.beta(*rng.uniform(0.1, 3, 2), 8), rng.dirichlet(np.full(8, 0.5))
             risk = weights @ losses
-            assert weights[losses <= risk].sum() >= least_kept_inliers(c_of(losses, weights)) - 1e-9
+            assert (
+                weights[losses <= risk].sum()
+                >= least_kept_inliers(compute_c(losses, weights)) - 1e-9
+            )
 
-    def test_the_share_of_kept_outliers_holds_for_any_losses_and_is_reached(self):
+    def test_share_of_kept_outliers_holds_and_is_tight(self):
         rng = np.random.default_rng(0)
+        n_checked = 0
         for _ in range(500):
             losses, weights = rng.beta(*rng.uniform(0.1, 3, 2), 8), rng.dirichlet(np.full(8, 0.5))
             risk = rng.uniform(0, 0.9)
-            gap = weights @ losses - risk
-            if gap > 0:
-                assert weights[losses <= risk].sum() <= most_kept_outliers(risk, gap) + 1e-9
+            excess = weights @ losses - risk
+            if excess > 0:
+                assert weights[losses <= risk].sum() <= most_kept_outliers(risk, excess) + 1e-9
+                n_checked += 1
+        assert n_checked > 100
 
-        # Half of them at the risk, the others at 1: nothing smaller would be true.
+        # Half of the losses equal the risk and the others 1, so the bound is tight.
         assert most_kept_outliers(0.2, 0.5 * 0.2 + 0.5 * 1 - 0.2) == pytest.approx(0.5)
 
 
 class TestPrinted:
-    def test_the_lemma_bounds_a_probability_by_more_than_one(self):
+    def test_printed_lemma_exceeds_one(self):
         for risk in np.linspace(USUAL.a1, USUAL.a2, 5):
             assert 2 / (USUAL.a1 * USUAL.a3) * risk > 1
 
-    def test_kept_outliers_are_bounded_by_more_than_all_outliers_there_are(self):
-        # For as many steps as the premise can hold.
+    def test_printed_bound_exceeds_the_number_of_outliers(self):
+        # In every step in which the premise can hold.
         last = USUAL.longest_run + 1
 
         assert USUAL.outliers(last) < USUAL.printed_c4 * USUAL.n0
 
-    def test_at_the_paper_s_batch_nothing_is_said_of_inliers(self):
+    def test_printed_bound_is_trivial_for_paper_batch(self):
         assert USUAL.printed_c2 > 1
         assert USUAL.printed_c3 == 0
 
-    def test_the_first_constant_lacks_a_factor(self):
-        # With it, the chain of the proof needs what does not hold in the first step.
+    def test_first_printed_constant_lacks_a_factor(self):
+        # The first step of the proof needs a larger constant than the printed one.
         large = Conditions(a1=0.1, a2=0.4, a3=0.3, c=0.3, alpha=0.3, delta=0.05, n0=2000)
         rows = (1 - large.alpha) * large.n0
         c1 = math.sqrt(math.log(2 / large.delta) / (2 * large.c**2 * rows))
@@ -81,46 +87,46 @@ class TestPrinted:
         assert needed > c1
 
     @pytest.mark.parametrize("n0", [128, 10_000, 10_000_000])
-    def test_there_is_no_learning_rate_of_proposition_2(self, n0):
+    def test_no_learning_rate_satisfies_proposition_2(self, n0):
         conditions = Conditions(a1=0.1, a2=0.4, a3=0.3, c=0.3, alpha=0.1, delta=0.05, n0=n0)
-        slope = 2.0
-        sharpest = slope**2 / (2 * conditions.a2)
+        gradient_bound = 2.0
+        sharpest = gradient_bound**2 / (2 * conditions.a2)
 
-        low, high = rates_of_learning(conditions, slope, sharpest)
+        low, high = rates_of_learning(conditions, gradient_bound, sharpest)
 
         assert low > high
 
 
-class TestMended:
-    def test_counts_of_a_real_batch_stay_within_the_bounds(self):
-        # Inliers lose 0 or 0.4, outliers 0.2 or 1: risks of 0.2 and 0.6, a gap of 0.4.
+class TestCorrected:
+    def test_counts_of_random_batches_satisfy_the_bounds(self):
+        # Losses are 0 or 0.4 for inliers (risk 0.2), and 0.2 or 1 for outliers (risk 0.6).
         conditions = Conditions(a1=0.2, a2=0.2, a3=0.4, c=0.5, alpha=0.3, delta=0.05, n0=2000)
         rng = np.random.default_rng(0)
         within = []
         for _ in range(400):
-            odd = rng.random(conditions.n0) < conditions.alpha
+            is_outlier = rng.random(conditions.n0) < conditions.alpha
             coin = rng.random(conditions.n0) < 0.5
-            losses = np.where(odd, np.where(coin, 0.2, 1.0), np.where(coin, 0.0, 0.4))
+            losses = np.where(is_outlier, np.where(coin, 0.2, 1.0), np.where(coin, 0.0, 0.4))
             kept = losses <= 0.2
             within.append(
-                (kept & ~odd).sum() >= conditions.kept_inliers(1)
-                and (kept & odd).sum() <= conditions.kept_outliers(1)
+                (kept & ~is_outlier).sum() >= conditions.kept_inliers(1)
+                and (kept & is_outlier).sum() <= conditions.kept_outliers(1)
             )
 
         assert conditions.kept_inliers(1) > 300
         assert conditions.kept_outliers(1) < conditions.outliers(1)
         assert np.mean(within) >= 1 - 4 * conditions.delta
 
-    def test_kept_outliers_grow_with_the_batch(self):
+    def test_bound_of_kept_outliers_grows_with_batch(self):
         assert USUAL.kept_outliers(60) / USUAL.kept_outliers(1) > 2
 
-    def test_nothing_is_said_where_batches_are_small(self):
+    def test_bounds_are_trivial_for_small_batches(self):
         tiny = Conditions(a1=0.1, a2=0.4, a3=0.3, c=0.3, alpha=0.9, delta=0.05, n0=10)
 
         assert tiny.kept_inliers(1) == 0
         assert tiny.kept_outliers(1) <= tiny.outliers(1)
 
-    def test_the_longest_run_is_where_the_premise_ends(self):
+    def test_longest_run_ends_with_the_premise(self):
         run = USUAL.longest_run
 
         assert USUAL.a2 * USUAL.gamma**-run >= USUAL.a1
@@ -130,18 +136,18 @@ class TestMended:
 class TestExperiment:
     CENTRE = np.array([0.7, -0.4])
 
-    def test_the_risk_is_the_mean_loss_of_many_rows(self):
+    def test_risk_is_the_mean_loss(self):
         rows = np.random.default_rng(0).normal(size=(200_000, 2)) + theory.OUTLIER_MEAN
 
         found = theory.risk(self.CENTRE, theory.OUTLIER_MEAN)
 
         assert found == pytest.approx(theory.compute_losses(self.CENTRE, rows).mean(), abs=0.002)
 
-    def test_the_gradient_is_the_slope_of_the_mean_loss(self):
+    def test_gradient_equals_finite_differences(self):
         rows = np.random.default_rng(0).normal(size=(50, 2))
         steps = 1e-6 * np.eye(2)
 
-        slopes = [
+        differences = [
             (
                 theory.compute_losses(self.CENTRE + step, rows).mean()
                 - theory.compute_losses(self.CENTRE - step, rows).mean()
@@ -150,9 +156,9 @@ class TestExperiment:
             for step in steps
         ]
 
-        assert theory.gradient(self.CENTRE, rows) == pytest.approx(slopes, rel=1e-5)
+        assert theory.gradient(self.CENTRE, rows) == pytest.approx(differences, rel=1e-5)
 
-    def test_training_finds_the_inliers_and_counts_what_it_keeps(self):
+    def test_truncated_training_keeps_few_outliers(self):
         everything = theory.train(lambda losses, risk: 1.0, np.random.default_rng(0))
         by_risk = theory.train(lambda losses, risk: risk, np.random.default_rng(0))
 
@@ -162,7 +168,7 @@ class TestExperiment:
         assert by_risk[0].n_rows == 128
         assert by_risk[-1].n_rows == 1322
 
-    def test_mended_bounds_hold_in_all_steps(self):
+    def test_corrected_bounds_hold_in_all_steps(self):
         runs = [
             theory.train(lambda losses, risk: risk, np.random.default_rng(seed))
             for seed in range(10)
