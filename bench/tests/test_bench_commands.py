@@ -540,7 +540,7 @@ def test_unwritable_page_is_reported_by_its_name(workspace, capsys, monkeypatch)
     assert ".part" not in error
 
 
-def test_quick_runs_altbi_and_two_classics_and_prints_tables(workspace, job_errors, capsys):
+def test_quick_runs_four_systems_and_prints_tables(workspace, job_errors, capsys):
     assert main(["quick", "--datasets", "wine", "--seeds", "2", "--markdown"]) == 0
 
     out, _ = read_lines(capsys)

@@ -367,7 +367,7 @@ class TestProcesses:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
 
-    def test_no_process_is_left_when_the_parent_is_killed(self, tmp_path):
+    def test_killed_parent_leaves_no_process(self, tmp_path):
         code = (
             "import sys\n"
             "from bench_jobs import build_jobs, run_command_in_name\n"

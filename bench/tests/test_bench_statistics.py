@@ -207,7 +207,7 @@ def test_holm_agrees_with_hand_calculation():
     assert [(pair.wins, pair.losses) for pair in pairs] == [(0, 6), (1, 5), (1, 5)]
 
 
-def test_holm_does_not_depend_on_the_order_of_systems():
+def test_holm_does_not_depend_on_order():
     values = np.random.default_rng(1).normal(size=(5, 12)) + np.arange(5)[:, None] / 3
     scores = build_scores(**dict(zip("abcde", values.tolist(), strict=True)))
     there, back = wilcoxon_holm(scores), wilcoxon_holm(dict(reversed(scores.items())))
