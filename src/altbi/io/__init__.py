@@ -11,10 +11,8 @@ from altbi.io._column_selection import (
 from altbi.io._open import UNFINISHED_MARKER, is_table_file, open_table
 from altbi.io._scan import (
     ColumnParser,
-    RowSampler,
     ScanResult,
     TableScan,
-    largest_sample_key,
     scan_table,
 )
 from altbi.io._source import (
@@ -44,7 +42,6 @@ __all__ = [
     "InferenceState",
     "Label",
     "ProgressCallback",
-    "RowSampler",
     "ScanResult",
     "SelectedColumns",
     "Source",
@@ -56,7 +53,6 @@ __all__ = [
     "format_names",
     "infer_format",
     "is_table_file",
-    "largest_sample_key",
     "no_progress",
     "open_in_memory",
     "open_stream_writer",
