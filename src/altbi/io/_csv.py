@@ -273,17 +273,16 @@ class CsvSource(Source):
     def __init__(
         self,
         packed: CompressedFile,
-        *,
         encoding: str,
         dialect: Dialect,
         names: Sequence[str],
+        *,
         header: bool,
-        notes: list[str],
     ) -> None:
         self.name = packed.name
         self.paths = (packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
-        self.notes = notes
+        self.notes = []
         self._packed = packed
         self._encoding = encoding
         self._dialect = dialect
@@ -398,14 +397,8 @@ def open_csv(
     if first is None:
         raise _NoRowsError(f"{packed.where}: it holds no rows. Expected lines with cells.")
     columns = name_columns(_parse_first_record(packed, dialect, first), header, packed.where)
-    source = CsvSource(
-        packed,
-        encoding=encoding,
-        dialect=dialect,
-        names=columns.names,
-        header=columns.header,
-        notes=notes + columns.notes,
-    )
+    source = CsvSource(packed, encoding, dialect, columns.names, header=columns.header)
+    source.notes = notes + columns.notes
     if next(source.body(), None) is None:
         raise _NoRowsError(
             f"{packed.where}: it holds no rows, only the line with the names of the columns. "
@@ -430,14 +423,7 @@ def _open_like(first: CsvSource, packed: CompressedFile) -> CsvSource:
                 f"{format_names(names)} as in {first._packed.where}. Write the same header into "
                 "all files of the folder."
             )
-    return CsvSource(
-        packed,
-        encoding=first._encoding,
-        dialect=first._dialect,
-        names=names,
-        header=first._header,
-        notes=[],
-    )
+    return CsvSource(packed, first._encoding, first._dialect, names, header=first._header)
 
 
 def open_csv_folder(
@@ -455,9 +441,12 @@ def open_csv_folder(
     `TableError`.
     """
     base = Path(folder).resolve()
-    files = [
-        _read_compression(path, str(Path(name, Path(path).relative_to(base)))) for path in paths
-    ]
+    files = []
+    for path in paths:
+        with Path(path).open("rb") as file:
+            start = file.read(_START_BYTES)
+        in_messages = str(Path(name, Path(path).relative_to(base)))
+        files.append(detect_compression(path, in_messages, start)[0])
     for packed in files:
         with packed.open() as stream:
             head = stream.read(_HEAD_BYTES)
@@ -469,14 +458,6 @@ def open_csv_folder(
         sources = [first if file == packed else _open_like(first, file) for file in files]
         return CsvFolder(name, sources, first.notes)
     raise TableError(f"{escape_text(name)}: none of its {len(files)} CSV files holds a row.")
-
-
-def _read_compression(path: str, name: str) -> CompressedFile:
-    """Read the first bytes of a file, and return the file with the detected compression."""
-    with Path(path).open("rb") as file:
-        start = file.read(_START_BYTES)
-    packed, _ = detect_compression(path, name, start)
-    return packed
 
 
 def _read_head(packed: CompressedFile, encoding: str) -> bytes:

@@ -272,7 +272,7 @@ def _convert_array(X: object, names: Sequence[str] | None) -> Matrix:
     dimensions raise a `TableError`; a wrong number of names raises a `ParameterError`.
     """
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        X = X.astype(np.float64).filled(np.nan)  # np.asarray would return the hidden values
+        X = np.ma.filled(X.astype(np.float64), np.nan)  # np.asarray returns the hidden values
     values = np.asarray(X)
     if values.ndim != 2:
         raise TableError(
