@@ -12,14 +12,12 @@ from altbi.errors import AltbiError, TableError
 from altbi.io import (
     ColumnSelection,
     ExpectedType,
-    RowSampler,
     SelectedColumns,
-    largest_sample_key,
     open_table,
 )
 from altbi.model._score_source import ScoredBatch, ScoreSummary
 from altbi.pipeline import Pipeline
-from altbi.table import sample_rows
+from altbi.table import RowSampler, largest_sample_key, sample_rows
 from small_tables import fast_settings
 
 TEXTS = st.sampled_from(

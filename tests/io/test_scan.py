@@ -1,24 +1,23 @@
 """The first pass: types, missing values and the sample."""
 
 import json
-from collections import Counter
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from altbi.errors import TableError
+from altbi.errors import ParameterError, TableError
 from altbi.io import (
     ColumnParser,
-    RowSampler,
+    ColumnSelection,
+    Label,
     Source,
     TableScan,
-    largest_sample_key,
+    open_in_memory,
+    parse_labels_column,
     scan_table,
+    select_columns,
 )
-from altbi.table import sample_rows
 
 
 class Chunks(Source):
@@ -40,50 +39,6 @@ class Chunks(Source):
 def scan(source, limit=10, seed=0, **options):
     names = source.schema.names
     return scan_table(source, names, source.batches(names), limit=limit, seed=seed, **options)
-
-
-def sample_in_chunks(n_rows, limit, seed, size):
-    sampler = RowSampler(limit, seed)
-    for first in range(0, n_rows, size):
-        sampler.add(pa.record_batch({"x": np.arange(first, min(first + size, n_rows))}))
-    table, rows = sampler.result()
-    assert table["x"].to_pylist() == rows.tolist()
-    assert sampler.next_row == n_rows
-    return rows.tolist()
-
-
-@pytest.mark.parametrize("size", [1, 7, 64, 1000])
-@pytest.mark.parametrize("limit", [1, 5, 99, 100, 500])
-def test_sample_does_not_depend_on_chunks(size, limit):
-    assert sample_in_chunks(100, limit, 3, size) == sample_rows(100, limit, 3).tolist()
-
-
-def test_rows_and_pairs_are_sampled_uniformly():
-    trials, n_rows, limit = 3000, 12, 4
-    single, pairs = Counter(), Counter()
-    for seed in range(trials):
-        rows = sample_in_chunks(n_rows, limit, seed, size=5)
-        single.update(rows)
-        pairs.update((a, b) for a in rows for b in rows if a < b)
-
-    expected = trials * limit / n_rows
-    spread = np.sqrt(trials * limit / n_rows * (1 - limit / n_rows))
-    assert all(abs(single[row] - expected) < 4.5 * spread for row in range(n_rows))
-    chance = limit / n_rows * (limit - 1) / (n_rows - 1)
-    counts = np.array([pairs[a, b] for a in range(n_rows) for b in range(a + 1, n_rows)])
-    chi_square = ((counts - trials * chance) ** 2 / (trials * chance)).sum()
-    assert chi_square < 130  # 65 degrees of freedom: mean 65, standard deviation 11
-
-
-def test_sampler_frees_the_batches():
-    sampler = RowSampler(limit=5, seed=0)
-    for _ in range(50):
-        sampler.add(pa.record_batch({"x": np.zeros(10_000)}))
-
-    table, _ = sampler.result()
-
-    assert sum(len(batch) for batch in sampler._batches) <= 10
-    assert table.nbytes < 1000
 
 
 def test_types_are_inferred_over_all_chunks():
@@ -135,17 +90,6 @@ def test_table_without_rows_raises():
         scan(Chunks(columns=[("a", pa.float64())]))
 
 
-@given(st.integers(1, 400), st.integers(1, 120), st.integers(0, 5), st.integers(1, 90))
-def test_samples_of_partitions_are_the_full_sample(n_rows, limit, seed, size):
-    max_key, found = largest_sample_key(n_rows, limit, seed), []
-    for first in range(0, n_rows, size):
-        sampler = RowSampler(limit, seed, first_row=first, max_key=max_key)
-        sampler.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))
-        found += sampler.result()[1].tolist()
-
-    assert found == sample_rows(n_rows, limit, seed).tolist()
-
-
 def test_scans_of_partitions_can_be_merged():
     batches = [pa.record_batch({"a": texts}) for texts in (["1", "2"], ["x", "3"], ["4", "5"])]
     source = Chunks(*batches, format="csv", is_untyped=True)
@@ -171,3 +115,102 @@ def test_parser_is_restored_from_its_state():
     table = restored.parse(batch, first_row=7, names=["u", "v"])
     assert (table.names, table.kinds, table.first_row) == (("u", "v"), ("number", "category"), 7)
     np.testing.assert_array_equal(table.numbers([0])[:, 0], [1.5, np.nan])
+
+
+NAMES = ["key", "size", "c,d", "bad", "x=y"]
+
+
+@pytest.fixture(scope="module")
+def source():
+    return open_in_memory(pa.table({name: ["1", "0"] for name in NAMES}))
+
+
+def select(source, expected=None, **selection):
+    return select_columns(source, ColumnSelection(**selection), expected)
+
+
+def test_all_columns_are_features_by_default(source):
+    assert select(source).features == tuple(NAMES)
+
+
+def test_ids_labels_and_excluded_columns_are_not_features(source):
+    selected = select(source, ids=("key",), label="bad", exclude=("c,d",), keep=True)
+
+    assert selected.features == ("size", "x=y")
+    assert selected.to_learn == ["size", "x=y", "bad"]
+    assert selected.to_score == ["size", "x=y", "key", "bad", "c,d"]
+
+
+def test_entries_are_names_or_lists_of_names(source):
+    assert select(source, columns=("size, bad", "c,d")).features == ("size", "bad", "c,d")
+
+
+def test_label_may_name_the_value_of_outliers(source):
+    assert select(source, label="bad=fraud").label == Label("bad", "fraud", ())
+    assert select(source, label="x=y").label == Label("x=y", None, ())
+
+
+def test_extra_columns_are_not_features(source):
+    source = open_in_memory(pa.table({"x0": [1.0], "y": [0]}))
+    source.extra_columns = ("y",)
+
+    assert select(source).features == ("x0",)
+    assert select(source, columns=("y",)).features == ("y",)
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        ({"columns": ("c,e",)}, r"--columns names 'c', but no column has it"),
+        ({"exclude": ("siz",)}, r"--exclude names 'siz'.*Did you mean 'size'\?"),
+        ({"ids": ("?",)}, r"--id names '\?'.*There are 'key', 'size'"),
+        ({"label": "key,bad"}, "--label names 'key', 'bad', but expected one"),
+        ({"columns": ("size",), "exclude": ("size",)}, "all of 'size' are left out"),
+        ({"exclude": tuple(NAMES)}, "every column is left out, but expected at least one"),
+    ],
+)
+def test_invalid_selections_raise(source, selection, message):
+    with pytest.raises(ParameterError, match=message):
+        select(source, **selection)
+
+
+def test_expected_columns_are_selected_in_their_order(source):
+    assert select(source, ["bad", "size"]).features == ("bad", "size")
+    with pytest.raises(TableError, match="'price' of the model are not there; the table has 'key'"):
+        select(source, ["price"])
+    for selection in ({"exclude": ("size",)}, {"columns": ("bad",)}, {"label": "size"}):
+        with pytest.raises(ParameterError, match="'size' cannot be left out"):
+            select(source, ["bad", "size"], **selection)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([1, 0, None]),
+        pa.array([1.0, 0.0, None]),
+        pa.array([True, False, None]),
+        pa.array([" true", "FALSE", ""]),
+        pa.array(["1.0", "0", "?"]),
+        pa.array(["1", "0", None]).dictionary_encode(),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_labels_of_all_types_are_parsed(values):
+    labels = parse_labels_column(Label("bad", None, ("?",)), values)
+
+    np.testing.assert_array_equal(labels, [1, 0, np.nan])
+
+
+def test_label_value_marks_outliers():
+    values = pa.array(["fraud", "fine", "", "?"])
+
+    labels = parse_labels_column(Label("bad", "fraud", ("?",)), values)
+
+    np.testing.assert_array_equal(labels, [1, 0, np.nan, np.nan])
+
+
+def test_invalid_labels_raise():
+    with pytest.raises(TableError, match=r"\['fraud', 'fine'\].*--label bad=VALUE"):
+        parse_labels_column(Label("bad", None), pa.array(["fraud", "fine"]))
+    with pytest.raises(TableError, match="are of the type list"):
+        parse_labels_column(Label("bad", None), pa.array([[1]]))

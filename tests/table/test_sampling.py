@@ -1,12 +1,15 @@
 """The training sample: uniform, seeded and independent of chunks."""
 
+from collections import Counter
+
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from altbi.errors import ParameterError
-from altbi.table import row_keys, sample_rows
+from altbi.table import RowSampler, largest_sample_key, row_keys, sample_rows
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 200), st.integers(-(2**70), 2**70))
@@ -82,3 +85,58 @@ def test_neighbouring_seeds_are_independent(step):
     # Independent samples share 10 rows with a standard deviation of 2.85, so the mean has 0.2.
     np.testing.assert_allclose(np.mean(overlaps, axis=0), 10, atol=1)
     assert np.max(overlaps) < 30
+
+
+def sample_in_chunks(n_rows, limit, seed, size):
+    sampler = RowSampler(limit, seed)
+    for first in range(0, n_rows, size):
+        sampler.add(pa.record_batch({"x": np.arange(first, min(first + size, n_rows))}))
+    table, rows = sampler.result()
+    assert table["x"].to_pylist() == rows.tolist()
+    assert sampler.next_row == n_rows
+    return rows.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 1000])
+@pytest.mark.parametrize("limit", [1, 5, 99, 100, 500])
+def test_sample_does_not_depend_on_chunks(size, limit):
+    assert sample_in_chunks(100, limit, 3, size) == sample_rows(100, limit, 3).tolist()
+
+
+def test_rows_and_pairs_are_sampled_uniformly():
+    trials, n_rows, limit = 3000, 12, 4
+    single, pairs = Counter(), Counter()
+    for seed in range(trials):
+        rows = sample_in_chunks(n_rows, limit, seed, size=5)
+        single.update(rows)
+        pairs.update((a, b) for a in rows for b in rows if a < b)
+
+    expected = trials * limit / n_rows
+    spread = np.sqrt(trials * limit / n_rows * (1 - limit / n_rows))
+    assert all(abs(single[row] - expected) < 4.5 * spread for row in range(n_rows))
+    chance = limit / n_rows * (limit - 1) / (n_rows - 1)
+    counts = np.array([pairs[a, b] for a in range(n_rows) for b in range(a + 1, n_rows)])
+    chi_square = ((counts - trials * chance) ** 2 / (trials * chance)).sum()
+    assert chi_square < 130  # 65 degrees of freedom: mean 65, standard deviation 11
+
+
+def test_sampler_frees_the_batches():
+    sampler = RowSampler(limit=5, seed=0)
+    for _ in range(50):
+        sampler.add(pa.record_batch({"x": np.zeros(10_000)}))
+
+    table, _ = sampler.result()
+
+    assert sum(len(batch) for batch in sampler._batches) <= 10
+    assert table.nbytes < 1000
+
+
+@given(st.integers(1, 400), st.integers(1, 120), st.integers(0, 5), st.integers(1, 90))
+def test_samples_of_partitions_are_the_full_sample(n_rows, limit, seed, size):
+    max_key, found = largest_sample_key(n_rows, limit, seed), []
+    for first in range(0, n_rows, size):
+        sampler = RowSampler(limit, seed, first_row=first, max_key=max_key)
+        sampler.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))
+        found += sampler.result()[1].tolist()
+
+    assert found == sample_rows(n_rows, limit, seed).tolist()

@@ -18,13 +18,11 @@ from altbi.io import (
     ExpectedType,
     InferenceState,
     ProgressCallback,
-    RowSampler,
     ScanResult,
     SelectedColumns,
     Source,
     TableScan,
     atomic_file,
-    largest_sample_key,
     no_progress,
     open_writer,
 )
@@ -37,7 +35,7 @@ from altbi.model._score_source import (
     select_features,
 )
 from altbi.networks._torch_modes import single_thread
-from altbi.table import row_keys
+from altbi.table import RowSampler, largest_sample_key, row_keys
 
 # A partition has at most this many rows, unless a single row group has more.
 MAX_PARTITION_ROWS = 1 << 20

@@ -1,37 +1,37 @@
 """Tables in files: read in chunks, written in chunks, scanned for types and a sample."""
 
-from altbi.io._atomic import atomic_file, atomic_files, report_errors_as
-from altbi.io._column_selection import (
-    ColumnSelection,
-    Label,
-    SelectedColumns,
-    parse_labels_column,
-    select_columns,
-)
-from altbi.io._open import UNFINISHED_MARKER, is_table_file, open_table
 from altbi.io._scan import (
     ColumnParser,
-    RowSampler,
+    ColumnSelection,
+    Label,
     ScanResult,
+    SelectedColumns,
     TableScan,
-    largest_sample_key,
+    parse_labels_column,
     scan_table,
+    select_columns,
 )
 from altbi.io._source import (
+    UNFINISHED_MARKER,
     ProgressCallback,
     Source,
     format_names,
+    is_table_file,
     no_progress,
     open_in_memory,
+    open_table,
     prefetch,
 )
 from altbi.io._type_inference import PLAIN_FORMATS, ExpectedType, InferenceState
 from altbi.io._writers import (
     TableWriter,
+    atomic_file,
+    atomic_files,
     check_writable,
     infer_format,
     open_stream_writer,
     open_writer,
+    report_errors_as,
     write_in_background,
 )
 
@@ -44,7 +44,6 @@ __all__ = [
     "InferenceState",
     "Label",
     "ProgressCallback",
-    "RowSampler",
     "ScanResult",
     "SelectedColumns",
     "Source",
@@ -56,7 +55,6 @@ __all__ = [
     "format_names",
     "infer_format",
     "is_table_file",
-    "largest_sample_key",
     "no_progress",
     "open_in_memory",
     "open_stream_writer",

@@ -3,6 +3,7 @@
 import codecs
 import contextlib
 import errno
+import itertools
 import lzma
 import struct
 import zipfile
@@ -53,24 +54,12 @@ _FALLBACK = "cp1252"
 
 @dataclass(frozen=True, slots=True)
 class CompressedFile:
-    """The path of a file, its name in messages, and how it is compressed, if at all.
-
-    Parameters
-    ----------
-    path : str
-        Path of the file.
-    name : str
-        Name of the file in messages.
-    compression : str, optional
-        "gzip", "bz2", "zstd", "lz4", "xz" or "zip".
-    member : str, optional
-        Name of the member to read from a zip archive.
-    """
+    """The path of a file, its name in messages, and how it is compressed, if at all."""
 
     path: str
     name: str
-    compression: str | None = None
-    member: str | None = None
+    compression: str | None = None  # "gzip", "bz2", "zstd", "lz4", "xz" or "zip"
+    member: str | None = None  # name of the member to read from a zip archive
 
     @property
     def where(self) -> str:
@@ -316,7 +305,8 @@ def _find_invalid_utf8(packed: CompressedFile) -> tuple[str | None, bool]:
     """
     decoder = codecs.getincrementaldecoder("utf-8")("strict")
     bad, has_other_letters, line = None, False, 1
-    for piece in _add_end(packed.pieces()):
+    # The empty piece at the end detects an incomplete letter.
+    for piece in itertools.chain(packed.pieces(), [b""]):
         if piece and piece.isascii() and not decoder.getstate()[0]:
             line += piece.count(b"\n")
             continue
@@ -334,12 +324,6 @@ def _find_invalid_utf8(packed: CompressedFile) -> tuple[str | None, bool]:
     return bad, has_other_letters
 
 
-def _add_end(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the pieces and an empty one, so that an incomplete letter at the end is detected."""
-    yield from pieces
-    yield b""
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
     """Complete lines of a file, and the number of the first one, counted from 1."""
@@ -353,18 +337,9 @@ def split_lines(
 ) -> Iterator[Block]:
     """Yield blocks of complete lines; a newline is added to the last line if it has none.
 
-    A line of more than `LINE_BYTES` bytes and a quote that is never closed raise a `TableError`.
-
-    Parameters
-    ----------
-    pieces : iterator of bytes
-        The text in pieces of any size.
-    find_end : callable
-        Returns the position after the last complete line of a text; 0 if there is none.
-    where : str
-        Name of the file in messages.
-    newline : bytes
-        The end of a line.
+    `pieces` is the text in pieces of any size. `find_end` returns the position after the last
+    complete line of a text; 0 if there is none. A line of more than `LINE_BYTES` bytes and a quote
+    that is never closed raise a `TableError`.
     """
     rest, line = b"", 1
     for piece in _end_last_line(pieces, newline):

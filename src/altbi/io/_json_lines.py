@@ -155,12 +155,8 @@ def open_json_lines(packed: CompressedFile, encoding: str, notes: list[str]) -> 
 
 def _read_blocks(packed: CompressedFile, encoding: str) -> Iterator[Block]:
     """Return an iterator over blocks of complete lines, decoded to UTF-8."""
-
-    def find_end(data: bytes) -> int:
-        """Return the position after the last newline; 0 if there is none."""
-        return data.rfind(b"\n") + 1
-
-    return split_lines(read_utf8(packed, encoding), find_end, packed.where)
+    pieces = read_utf8(packed, encoding)
+    return split_lines(pieces, lambda data: data.rfind(b"\n") + 1, packed.where)
 
 
 def _build_fields(tree: Mapping[str, Any]) -> list[pa.Field]:
@@ -220,27 +216,15 @@ _DECODER = json.JSONDecoder(
 class _ColumnTypes:
     """Collects the kinds of values under each key of a file, block by block.
 
-    Parameters
-    ----------
-    where : str
-        Name of the file in messages.
-
-    Attributes
-    ----------
-    kinds : dict
-        The kind at each path of keys, in the order of first appearance.
-    is_plain : bool
-        Whether Arrow can read the file; otherwise Python reads it line by line.
-    n_rows : int
-        Lines that are not blank.
+    `where` is the name of the file in messages.
     """
 
     def __init__(self, where: str) -> None:
         self.where = where
-        self.kinds: dict[Path, Kind] = {}
-        self.lists: dict[str, int] = {}
-        self.is_plain = True
-        self.n_rows = 0
+        self.kinds: dict[Path, Kind] = {}  # in the order of first appearance
+        self.lists: dict[str, int] = {}  # a line with a list, for each column that holds lists
+        self.is_plain = True  # whether Arrow can read the file; otherwise Python reads it
+        self.n_rows = 0  # lines that are not blank
 
     def notes(self) -> Iterator[str]:
         """Yield a note for each column that holds lists."""
@@ -357,15 +341,10 @@ def _infer_kind(value: object, where: str, path: Path) -> Kind:
     if isinstance(value, str) or not name.isascii():
         _check_surrogates(value, name, where)
     if isinstance(value, _NumberText):
-        is_integer = value.lstrip("-").isdigit()
-        return "int" if is_integer and len(value) <= 20 and _fits_int64(int(value)) else "double"
+        is_short_integer = value.lstrip("-").isdigit() and len(value) <= 20
+        return "int" if is_short_integer and -(2**63) <= int(value) < 2**63 else "double"
     kinds: dict[type, Kind] = {bool: "bool", str: "string", dict: "object"}
     return kinds.get(type(value), "null")
-
-
-def _fits_int64(value: int) -> bool:
-    """Return whether an integer fits into 64 bits with a sign."""
-    return -(2**63) <= value < 2**63
 
 
 def _check_surrogates(value: object, name: str, where: str) -> None:

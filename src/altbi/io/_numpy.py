@@ -41,30 +41,14 @@ _ARROW_UNITS |= dict.fromkeys("YMWhm", "s")
 
 @dataclass(frozen=True, slots=True)
 class _ArrayFile:
-    """An array in an npy file or npz archive, and the contents of its header.
+    """An array in an npy file or npz archive, and the contents of its header."""
 
-    Parameters
-    ----------
-    name : str
-        Name of the array in the archive.
-    where : str
-        Name of the array in messages.
-    open : callable
-        Opens its bytes.
-    shape : tuple of int
-        Shape of the array.
-    dtype : numpy.dtype
-        Type of its values.
-    is_fortran : bool
-        Whether it is stored column by column.
-    """
-
-    name: str
-    where: str
+    name: str  # in the archive
+    where: str  # in messages
     open: Callable[[], AbstractContextManager[BinaryIO]]
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    is_fortran: bool
+    is_fortran: bool  # whether it is stored column by column
 
     @property
     def row_bytes(self) -> int:

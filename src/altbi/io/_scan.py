@@ -1,15 +1,17 @@
-"""The first pass over a table: infer the types of its columns and draw the training sample."""
+"""The first pass over a table: select its columns, infer their types, and draw the sample."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altbi.errors import TableError, infinity_error
-from altbi.io._source import Source
+from altbi.errors import ParameterError, TableError, infinity_error
+from altbi.io._source import Source, format_names
 from altbi.io._type_inference import (
     TEXT,
     TEXT_FORMATS,
@@ -23,120 +25,207 @@ from altbi.io._type_inference import (
     parse_texts,
     present_texts,
 )
-from altbi.table import Table, TextConventions, as_table, row_keys
-
-_MAX_KEY = 2**64 - 1
-_KEYS_PER_CHUNK = 1 << 20
+from altbi.table import RowSampler, Table, TextConventions, as_table
 
 
-@final
-class RowSampler:
-    """Samples rows that arrive in chunks: uniform, seeded, and of bounded size.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnSelection:
+    """The columns that the user asks for. An entry may be several names, separated by commas."""
 
-    It keeps the rows with the smallest `altbi.table.row_keys`. These are the rows that
-    `altbi.table.sample_rows` samples from the full table. At most ``2 * limit`` rows and one chunk
-    are in memory.
+    # Columns to search; if empty, all columns that are not excluded, ids or the label.
+    columns: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # columns to leave out
+    ids: tuple[str, ...] = ()  # columns that identify a row; not searched, kept in the output
+    # A column with known labels, or COLUMN=VALUE with the value that marks an outlier. It is not
+    # searched and only compared with the scores.
+    label: str | None = None
+    missing: tuple[str, ...] = ()  # texts that mean a missing value
+    keep: bool = False  # whether the output has all columns of the input
 
-    Parameters
-    ----------
-    limit, seed : int
-        Largest size and seed of the sample, as in `altbi.table.sample_rows`.
-    first_row : int, default=0
-        Number of the first row, for a partition of a table.
-    max_key : int, default=18446744073709551615
-        Rows with larger keys are not sampled; see `largest_sample_key`.
 
-    Examples
-    --------
-    >>> sampler = RowSampler(limit=2, seed=0)
-    >>> for first in range(0, 9, 3):
-    ...     sampler.add(pa.record_batch({"x": [first, first + 1, first + 2]}))
-    >>> table, rows = sampler.result()
-    >>> table["x"].to_pylist() == rows.tolist(), len(rows), sampler.next_row
-    (True, 2, 9)
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A column with known labels."""
+
+    column: str
+    value: str | None  # the text that marks an outlier; if None, 1 and true mark outliers
+    missing: tuple[str, ...] = ()  # the texts that mean that a row has no label
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedColumns:
+    """The columns of one source by their use."""
+
+    features: tuple[str, ...]  # searched for outliers
+    ids: tuple[str, ...]  # identify a row in the output
+    label: Label | None
+    kept: tuple[str, ...]  # copied to the output: all columns, or none
+
+    @property
+    def to_learn(self) -> list[str]:
+        """The columns that the first pass reads: features and label, each once."""
+        return list(dict.fromkeys((*self.features, *_list_label_columns(self.label))))
+
+    @property
+    def to_score(self) -> list[str]:
+        """The columns that the second pass reads: features, ids, label and kept columns."""
+        label = _list_label_columns(self.label)
+        return list(dict.fromkeys((*self.features, *self.ids, *label, *self.kept)))
+
+
+def select_columns(
+    source: Source, selection: ColumnSelection, expected: Sequence[str] | None = None
+) -> SelectedColumns:
+    """Return the columns of a source that a selection asks for, by their use.
+
+    `expected` has the columns of a model in its order; these are then the features. Without it,
+    the features are the named columns or all, except extra columns, ids, the label and excluded
+    columns. Names that do not exist and a selection without features raise a `ParameterError`.
+    Columns of the model that the source does not have raise a `TableError`.
     """
-
-    def __init__(
-        self, limit: int, seed: int, *, first_row: int = 0, max_key: int = _MAX_KEY
-    ) -> None:
-        self.limit = limit
-        self.seed = seed
-        self.next_row = first_row
-        self._keys = np.empty(0, dtype=np.uint64)
-        self._rows = np.empty(0, dtype=np.int64)
-        self._batches: list[pa.RecordBatch] = []
-        self._max_key = np.uint64(max_key)
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add the next rows; rows whose key is too large for the sample are dropped."""
-        keys = row_keys(self.next_row, self.next_row + len(batch), self.seed)
-        chosen = np.flatnonzero(keys <= self._max_key)
-        # `take` copies the rows, so that the batch can be freed.
-        self._batches.append(batch.take(pa.array(chosen)))
-        self._keys = np.append(self._keys, keys[chosen])
-        self._rows = np.append(self._rows, self.next_row + chosen)
-        self.next_row += len(batch)
-        if len(self._keys) > 2 * self.limit:
-            self._shrink()
-
-    def result(self) -> tuple[pa.Table, NDArray[np.int64]]:
-        """Return the sampled rows and their row numbers, in the order of the table.
-
-        At least one batch must have been added.
-        """
-        if len(self._keys) > self.limit:
-            self._shrink()
-        return pa.Table.from_batches(self._batches), self._rows
-
-    def _shrink(self) -> None:
-        """Keep only the rows with the `limit` smallest keys.
-
-        Later rows with a larger key are no longer added.
-        """
-        self._max_key = np.partition(self._keys, self.limit - 1)[self.limit - 1]
-        kept = np.flatnonzero(self._keys <= self._max_key)
-        table = pa.Table.from_batches(self._batches).take(pa.array(kept))
-        self._batches = table.combine_chunks().to_batches()
-        self._keys, self._rows = self._keys[kept], self._rows[kept]
+    names = source.schema.names
+    ids = _resolve_names(source, selection.ids, "--id")
+    label = _resolve_label(source, selection)
+    excluded = _resolve_names(source, selection.exclude, "--exclude")
+    left_out = {*excluded, *_list_label_columns(label)}
+    named = _resolve_names(source, selection.columns, "--columns")
+    if expected is None:
+        candidates = named or [name for name in names if name not in source.extra_columns]
+        features = [name for name in candidates if name not in left_out | set(ids)]
+        if not features:
+            what = f"all of {format_names(named)} are" if named else "every column is"
+            raise ParameterError(
+                f"{source.name}: {what} left out, but expected at least one column to search."
+            )
+    else:
+        features = list(expected)
+        _check_expected(source, features, named, left_out)
+    kept = tuple(names) if selection.keep else ()
+    return SelectedColumns(features=tuple(features), ids=ids, label=label, kept=kept)
 
 
-def largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
-    """Return the largest key of the rows that `altbi.table.sample_rows` samples from a table.
+def parse_labels_column(label: Label, values: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
+    """Return labels as 1 for outliers, 0 for inliers and NaN for rows without a label.
 
-    Workers pass it as `max_key` to a `RowSampler`, so that each samples its own partition. A table
-    of at most `limit` rows returns the largest 64-bit integer.
-
-    >>> from altbi.table import sample_rows
-    >>> keys = row_keys(0, 99, seed=3)[sample_rows(99, 7, seed=3)]
-    >>> bool(keys.max() == largest_sample_key(99, 7, seed=3))
-    True
+    Texts are trimmed; empty texts are missing. If the label has a value, all other values are
+    inliers. Otherwise labels must be 0 and 1 or true and false; others raise a `TableError`.
     """
-    if n_rows <= limit:
-        return _MAX_KEY
-    largest, smallest = np.uint64(_MAX_KEY), np.empty(0, dtype=np.uint64)
-    for first in range(0, n_rows, _KEYS_PER_CHUNK):
-        keys = row_keys(first, min(first + _KEYS_PER_CHUNK, n_rows), seed)
-        smallest = np.append(smallest, keys[keys <= largest])
-        if len(smallest) > limit:
-            smallest = np.partition(smallest, limit - 1)[:limit]
-            largest = smallest.max()
-    return int(smallest.max())
+    missing = pa.array({"", *label.missing} - {label.value}, pa.string())
+    texts = mask_missing(pc.ascii_trim_whitespace(_to_texts(label, values)), missing)
+    if label.value is not None:
+        return pc.equal(texts, label.value).cast(pa.float64()).to_numpy(zero_copy_only=False)
+    try:
+        labels = texts.cast(pa.bool_()).cast(pa.float64())
+        return labels.to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        return _parse_numbers(label, texts)
+
+
+def _to_texts(label: Label, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+    """Convert labels of any type to text; a type without a text form raises a `TableError`."""
+    try:
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
+        return values.cast(pa.string())
+    except pa.ArrowException:
+        raise TableError(
+            f"the labels in column {label.column!r} are of the type {values.type}, but expected "
+            "numbers, booleans or text. Pass another column, or leave --label out."
+        ) from None
+
+
+def _parse_numbers(label: Label, texts: pa.Array) -> NDArray[np.float64]:
+    """Parse labels such as 1.0; null becomes NaN.
+
+    Values other than 0 and 1 raise a `TableError`.
+    """
+    try:
+        labels = texts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        labels = np.array([2.0])  # not a label, so that the check below raises
+    if not np.isin(labels[~np.isnan(labels)], [0, 1]).all():
+        found = pc.unique(texts.drop_null())[:3].to_pylist()
+        raise TableError(
+            f"the labels in column {label.column!r} are {found}, but expected 0 and 1 or true and "
+            f"false. Pass the value that marks an outlier: --label {label.column}=VALUE."
+        )
+    return labels
+
+
+def _resolve_names(source: Source, entries: Sequence[str], option: str) -> tuple[str, ...]:
+    """Return the column names in the entries of an option, without duplicates.
+
+    An entry that is not the name of a column is split at its commas. A name that does not exist
+    raises a `ParameterError`, which suggests a similar name.
+    """
+    known = set(source.schema.names)
+    names: list[str] = []
+    for entry in entries:
+        names += [entry] if entry in known else [name.strip() for name in entry.split(",")]
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, source.schema.names, n=1)
+            there = f"There are {format_names(source.schema.names)}."
+            raise ParameterError(
+                f"{source.name}: {option} names {name!r}, but no column has it. "
+                f"{f'Did you mean {near[0]!r}?' if near else there}"
+            )
+    return tuple(dict.fromkeys(names))
+
+
+def _resolve_label(source: Source, selection: ColumnSelection) -> Label | None:
+    """Return the label that `selection.label` asks for, or None.
+
+    The entry is the name of a column, or ``COLUMN=VALUE``. A column that does not exist and several
+    columns raise a `ParameterError`.
+    """
+    entry = selection.label
+    if entry is None:
+        return None
+    column, equals, value = entry.rpartition("=")
+    is_name = entry in source.schema.names or not equals
+    names = _resolve_names(source, [entry if is_name else column], "--label")
+    if len(names) > 1:
+        raise ParameterError(
+            f"{source.name}: --label names {format_names(names)}, but expected one."
+        )
+    missing = missing_value_texts(source.format, selection.missing)
+    return Label(names[0], None if is_name else value, missing)
+
+
+def _check_expected(
+    source: Source, expected: Sequence[str], named: Sequence[str], left_out: Collection[str]
+) -> None:
+    """Check that the table has all columns of a model, and that no option leaves one out.
+
+    Absent columns raise a `TableError`. Columns that options leave out raise a `ParameterError`.
+    """
+    known = set(source.schema.names)
+    absent = [name for name in expected if name not in known]
+    if absent:
+        raise TableError(
+            f"{source.name}: the columns {format_names(absent)} of the model are not there; the "
+            f"table has {format_names(source.schema.names)}. Score a table with the columns that "
+            "the model was fitted on."
+        )
+    removed = [name for name in expected if name in left_out or (named and name not in named)]
+    if removed:
+        raise ParameterError(
+            f"{source.name}: {format_names(removed)} cannot be left out, because the model was "
+            "fitted on them. Fit a model without them."
+        )
+
+
+def _list_label_columns(label: Label | None) -> tuple[str, ...]:
+    """Return the column name of a label as a tuple; the tuple is empty for None."""
+    return () if label is None else (label.column,)
 
 
 @final
 class ColumnParser:
     """Converts columns of a source to typed columns of a `Table`, with known text formats.
 
-    Columns without a text format keep their type; only texts that mean a missing value become null.
-
-    Parameters
-    ----------
-    names : sequence of str
-        Names of the columns in the source.
-    text_formats : mapping of str to TextFormat
-        Formats of the text columns.
-    missing : sequence of str
-        Texts that mean a missing value.
+    Columns without a text format keep their type; only the texts in `missing` become null.
     """
 
     def __init__(
@@ -164,19 +253,11 @@ class ColumnParser:
     def parse(
         self, batch: pa.RecordBatch | pa.Table, first_row: int, names: Sequence[str] | None = None
     ) -> Table:
-        """Return the columns `self.names` of a chunk as a typed table.
+        """Return the columns `self.names` of a chunk as a typed table, renamed to `names`.
 
-        A text that does not have the format of its column raises `pyarrow.ArrowInvalid`. A chunk
-        without rows raises a `TableError`.
-
-        Parameters
-        ----------
-        batch : RecordBatch or pyarrow.Table
-            Rows of the source.
-        first_row : int
-            Number of the first row, for messages.
-        names : sequence of str, default=None
-            Names of the columns in the result. None are those of the source.
+        `first_row` is the number of the first row, for messages. A text that does not have the
+        format of its column raises `pyarrow.ArrowInvalid`. A chunk without rows raises a
+        `TableError`.
         """
         arrays = [self._parse_column(name, batch.column(name)) for name in self.names]
         table = as_table(pa.table(arrays, names=list(names or self.names)))
@@ -195,27 +276,13 @@ class ColumnParser:
 
 @dataclass(frozen=True, slots=True)
 class ScanResult:
-    """The result of the first pass over a table.
-
-    Attributes
-    ----------
-    n_rows : int
-        Number of rows of the table.
-    parser : ColumnParser
-        Parses the columns with the inferred text formats.
-    sample : Table
-        The training sample, parsed.
-    sample_rows : ndarray of int
-        Row numbers of the sample in the table.
-    notes : tuple of str
-        Sentences about the inferred types, for the user.
-    """
+    """The result of the first pass over a table."""
 
     n_rows: int
-    parser: ColumnParser
-    sample: Table
-    sample_rows: NDArray[np.int64]
-    notes: tuple[str, ...]
+    parser: ColumnParser  # with the inferred text formats
+    sample: Table  # the training sample, parsed
+    sample_rows: NDArray[np.int64]  # row numbers of the sample in the table
+    notes: tuple[str, ...]  # sentences about the inferred types, for the user
 
 
 def scan_table(
@@ -230,23 +297,9 @@ def scan_table(
 ) -> ScanResult:
     """Read a source once: infer the types of its columns and sample the training rows.
 
-    A source without rows, an infinite number and a text that a model does not accept raise a
-    `TableError`.
-
-    Parameters
-    ----------
-    source : Source
-        The table.
-    names : sequence of str
-        The columns to read.
-    batches : iterable of RecordBatch
-        The result of ``source.batches(names)``.
-    limit, seed : int
-        Largest size and seed of the sample, as in `altbi.table.sample_rows`.
-    missing : sequence of str
-        Additional texts that mean a missing value.
-    expected : mapping of str to ExpectedType, default=None
-        The types that a model expects. A value of another type raises a `TableError`.
+    `batches` is the result of ``source.batches(names)``. `limit` and `seed` are those of
+    `altbi.table.sample_rows`. See `TableScan` for `missing` and `expected`. A source without rows,
+    an infinite number and a text that a model does not accept raise a `TableError`.
     """
     scan = TableScan(source, names, missing=missing, expected=expected)
     sampler = RowSampler(limit, seed)
@@ -263,18 +316,8 @@ class TableScan:
     """Infers the types of the columns of a source, batch by batch or partition by partition.
 
     Types are inferred for text columns of untyped sources, such as CSV. Other columns are only
-    checked for infinite numbers.
-
-    Parameters
-    ----------
-    source : Source
-        The table.
-    names : sequence of str
-        The columns to read.
-    missing : sequence of str, default=()
-        Additional texts that mean a missing value.
-    expected : mapping of str to ExpectedType, default=None
-        The types that a model expects.
+    checked for infinite numbers. `missing` has additional texts that mean a missing value, and
+    `expected` the types that a model expects, by column.
     """
 
     def __init__(

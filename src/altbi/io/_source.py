@@ -1,17 +1,28 @@
-"""Tables as sources of record batches: the base class, tables in memory, and reading ahead."""
+"""Tables as sources of record batches: the base class, tables in memory, and `open_table`."""
 
 from __future__ import annotations
 
 import abc
+import codecs
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar, final
+from pathlib import Path
+from typing import Any, Literal, TypeVar, final
 
 import numpy as np
 import pyarrow as pa
 
-from altbi.errors import TableError
+from altbi._terminal import escape_text
+from altbi.errors import ParameterError, TableError
+from altbi.io._files import (
+    COMPRESSION_MAGIC,
+    CompressedFile,
+    detect_compression,
+    detect_encoding,
+    guess_encoding,
+)
 from altbi.table import as_arrow_table, is_frame
 
 Item = TypeVar("Item")
@@ -19,6 +30,32 @@ Item = TypeVar("Item")
 # Limits of a record batch, so that memory does not grow with the table.
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 24
+
+# A file of this name marks a folder whose files are not complete yet.
+UNFINISHED_MARKER = "_unfinished"
+
+_FORMATS = ("csv", "jsonl", "parquet", "arrow", "npz", "npy")
+_START_BYTES = 16
+_HEAD_BYTES = 1 << 20
+_FORMAT_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",
+    b"\x93NUMPY": "npy",
+}
+_UNSUPPORTED_MAGIC = {
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"SQLite format 3\x00": "an SQLite database",
+    b"\x89HDF": "an HDF5 file",
+    b"%PDF-": "a PDF document",
+    b"\x80\x04": "a Python pickle, which is never read because it can run code",
+    b"\x80\x05": "a Python pickle, which is never read because it can run code",
+}
+_COMPRESSED_ENDINGS = ("", ".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
+_FOLDER_ENDINGS = {
+    "parquet": (".parquet",),
+    "csv": tuple(text + packed for text in (".csv", ".tsv") for packed in _COMPRESSED_ENDINGS),
+}
 
 # Returns the items and reports progress while they are consumed. The arguments are the name of the
 # activity, the items, the total size (None if unknown), and a function that returns an item's size.
@@ -62,37 +99,15 @@ class Source(abc.ABC):
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns in record batches, in the order of the rows.
 
-        Parameters
-        ----------
-        columns : sequence of str
-            Names of columns.
-
-        Yields
-        ------
-        pyarrow.RecordBatch
-            At least one and at most `BATCH_ROWS` rows, and not many more bytes than `BATCH_BYTES`.
-
-        Raises
-        ------
-        TableError
-            If the file is invalid.
+        A batch has at least one and at most `BATCH_ROWS` rows, and not many more bytes than
+        `BATCH_BYTES`. An invalid file raises a `TableError`.
         """
 
     def partitions(self, max_rows: int) -> Sequence[Source]:
-        """Return sources of consecutive rows that workers can read independently.
+        """Return sources of at most `max_rows` consecutive rows that workers can read.
 
-        The default is this source as the only partition.
-
-        Parameters
-        ----------
-        max_rows : int
-            Largest number of rows of a partition. A format that is only readable from the start
-            returns one partition of any size.
-
-        Returns
-        -------
-        sequence of Source
-            Each can be pickled. Its `name` is the name of this source.
+        Each can be pickled and has the `name` of this source. A format that is only readable from
+        the start returns this source as the only partition, of any size.
         """
         return [self]
 
@@ -120,17 +135,8 @@ class MemorySource(Source):
 def open_in_memory(table: Any) -> MemorySource:  # noqa: ANN401 - any table
     """Return a data frame or 2-D array in memory as a source.
 
-    An array with another number of dimensions raises a `TableError`.
-
-    Parameters
-    ----------
-    table : data frame or 2D array
-        pandas, polars, Arrow or NumPy. Columns of an array are called x0, x1, ...
-
-    Returns
-    -------
-    MemorySource
-        The source.
+    Columns of an array are called x0, x1, ... An array with another number of dimensions raises a
+    `TableError`.
     """
     if is_frame(table):
         return MemorySource(as_arrow_table(table))
@@ -155,11 +161,6 @@ def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the items; a thread computes the next one while the caller uses the current one.
 
     An error is raised when its item is due. An item that is None ends the iteration.
-
-    Examples
-    --------
-    >>> list(prefetch(iter("abc")))
-    ['a', 'b', 'c']
     """
     iterator = iter(items)
     with ThreadPoolExecutor(1) as pool:
@@ -203,3 +204,251 @@ def format_names(names: Sequence[str], limit: int = 10) -> str:
     """
     shown = ", ".join(repr(name) for name in names[:limit])
     return shown if len(names) <= limit else f"{shown}, … ({len(names)} in all)"
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    format: Literal["csv", "jsonl", "parquet", "arrow", "npz", "npy"] | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    name: str | None = None,
+) -> Source:
+    r"""Open a table in a file or folder.
+
+    Format, compression, encoding and CSV dialect are detected from the content. CSV and JSON lines
+    files are read once for this, in bounded memory. All other formats have the information in their
+    metadata. In a folder, files and folders whose names start with a dot or an underscore are
+    ignored.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV, JSON lines, Arrow or npy file, plain or compressed (gzip, bz2, zstd, lz4, xz, zip); a
+        Parquet or npz file; or a folder of Parquet files or of CSV files with the same columns.
+    format : {"csv", "jsonl", "parquet", "arrow", "npz", "npy"}, optional
+        Format of the file. None detects it.
+    encoding : str, optional
+        Encoding of a text file. None detects it.
+    delimiter : str, optional
+        Delimiter of a CSV file. None detects it.
+    header : bool, optional
+        Whether the first line of a CSV file holds the column names. None detects it.
+    name : str, optional
+        Name of the table in messages. None is the path.
+
+    Returns
+    -------
+    Source
+        The table, ready to be read in record batches.
+
+    Raises
+    ------
+    TableError
+        If the file is not a table, or damaged.
+    ParameterError
+        If an option has an invalid value or does not apply to the format.
+    OSError
+        If the file does not exist or cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sizes.csv")
+    ...     _ = path.write_text("name;size\nfirst;1,5\nsecond;2,5\n")
+    ...     table = open_table(path)
+    ...     print(table.format, table.schema.names)
+    ...     next(table.batches(["size"])).to_pydict()
+    csv ['name', 'size']
+    {'size': ['1,5', '2,5']}
+    """
+    if format not in (None, *_FORMATS):
+        raise ParameterError(f"format={format!r}, but expected one of {', '.join(_FORMATS)}.")
+    path = os.fspath(path)
+    name = name or path
+    if Path(path).is_dir() and format in (None, "csv", "parquet"):
+        found, paths = _list_table_files(path, name, format)
+        _check_options(found, name, encoding, delimiter, header)
+        return _open_folder(found, path, name, paths, (encoding, delimiter, header))
+    packed, head, found = _detect_file(path, name, format)
+    _check_options(found, name, encoding, delimiter, header)
+    return _open_file(found, packed, head, (encoding, delimiter, header))
+
+
+# The encoding, delimiter and header of a text file; options that are None are detected.
+_TextOptions = tuple[str | None, str | None, bool | None]
+
+# The readers are imported where they are used, so that a run only imports one of them.
+
+
+def _open_file(format: str, packed: CompressedFile, head: bytes, options: _TextOptions) -> Source:
+    """Open a file with the reader of its format; `options` that do not apply are ignored."""
+    if format == "parquet":
+        from altbi.io._parquet import open_parquet
+
+        return open_parquet(packed)
+    if format == "arrow":
+        from altbi.io._arrow import open_arrow
+
+        return open_arrow(packed, head)
+    if format in ("npz", "npy"):
+        from altbi.io._numpy import open_npy, open_npz
+
+        return open_npz(packed) if format == "npz" else open_npy(packed)
+    encoding, delimiter, header = options
+    detected, notes = detect_encoding(packed, head, encoding)
+    if format == "jsonl":
+        from altbi.io._json_lines import open_json_lines
+
+        return open_json_lines(packed, detected, notes)
+    from altbi.io._csv import open_csv
+
+    return open_csv(packed, detected, notes, delimiter=delimiter, header=header)
+
+
+def _open_folder(
+    format: str, path: str, name: str, paths: list[str], options: _TextOptions
+) -> Source:
+    """Open Parquet or CSV files of a folder as one table; Parquet ignores the options."""
+    if format == "parquet":
+        from altbi.io._parquet import open_parquet_folder
+
+        return open_parquet_folder(path, name, paths)
+    from altbi.io._csv import open_csv_folder
+
+    encoding, delimiter, header = options
+    return open_csv_folder(path, name, paths, encoding=encoding, delimiter=delimiter, header=header)
+
+
+def _detect_file(path: str, name: str, format: str | None) -> tuple[CompressedFile, bytes, str]:
+    """Return the file with its compression, its first decompressed bytes, and its format.
+
+    A format that the user states is not verified. For npz archives, the bytes are not decompressed.
+    A file that cannot be read twice, such as a pipe, raises a `TableError`.
+    """
+    with Path(path).open("rb") as file:
+        if not file.seekable():
+            raise TableError(
+                f"{escape_text(name)}: it cannot be read twice, because it is not a regular "
+                "file. Write it to a file first, or pass it on standard input."
+            )
+        start = file.read(_START_BYTES)
+    path = str(Path(path).absolute())  # a worker may have another working directory
+    if format == "npz":
+        return CompressedFile(path, name), start, "npz"
+    packed, is_npz = detect_compression(path, name, start)
+    if is_npz and format is None:
+        return packed, start, "npz"
+    head = next(packed.pieces(_HEAD_BYTES), b"")
+    return packed, head, format or _detect_format(packed, head)
+
+
+def _detect_format(packed: CompressedFile, head: bytes) -> str:
+    """Return the format that the first decompressed bytes show; "csv" if they show no other one.
+
+    Known formats that are not supported, binary data, doubly compressed files and JSON lists raise
+    a `TableError`.
+    """
+    for magic, format in _FORMAT_MAGIC.items():
+        if head.startswith(magic):
+            return format
+    for magic, kind in _UNSUPPORTED_MAGIC.items():
+        if head.startswith(magic):
+            raise TableError(f"{packed.where}: it is {kind}. Save the table as CSV or Parquet.")
+    if head.startswith(tuple(COMPRESSION_MAGIC)):
+        raise TableError(f"{packed.where}: it is compressed twice. Unpack it once.")
+    encoding = guess_encoding(packed, head)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
+    text = text.removeprefix("\ufeff").lstrip()
+    if text.startswith("{"):
+        return "jsonl"
+    if text.startswith("[") and text[1:].lstrip().startswith("{"):
+        raise TableError(
+            f"{packed.where}: it is one JSON list, which cannot be read in chunks. "
+            "Write one object per line: jq -c '.[]' FILE > FILE.jsonl"
+        )
+    return "csv"
+
+
+def _check_options(
+    format: str, name: str, encoding: object, delimiter: object, header: object
+) -> None:
+    """Raise a `ParameterError` if an option is not None and does not apply to the format."""
+    options: dict[str, object] = {}
+    if format != "csv":
+        options |= {"delimiter": delimiter, "header": header}
+    if format not in ("csv", "jsonl"):
+        options |= {"encoding": encoding}
+    for option, value in options.items():
+        if value is not None:
+            raise ParameterError(
+                f"{option}={value!r}, but {escape_text(name)} has the format {format}, to "
+                "which it does not apply. Leave it out."
+            )
+
+
+def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, list[str]]:
+    """Return the format and the sorted paths of the table files in a folder and its subfolders.
+
+    `format` restricts the search to one format. An unfinished folder, a folder without table files,
+    and a folder with both Parquet and CSV files raise a `TableError`.
+    """
+    where, paths = escape_text(name), list(_walk_files(Path(folder).resolve()))
+    unfinished = [path for path in paths if Path(path).name == UNFINISHED_MARKER]
+    if unfinished:
+        raise TableError(
+            f"{where}: the file {escape_text(unfinished[0])} marks the folder as not "
+            "finished. Run the command that writes it again: it continues where it stopped."
+        )
+    files = {
+        each: sorted(path for path in paths if path.lower().endswith(endings))
+        for each, endings in _FOLDER_ENDINGS.items()
+        if format in (None, each)
+    }
+    found = [each for each, matching in files.items() if matching]
+    if not found:
+        endings = " or ".join(_FOLDER_ENDINGS[each][0] for each in files)
+        raise TableError(
+            f"{where}: the folder holds no file that ends with {endings}. "
+            "Pass a file, or a folder of Parquet or CSV files."
+        )
+    if len(found) > 1:
+        raise TableError(
+            f"{where}: the folder holds Parquet and CSV files, which are not one table. "
+            "Pass --input-format parquet or csv."
+        )
+    return found[0], files[found[0]]
+
+
+def is_table_file(path: Path) -> bool:
+    """Return whether a file with this relative path in a folder would be read with the folder.
+
+    It must end like a Parquet or CSV file. No part of the path may start with a dot or an
+    underscore.
+
+    >>> is_table_file(Path("year/a.csv.gz")), is_table_file(Path("_old/a.csv"))
+    (True, False)
+    """
+    endings = tuple(ending for each in _FOLDER_ENDINGS.values() for ending in each)
+    is_hidden = any(folder.startswith((".", "_")) for folder in path.parts)
+    return not is_hidden and path.name.lower().endswith(endings)
+
+
+def _walk_files(folder: Path) -> Iterator[str]:
+    """Yield the paths of all files in a folder and its subfolders.
+
+    Names that start with a dot or an underscore are skipped, except for `UNFINISHED_MARKER`. A
+    folder that cannot be read raises an `OSError`.
+    """
+    for above, folders, names in os.walk(folder, onerror=_raise_error):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            if name == UNFINISHED_MARKER or not name.startswith((".", "_")):
+                yield str(Path(above, name))
+
+
+def _raise_error(error: OSError) -> None:
+    """Raise the error; passed to `os.walk`, which ignores errors otherwise."""
+    raise error

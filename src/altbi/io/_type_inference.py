@@ -38,21 +38,11 @@ Parse = Callable[[pa.Array], pa.Array]
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """A way in which the texts of a column are written, and the function that parses them.
+    """A way in which the texts of a column are written, and the function that parses them."""
 
-    Attributes
-    ----------
-    kind : {"number", "boolean", "date", "category"}
-        Kind of the parsed column.
-    description : str
-        Description of the format in messages and model files.
-    parse : function
-        Parses trimmed texts with null for missing; raises `pyarrow.ArrowInvalid` for a text of
-        another format.
-    """
-
-    kind: Kind
-    description: str
+    kind: Kind  # of the parsed column
+    description: str  # in messages and model files
+    # Parses trimmed texts with null for missing; raises `pyarrow.ArrowInvalid` for other formats.
     parse: Parse
 
 
@@ -212,56 +202,29 @@ def parse_texts(format_: TextFormat, texts: pa.Array) -> pa.Array:
 @final
 @dataclass(frozen=True, slots=True)
 class ExpectedType:
-    """The type that a fitted model expects of a column.
-
-    Attributes
-    ----------
-    kind : {"number", "boolean", "date", "category"}
-        Kind of the column.
-    written : str, default=''
-        `TextFormat.description` of the column in the training table, if it was text.
-    """
+    """The type that a fitted model expects of a column."""
 
     kind: Kind
-    written: str = ""
+    written: str = ""  # `TextFormat.description` of the column in the training table, if text
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class InferenceState:
-    """The state of a `TypeInference` after some rows, in plain values that can be pickled.
+    """The state of a `TypeInference` after some rows, in plain values that can be pickled."""
 
-    Attributes
-    ----------
-    formats : tuple of int
-        Indices in `TEXT_FORMATS` of the formats that parse all texts.
-    not_number : (int, str) or None
-        Row and text of the first text that is not a number.
-    infinite : int or None
-        The first row with an infinite number.
-    with_points : str or None
-        The first text whose points may be thousands separators.
-    """
-
-    formats: tuple[int, ...]
-    not_number: tuple[int, str] | None
-    infinite: int | None
-    with_points: str | None = None
+    formats: tuple[int, ...]  # indices in `TEXT_FORMATS` of the formats that parse all texts
+    not_number: tuple[int, str] | None  # row and text of the first text that is not a number
+    infinite: int | None  # the first row with an infinite number
+    with_points: str | None = None  # the first text whose points may be thousands separators
 
 
 @final
 class TypeInference:
     """Infers the text format of one column from its texts, which are added in chunks.
 
-    It starts with all formats that the expected type allows, and drops each format that cannot
-    parse a text.
-
-    Parameters
-    ----------
-    column : str
-        Name of the column, for messages.
-    expected : ExpectedType or None
-        The type that a model expects.
+    It starts with all formats that the type that a model expects allows, and drops each format that
+    cannot parse a text.
     """
 
     def __init__(self, column: str, expected: ExpectedType | None = None) -> None:
@@ -354,7 +317,7 @@ class TypeInference:
             )
         elif format_.description not in PLAIN_FORMATS:
             yield f"Column {self.column!r} is read as {format_.description}."
-        elif format_ is NUMBER and _any_match(sample, _LIKE_CODE):
+        elif format_ is NUMBER and pc.any(pc.match_substring_regex(sample, _LIKE_CODE)).as_py():
             yield (
                 f"Column {self.column!r} is read as numbers, though some of its cells begin with 0 "
                 "as codes do. If they are codes, pass the column to --exclude or --id."
@@ -462,11 +425,6 @@ def _find_first_difference(texts: pa.Array, values: pa.Array, others: pa.Array) 
     """
     index = pc.index(pc.not_equal(values, others), True).as_py()
     return None if index < 0 else str(texts[index].as_py())
-
-
-def _any_match(sample: pa.Array, pattern: str) -> bool:
-    """Return whether any text contains the pattern; False if all are null."""
-    return bool(pc.any(pc.match_substring_regex(sample, pattern)).as_py())
 
 
 def _replace_date_digits(texts: pa.Array) -> pa.Array:

@@ -1,10 +1,16 @@
-"""Write tables in chunks as CSV, Parquet, Arrow IPC or JSON lines."""
+"""Write tables in chunks as CSV, Parquet, Arrow IPC or JSON lines, and write files atomically.
+
+A file is written under a temporary name and renamed when it is complete.
+"""
 
 import abc
+import errno
 import io
 import json
 import math
 import os
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +22,14 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from altbi.errors import ParameterError, TableError
+
+_UMASK_LOCK = threading.Lock()
+_FORMAT_ENDINGS = {
+    "csv": ("csv",),
+    "parquet": ("parquet", "pq"),
+    "arrow": ("arrow", "feather", "ipc"),
+    "jsonl": ("jsonl", "ndjson", "json"),
+}
 
 
 class TableWriter(abc.ABC):
@@ -32,34 +46,40 @@ class TableWriter(abc.ABC):
 
 @final
 class _ArrowWriter(TableWriter):
-    """Writes tables with a writer class of pyarrow, such as `pyarrow.parquet.ParquetWriter`.
+    """Writes CSV, Parquet or Arrow IPC with a writer of pyarrow; the header is written at once.
 
-    The header is written at once. A column type that the format does not support raises a
-    `TableError`.
+    A column that the format does not support raises a `TableError`, here or in `write`. Parquet is
+    compressed with zstd. In Arrow IPC files, dictionary columns are written as plain values.
     """
 
-    def __init__(
-        self,
-        writer: Callable[..., Any],
-        file: IO[bytes],
-        schema: pa.Schema,
-        **options: Any,  # noqa: ANN401 - the options of the writer
-    ) -> None:
-        self.schema = schema
+    def __init__(self, file: IO[bytes], format_: str, schema: pa.Schema) -> None:
+        self.schema = _decode_dictionaries(schema) if format_ == "arrow" else schema
         with _report_unsupported():
-            self.writer = writer(file, schema, **options)
+            if format_ == "parquet":
+                self.writer = pyarrow.parquet.ParquetWriter(file, self.schema, compression="zstd")
+            else:
+                create = pyarrow.csv.CSVWriter if format_ == "csv" else pa.ipc.new_file
+                self.writer = create(file, self.schema)
 
     def write(self, table: pa.Table) -> None:
-        """Convert a table to the schema of the file, and write its rows.
-
-        Raises a `TableError` if a column cannot be converted or written.
-        """
+        """Convert a table to the schema of the file, and write its rows."""
         with _report_unsupported():
             self.writer.write_table(table.cast(self.schema))
 
     def close(self) -> None:
         """Write the end of the format. The file itself stays open."""
         self.writer.close()
+
+
+def _decode_dictionaries(schema: pa.Schema) -> pa.Schema:
+    """Return the schema with the type of their values for dictionary columns.
+
+    An Arrow file holds one dictionary per column, but each chunk of a table may have another one.
+    """
+    return pa.schema(
+        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
+        for field in schema
+    )
 
 
 @contextmanager
@@ -95,10 +115,7 @@ class _JsonLinesWriter(TableWriter):
 
 
 def _format_json(row: dict[str, Any]) -> str:
-    """Return a row as a JSON object on one line.
-
-    NaN and infinity become null. Values without a JSON type become ``str(value)``.
-    """
+    """Return a row as a JSON object on one line; see `_JsonLinesWriter`."""
     try:
         return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -114,38 +131,9 @@ def _replace_nonfinite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _create_parquet_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    """Create a writer of Parquet, compressed with zstd."""
-    return _ArrowWriter(pyarrow.parquet.ParquetWriter, file, schema, compression="zstd")
-
-
-def _create_csv_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    """Create a writer of CSV, which writes the header at once."""
-    return _ArrowWriter(pyarrow.csv.CSVWriter, file, schema)
-
-
-def _create_arrow_writer(file: IO[bytes], schema: pa.Schema) -> TableWriter:
-    """Create a writer of Arrow IPC files; dictionary columns are written as plain values."""
-    # An Arrow file holds one dictionary per column, but each chunk of a table may have another one.
-    fields = [
-        field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
-        for field in schema
-    ]
-    return _ArrowWriter(pa.ipc.new_file, file, pa.schema(fields))
-
-
-_WRITERS: dict[str, Callable[[IO[bytes], pa.Schema], TableWriter]] = {
-    "csv": _create_csv_writer,
-    "parquet": _create_parquet_writer,
-    "arrow": _create_arrow_writer,
-    "jsonl": lambda file, _: _JsonLinesWriter(file),
-}
-_FORMAT_ENDINGS = {
-    "csv": ("csv",),
-    "parquet": ("parquet", "pq"),
-    "arrow": ("arrow", "feather", "ipc"),
-    "jsonl": ("jsonl", "ndjson", "json"),
-}
+def _create_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> TableWriter:
+    """Create a writer of the format "csv", "parquet", "arrow" or "jsonl" to an open file."""
+    return _JsonLinesWriter(file) if format_ == "jsonl" else _ArrowWriter(file, format_, schema)
 
 
 def infer_format(path: str) -> str:
@@ -167,7 +155,7 @@ def check_writable(schema: pa.Schema, format_: str) -> None:
     """Raise a `TableError` for the first column whose type an output format does not support."""
     for field in schema:
         try:
-            _WRITERS[format_](io.BytesIO(), pa.schema([field]))
+            _create_writer(io.BytesIO(), format_, pa.schema([field]))
         except TableError:
             raise TableError(
                 f"column {field.name!r} has the type {field.type}, which {format_} files do not "
@@ -183,7 +171,7 @@ def open_writer(path: Path, name: str, format_: str, schema: pa.Schema) -> Itera
     raises, the file is closed without the end of its format.
     """
     try:
-        with path.open("wb") as file, _close_on_success(_WRITERS[format_](file, schema)) as writer:
+        with path.open("wb") as file, open_stream_writer(file, format_, schema) as writer:
             yield writer
     except OSError as error:
         if error.filename is not None or not error.errno:  # the error comes from reading the input
@@ -197,16 +185,10 @@ def open_stream_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> Iter
 
     If the block raises, the end of the format is not written.
     """
-    with _close_on_success(_WRITERS[format_](file, schema)) as writer:
-        yield writer
-    file.flush()
-
-
-@contextmanager
-def _close_on_success(writer: TableWriter) -> Iterator[TableWriter]:
-    """Yield the writer, and close it at the end unless the ``with`` block raises."""
+    writer = _create_writer(file, format_, schema)
     yield writer
     writer.close()
+    file.flush()
 
 
 @contextmanager
@@ -240,3 +222,106 @@ class _BackgroundWriter(TableWriter):
         """Wait for the last table, and raise its error. The other writer stays open."""
         if self.last is not None:
             self.last.result()
+
+
+@contextmanager
+def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path]]:
+    """Yield a function that returns the temporary path for the name of a file in the folder.
+
+    Files are flushed to disk and renamed when the block ends without an error; existing files are
+    replaced only then, one by one: if a rename fails, earlier files stay replaced. After an error
+    all temporary files are removed, and the folder if it was created here.
+    """
+    folder = Path(folder)
+    created = _create_folder(folder)
+    temporary: dict[Path, Path] = {}
+
+    def temporary_path(name: str) -> Path:
+        """Create an empty temporary file next to the file `name`, and return its path."""
+        path = _resolve_replaceable(folder / name)
+        with report_errors_as(path):
+            descriptor, created_path = tempfile.mkstemp(
+                dir=path.parent, prefix=f".{path.name}.", suffix=".part"
+            )
+        os.close(descriptor)
+        temporary[path] = Path(created_path)
+        return temporary[path]
+
+    try:
+        yield temporary_path
+        for path, file in temporary.items():
+            with report_errors_as(path):
+                _finish_file(file)
+        for path, file in temporary.items():
+            with report_errors_as(path):
+                file.replace(path)
+    except BaseException:
+        for file in temporary.values():
+            file.unlink(missing_ok=True)
+        for empty in created:
+            if empty.is_dir() and not any(empty.iterdir()):
+                empty.rmdir()
+        raise
+
+
+@contextmanager
+def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path that replaces the file when the block ends without an error.
+
+    A folder that does not exist raises a `FileNotFoundError`.
+    """
+    path = Path(path)
+    if not path.parent.exists():
+        raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
+    with atomic_files(path.parent) as temporary_path:
+        yield temporary_path(path.name)
+
+
+@contextmanager
+def report_errors_as(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise disk errors in the block with this path instead of the path of a temporary file.
+
+    An `OSError` without an error number is raised unchanged.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not error.errno:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
+
+
+def _resolve_replaceable(path: Path) -> Path:
+    """Return the path with links resolved; the file need not exist.
+
+    A folder, a device, a pipe or a socket raises an `OSError`, because a rename would replace it.
+    """
+    path = path.resolve()
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
+    if path.exists() and not path.is_file():
+        problem = "The path is a device, a pipe or a socket. Pass a file, or - for standard output"
+        raise FileExistsError(errno.EEXIST, problem, str(path))
+    return path
+
+
+def _create_folder(folder: Path) -> list[Path]:
+    """Create a folder and its parents; return the folders that are new, innermost first.
+
+    A path that is a file raises a `NotADirectoryError`.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    folder.mkdir(parents=True, exist_ok=True)
+    return missing
+
+
+def _finish_file(path: Path) -> None:
+    """Flush a file to disk, and replace its private permissions by those of a normal file."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    with _UMASK_LOCK:  # the umask can only be read by setting it
+        mask = os.umask(0)
+        os.umask(mask)
+    path.chmod(0o666 & ~mask)

@@ -1,18 +1,28 @@
 """Tables in memory: typed columns over arrays, data frames and Arrow, and the training sample."""
 
-from altbi.table._convert import as_arrow_table, as_table, is_frame
-from altbi.table._sampling import row_keys, sample_rows
-from altbi.table._table import ArrowTable, Kind, Matrix, Table, TextConventions
+from altbi.table._sampling import RowSampler, largest_sample_key, row_keys, sample_rows
+from altbi.table._table import (
+    ArrowTable,
+    Kind,
+    Matrix,
+    Table,
+    TextConventions,
+    as_arrow_table,
+    as_table,
+    is_frame,
+)
 
 __all__ = [
     "ArrowTable",
     "Kind",
     "Matrix",
+    "RowSampler",
     "Table",
     "TextConventions",
     "as_arrow_table",
     "as_table",
     "is_frame",
+    "largest_sample_key",
     "row_keys",
     "sample_rows",
 ]

@@ -1,6 +1,10 @@
-"""The table classes: named columns of four kinds over an array or an Arrow table."""
+"""Tables in memory with named columns of four kinds, and their conversion from other libraries.
+
+pandas and polars are never imported.
+"""
 
 import abc
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self, final
@@ -10,58 +14,34 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.errors import TableError
+from altbi.errors import ParameterError, TableError
 
 Kind = Literal["number", "boolean", "date", "category"]
 
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
+_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class TextConventions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How values were written in a text file, so that other files are parsed in the same way.
+    """How values were written in a text file, so that other files are parsed in the same way."""
 
-    Attributes
-    ----------
-    text_formats : mapping of str to str
-        Description of the text format of each text column that was parsed to another type.
-    missing : tuple of str
-        Texts that the user declared as missing values.
-    """
-
+    # Description of the text format of each text column that was parsed to another type.
     text_formats: Mapping[str, str] = msgspec.field(default_factory=dict)
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # texts that the user declared as missing values
 
 
 class Table(abc.ABC):
-    """Base class of tables in memory: columns with names and kinds, and rows in order.
+    """Base class of tables in memory: columns with names and kinds, and rows in order."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Unique column names.
-    kinds : tuple of {"number", "boolean", "date", "category"}
-        Kind of each column.
-    is_frame : bool
-        Whether each column has its own type, as in a data frame or a file.
-    has_names : bool
-        Whether the user chose the names.
-    first_row : int
-        Number of the first row in the table that this one was sliced from, for messages.
-    n_source_rows : int or None
-        If the table is a sample: number of rows of the sampled table.
-    conventions : TextConventions
-        How values were written, if the table was read from a text file.
-    """
+    is_frame: ClassVar[bool] = True  # whether each column has its own type
 
-    is_frame: ClassVar[bool] = True
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  # unique
     kinds: tuple[Kind, ...]
-    has_names: bool = True
-    first_row: int = 0
-    n_source_rows: int | None = None
-    conventions: TextConventions = TextConventions()
+    has_names: bool = True  # whether the user chose the names
+    first_row: int = 0  # number of the first row in the table that this one was sliced from
+    n_source_rows: int | None = None  # if the table is a sample: rows of the sampled table
+    conventions: TextConventions = TextConventions()  # if the table was read from a text file
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,18 +91,7 @@ class Table(abc.ABC):
 class Matrix(Table):
     """A table over a 2-D array of numbers or booleans; all columns have the same kind.
 
-    Parameters
-    ----------
-    values : array of shape (n_rows, n_columns)
-        Numbers or booleans. The array is not copied.
-    names : sequence of str, default=None
-        One name per column. None names the columns x0, x1, ...
-
-    Examples
-    --------
-    >>> table = Matrix(np.array([[1, 2], [3, 4]]))
-    >>> table.names, table.kinds, len(table)
-    (('x0', 'x1'), ('number', 'number'), 2)
+    The array is not copied. Without names, the columns are called x0, x1, ...
     """
 
     is_frame = False
@@ -139,10 +108,7 @@ class Matrix(Table):
         return len(self._values)
 
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
-        """Return these columns as float64.
-
-        All columns of a float64 array, in order, are returned without a copy.
-        """
+        """Return these columns; all columns of a float64 array, in order, are not copied."""
         is_all = np.array_equal(columns, np.arange(len(self.names)))
         values = self._values if is_all else self._values[:, np.asarray(columns, dtype=np.intp)]
         return values.astype(np.float64, copy=False)
@@ -171,19 +137,6 @@ class ArrowTable(Table):
     """A table over an Arrow table with any number of chunks.
 
     A column of an unsupported type raises a `TableError`.
-
-    Parameters
-    ----------
-    table : pyarrow.Table
-        Columns of numbers, booleans, dates or text.
-
-    Examples
-    --------
-    >>> table = ArrowTable(pa.table({"price": [1.5, None], "colour": ["red", "blue"]}))
-    >>> table.kinds
-    ('number', 'category')
-    >>> table.numbers([0]).ravel()
-    array([1.5, nan])
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -266,3 +219,159 @@ def _to_float64(column: pa.ChunkedArray) -> NDArray[np.float64]:
     if pa.types.is_date32(type_):
         return values * _SECONDS_PER_DAY
     return values / _TICKS_PER_SECOND["ms" if pa.types.is_date64(type_) else type_.unit]
+
+
+def is_frame(X: object) -> bool:
+    """Return whether the columns of the input have their own names and types, unlike an array.
+
+    This holds for a `Table`, a pandas frame, and objects with Arrow's C data interface.
+    """
+    is_arrow = hasattr(X, "__arrow_c_stream__") or hasattr(X, "__arrow_c_array__")
+    return isinstance(X, Table) or is_arrow or _is_pandas(X)
+
+
+def _is_pandas(X: object) -> bool:
+    """Return whether an object looks like a pandas frame, without importing pandas."""
+    return hasattr(X, "iloc") and hasattr(X, "columns")
+
+
+def as_table(X: object, names: Sequence[str] | None = None) -> Table:
+    """Convert an array, a data frame or an Arrow object; a `Table` is returned unchanged.
+
+    `names` has the column names of an array; for another input it raises a `ParameterError`. A
+    table without rows or columns, with duplicate column names, or with columns of other types than
+    numbers, booleans, dates and text raises a `TableError`.
+    """
+    if not is_frame(X):
+        table: Table = _convert_array(X, names)
+    elif names is not None:
+        raise ParameterError(
+            f"names is for arrays only, but the input is a {type(X).__name__} with its own names. "
+            "Rename its columns instead."
+        )
+    else:
+        table = X if isinstance(X, Table) else _convert_frame(X)
+    if not len(table) or not table.names:
+        raise TableError(
+            f"The table has {len(table)} row(s) and {len(table.names)} column(s), "
+            "but expected at least one of each. Check how it was read or filtered."
+        )
+    duplicates = [name for name, count in Counter(table.names).items() if count > 1]
+    if duplicates:
+        raise TableError(
+            f"The column names {duplicates} occur more than once, but expected each name once. "
+            "Rename or drop columns."
+        )
+    return table
+
+
+def _convert_array(X: object, names: Sequence[str] | None) -> Matrix:
+    """Convert anything that NumPy reads as a 2-D array of numbers or booleans.
+
+    Masked values become NaN, and arrays of Python objects become numbers. Other dtypes and
+    dimensions raise a `TableError`; a wrong number of names raises a `ParameterError`.
+    """
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        X = np.ma.filled(X.astype(np.float64), np.nan)  # np.asarray returns the hidden values
+    values = np.asarray(X)
+    if values.ndim != 2:
+        raise TableError(
+            f"The input is a {type(X).__name__} with {values.ndim} dimension(s), but expected rows "
+            "and columns. Pass a 2-D array (for one column: X.reshape(-1, 1)) or a data frame."
+        )
+    if values.dtype.kind == "O":
+        values = _convert_objects(values)
+    if values.dtype.kind not in "biuf":
+        raise TableError(
+            f"The array holds {values.dtype}, but expected numbers or booleans. "
+            "Put dates and texts into a data frame, where each column has its own type."
+        )
+    if names is not None and len(names) != values.shape[1]:
+        raise ParameterError(
+            f"names has {len(names)} entries, but expected {values.shape[1]}, one for each column."
+        )
+    return Matrix(values, names)
+
+
+def _convert_objects(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert an array of Python objects to numbers; None becomes NaN and "1.5" becomes 1.5.
+
+    A column with another object raises a `TableError` that names the column.
+    """
+    numbers = np.empty(values.shape, dtype=np.float64)
+    for column in range(values.shape[1]):
+        try:
+            numbers[:, column] = values[:, column].astype(np.float64)
+        except (TypeError, ValueError) as cause:
+            raise TableError(
+                f"Column {column} of the array (counted from 0) holds values that are not numbers: "
+                f"{cause}. Pass a data frame, where each column has its own type, or convert the "
+                "column to numbers."
+            ) from cause
+    return numbers
+
+
+def _convert_frame(X: object) -> ArrowTable:
+    """Convert a data frame or Arrow object to a table; unsupported types raise a `TableError`."""
+    table = as_arrow_table(X)
+    for field in table.schema:
+        require_kind(field)
+    columns = [_simplify_text(column) for column in table.columns]
+    return ArrowTable(pa.table(columns, table.column_names))
+
+
+def as_arrow_table(X: object) -> pa.Table:
+    """Convert a data frame, or any object with Arrow's C data interface, to a pyarrow table.
+
+    In pandas frames, NaN becomes null, column names become texts, and the index is dropped. Input
+    that cannot be converted raises a `TableError`.
+    """
+    if _is_pandas(X):
+        return _convert_pandas(X)
+    try:
+        return X if isinstance(X, pa.Table) else pa.table(X)
+    except _CONVERSION_ERRORS as cause:
+        raise TableError(
+            f"The {type(X).__name__} cannot be read as a table with columns: "
+            f"{_describe_error(cause)}. Pass a 2-D array, a data frame or an Arrow table of "
+            "numbers, dates or text."
+        ) from cause
+
+
+def _convert_pandas(X: Any) -> pa.Table:  # noqa: ANN401 - pandas is not imported
+    """Convert a pandas frame column by column; a column of mixed types raises a `TableError`."""
+    names = [str(name) for name in X.columns]
+    arrays = []
+    for index, name in enumerate(names):
+        column = X.iloc[:, index]
+        try:
+            arrays.append(pa.array(column, from_pandas=True))
+        except _CONVERSION_ERRORS as cause:
+            raise TableError(
+                f"Column {name!r} ({column.dtype}) mixes types or holds objects that are neither "
+                f"numbers, dates nor text: {_describe_error(cause)}. Drop the column, or convert "
+                "it to numbers or text."
+            ) from cause
+    return pa.table(arrays, names=names)
+
+
+def _describe_error(cause: BaseException) -> str:
+    """Return the first line of another library's message, without a period at its end."""
+    return str(cause.args[0] if cause.args else cause).splitlines()[0].rstrip(".")
+
+
+def _simplify_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Convert text layouts from which Arrow cannot take rows to large strings.
+
+    String views become large strings, and dictionaries get large strings as their values, also if
+    the values were numbers. Other columns are returned unchanged.
+    """
+    if pa.types.is_string_view(column.type):
+        return column.cast(pa.large_string())
+    if not pa.types.is_dictionary(column.type):
+        return column
+    chunks = [
+        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+        for chunk in column.chunks
+    ]
+    return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
