@@ -46,32 +46,18 @@ Result = TypeVar("Result")
 Fit = Generator[TrainingStep, None, FittedModel]
 
 
-def fit_model(table: Table, settings: FitSettings, labels: Labels | None = None) -> FittedModel:
-    """Fit a model on a table or a sample of it.
+def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
+    """Fit a model on a table: yield after each training step, and return the model.
 
     `labels` are 1 for known inliers, -1 for known outliers, 0 for all others. A privacy budget does
     not use them. A table with fewer than 2 rows raises a `TableError`.
     """
-    return finish(iter_fit(table, settings, labels))
-
-
-def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
-    """Fit a model like `fit_model`: yield after each training step, and return the model."""
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
     seed = resolve_seed(settings.random_state)
     if settings.privacy is not None:
         return (yield from settings.privacy.fit(table, settings, seed))
     return (yield from _fit_without_privacy(table, settings, labels, seed))
-
-
-def finish(steps: Generator[TrainingStep, None, Result]) -> Result:
-    """Run a generator of training steps to its end, and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Result, end.value)
 
 
 def record_history(
@@ -123,7 +109,7 @@ def _fit_without_privacy(
         ),
         encoder=encoder,
         scorer=final,
-        threshold=choose_threshold(scores, settings),
+        threshold=_choose_threshold(scores, settings),
         history=tuple(history),
     )
 
@@ -265,11 +251,8 @@ def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
     return reference.whiten
 
 
-def choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> float:
-    """Return the threshold that the settings declare, or a percentile of scores of training rows.
-
-    The percentile follows from the settings' contamination.
-    """
+def _choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> float:
+    """Return the declared threshold, or the one that the contamination sets for these scores."""
     if settings.threshold is not None:
         return float(settings.threshold)
     return compute_threshold(scores, settings.contamination)

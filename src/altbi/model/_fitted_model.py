@@ -33,7 +33,7 @@ _CHUNKS_PER_THREAD = 8
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedModel:
-    """A fitted model. It never changes; `fit_model` and `load` create it.
+    """A fitted model. It never changes; a fit and `load` create it.
 
     Attributes
     ----------
