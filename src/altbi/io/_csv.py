@@ -8,8 +8,7 @@ from typing import final
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from altbi._terminal import escape_text
-from altbi.errors import TableError
+from altbi.errors import TableError, escape_text
 from altbi.io._csv_dialect import Dialect, detect_dialect, name_columns
 from altbi.io._files import (
     Block,

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from altbi._terminal import escape_text
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, escape_text
 from altbi.io._files import (
     COMPRESSION_MAGIC,
     CompressedFile,

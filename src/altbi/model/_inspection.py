@@ -8,9 +8,8 @@ from typing import Any
 
 import msgspec
 
-from altbi._terminal import escape_text, shorten
 from altbi.encoding import Column, TableEncoder
-from altbi.errors import ModelFileError
+from altbi.errors import ModelFileError, escape_text, shorten
 from altbi.io import PLAIN_FORMATS
 from altbi.model._file import invalid_file, parse_header, read_header
 from altbi.model._privacy_ledger import Ledger
