@@ -8,17 +8,8 @@ from typing import Any
 def import_lazily(package: str, modules: Mapping[str, str]) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for a package that imports each name at its first use.
 
-    Parameters
-    ----------
-    package : str
-        Name of the package, for error messages.
-    modules : mapping of str to str
-        For each name, the full name of the module that defines it.
-
-    Returns
-    -------
-    callable
-        A function to be assigned to ``__getattr__``.
+    `modules` has, for each name, the full name of the module that defines it. The name of the
+    package is for error messages.
     """
 
     def get_name(name: str) -> Any:  # noqa: ANN401

@@ -117,14 +117,7 @@ def is_share(value: object) -> bool:
 def check_parameters(owner: str, values: Mapping[str, object], rules: Rules) -> None:
     """Raise a `ParameterError` for the first parameter whose value is not valid.
 
-    Parameters
-    ----------
-    owner : str
-        Name of the class that has the parameters.
-    values : mapping
-        The values by parameter name, for the message.
-    rules : mapping
-        For each parameter, whether its value is valid, and a description of the valid values.
+    `owner` is the name of the class that has the parameters; the values are for the message.
     """
     for name, (is_valid, expected) in rules.items():
         if not is_valid:

@@ -1,4 +1,4 @@
-"""Exceptions and warnings, and helpers that create them."""
+"""Exceptions and warnings, and helpers for their messages."""
 
 import importlib
 from types import ModuleType
@@ -12,8 +12,10 @@ __all__ = [
     "TableError",
     "TableWarning",
     "TrainingError",
+    "escape_text",
     "import_extra",
     "infinity_error",
+    "shorten",
 ]
 
 
@@ -78,3 +80,26 @@ def infinity_error(name: str, row: int) -> TableError:
         f"Column {name!r} contains infinity, first in row {row} (counted from 0), but expected "
         "finite numbers. Replace infinite values by finite numbers, or leave them empty (missing)."
     )
+
+
+def escape_text(text: str) -> str:
+    r"""Return the text with all characters that are not printable replaced by Python escapes.
+
+    This includes newlines, terminal escape sequences and lone surrogates.
+
+    >>> escape_text("café \x1b[2J")
+    'café \\x1b[2J'
+    """
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+def shorten(text: str, width: int) -> str:
+    """Return a text of at most ``width`` characters; a longer text is cut and ends with "…".
+
+    >>> shorten("anticonstitutionally", 9)
+    'anticons…'
+    """
+    return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -8,7 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from altbi.detection import Detection
-from altbi.errors import ParameterError, TableError, TableWarning
+from altbi.errors import ParameterError, TableWarning
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -30,7 +30,6 @@ from altbi.io import (
     TableWriter,
     atomic_files,
     check_writable,
-    format_names,
     no_progress,
     open_in_memory,
     open_table,
@@ -41,14 +40,17 @@ from altbi.io import (
     write_in_background,
 )
 from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
-from altbi.model._data_checks import check_data
+from altbi.model._fit import check_data
 from altbi.model._score_source import (
     ScoreSummary,
+    build_expected_types,
+    describe_unused,
     name_errors,
     output_schema,
     read_rows,
     score_source,
     select_features,
+    select_for_model,
 )
 from altbi.networks import TrainingStep
 from altbi.report import Summary, can_report, render, require_report
@@ -185,65 +187,29 @@ def detect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTable:
-    """A table after the first pass, with a fitted model.
-
-    Attributes
-    ----------
-    model : FittedModel
-        The model that scores the table.
-    selected : SelectedColumns
-        Which columns are features, ids and label.
-    parser : ColumnParser
-        Converts the values of the table to the types that the model expects.
-    n_rows : int
-        Number of rows of the table.
-    notes : tuple of str
-        Warnings about the data, one sentence each.
-    partitions : tuple of Partition
-        The partitions of a distributed pipeline; empty for others.
-    """
+    """A table after the first pass, with a fitted model."""
 
     model: FittedModel
     selected: SelectedColumns
-    parser: ColumnParser
+    parser: ColumnParser  # converts the values of the table to the types of the model
     n_rows: int
-    notes: tuple[str, ...]
-    partitions: tuple[Any, ...] = ()
+    notes: tuple[str, ...]  # warnings about the data, one sentence each
+    partitions: tuple[Any, ...] = ()  # those of a distributed pipeline
 
 
+@dataclass(eq=False)
 class Pipeline:
     """The steps from one table to its outliers.
 
     The table is read twice, in chunks: to infer types and sample training rows, and to score.
-
-    Parameters
-    ----------
-    source : Source
-        The table.
-    selection : ColumnSelection, default=ColumnSelection()
-        Which columns to search, and what the others are for.
-    top : int, default=200
-        Number of rows with the highest scores to explain.
-    command : str, default=""
-        The command to show in the report.
-    on_progress : ProgressCallback, default=no_progress
-        Receives chunks and training steps, and returns them.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        selection: ColumnSelection = ColumnSelection(),  # noqa: B008 - a frozen value
-        *,
-        top: int = 200,
-        command: str = "",
-        on_progress: ProgressCallback = no_progress,
-    ) -> None:
-        self.source = source
-        self.selection = selection
-        self.top = top
-        self.command = command
-        self.on_progress = on_progress
+    source: Source
+    selection: ColumnSelection = field(default_factory=ColumnSelection)
+    _: KW_ONLY
+    top: int = 200  # number of rows with the highest scores to explain
+    command: str = ""  # shown in the report
+    on_progress: ProgressCallback = no_progress  # receives chunks and steps, and returns them
 
     def run(
         self,
@@ -256,32 +222,9 @@ class Pipeline:
         """Fit, score and explain; write scores, reasons, model and report into a folder.
 
         Files appear when all of them are complete, so an error leaves no incomplete file. A
-        distributed pipeline keeps the scores of finished partitions.
-
-        Parameters
-        ----------
-        settings : FitSettings
-            The detector.
-        folder : Path
-            The output folder. It is created if it does not exist.
-        scores_format : {"csv", "parquet", "arrow", "jsonl"}, default="csv"
-            Format of the scores file.
-        report : bool, default=True
-            Whether to write the report page.
-
-        Returns
-        -------
-        Summary
-            Counts, threshold and the rows with the highest scores.
-
-        Raises
-        ------
-        TableError
-            If the table cannot be read, or a column cannot be written in the output format.
-        ParameterError
-            If the folder has files of another run that this run would not replace.
-        MissingExtraError
-            If a library of the report is not installed.
+        distributed pipeline keeps the scores of finished partitions. Unreadable tables raise a
+        `TableError`, files of another run in the folder a `ParameterError`, and missing libraries
+        of the report a `MissingExtraError`.
         """
         if report:
             require_report()  # before the training, whose result would be lost
@@ -330,16 +273,15 @@ class Pipeline:
         """
         missing = (*self.selection.missing, *model.training_table.conventions.missing)
         selection = replace(self.selection, missing=tuple(dict.fromkeys(missing)))
-        selected = self._select_for(model, selection)
-        found, partitions = self._scan(
-            selected, selection, 1, model.settings, _build_expected_types(model, selected)
-        )
+        selected = select_for_model(self.source, selection, model)
+        expected = build_expected_types(model, selected)
+        found, partitions = self._scan(selected, selection, 1, model.settings, expected)
         return PreparedTable(
             model=model,
             selected=selected,
             parser=found.parser,
             n_rows=found.n_rows,
-            notes=(*self.source.notes, *found.notes, *self._describe_unused(selected)),
+            notes=(*self.source.notes, *found.notes, *describe_unused(self.source, selected)),
             partitions=partitions,
         )
 
@@ -473,32 +415,7 @@ class Pipeline:
         ids = select_columns(self.source, self.selection).ids
         with name_errors(self.source):
             check_writable(self.scores_schema(), scores_format)
-            # reasons.csv has the ids
             check_writable(pa.schema([self.source.schema.field(name) for name in ids]), "csv")
-
-    def _select_for(self, model: FittedModel, selection: ColumnSelection) -> SelectedColumns:
-        """Select the columns of a model: by name, or by position if it was fitted on an array.
-
-        Missing columns, or another number of columns than the array had, raise a `TableError`.
-        """
-        if model.training_table.is_frame:
-            return select_columns(self.source, selection, model.encoder.names)
-        selected = select_columns(self.source, selection)
-        n_expected = len(model.encoder.names)
-        if len(selected.features) != n_expected:
-            raise TableError(
-                f"{self.source.name}: it has {len(selected.features)} columns, but the model was "
-                f"fitted on an array with {n_expected}. Select as many with --columns."
-            )
-        return selected
-
-    def _describe_unused(self, selected: SelectedColumns) -> list[str]:
-        """Return one sentence about the columns that are not used, or an empty list."""
-        used = {*selected.to_score, *self.source.extra_columns}
-        unused = [name for name in self.source.schema.names if name not in used]
-        if not unused:
-            return []
-        return [f"The model does not use the columns {format_names(unused)}."]
 
 
 def _open_source(table: Any) -> Source:  # noqa: ANN401
@@ -533,16 +450,6 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
         )
     settings: FitSettings = detector.settings()
     return settings
-
-
-def _build_expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
-    """Return the type and the text format at the fit that the model expects of each column.
-
-    Columns of the table and of the model are paired by position. The keys are those of the table.
-    """
-    encoder, formats = model.encoder, model.training_table.conventions.text_formats
-    columns = zip(selected.features, encoder.names, encoder.kinds, strict=True)
-    return {name: ExpectedType(kind, formats.get(known, "")) for name, known, kind in columns}
 
 
 def read_seed(settings: FitSettings) -> int:

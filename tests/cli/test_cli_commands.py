@@ -17,7 +17,7 @@ import torch
 import altbi
 from altbi import OutlierDetector
 from altbi.cli import _commands, main
-from altbi.model._container import read_model
+from altbi.model._file import read_model
 from small_tables import fast_altbi, fast_settings
 
 PROGRAM = [sys.executable, "-c", "import sys; from altbi.cli import main; sys.exit(main())"]

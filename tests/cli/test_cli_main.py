@@ -10,7 +10,7 @@ import pytest
 import altbi._demo
 from altbi.cli import main
 from altbi.errors import TrainingError
-from altbi.model._container import encode_model, read_model
+from altbi.model._file import encode_model, read_model
 from small_tables import fast_altbi, fast_detector
 
 PROGRAM = "import sys; from altbi.cli import main; sys.exit(main())"

@@ -195,7 +195,7 @@ def test_masked_values_are_missing(fitted):
 
 
 def test_infinity_is_located_beyond_the_first_chunk(fitted, monkeypatch):
-    monkeypatch.setattr("altbi.model._chunks._CHUNK_ROWS", 100)
+    monkeypatch.setattr("altbi.model._fitted_model._CHUNK_ROWS", 100)
     infinite = X.copy()
     infinite[431, 3] = np.inf
 
@@ -214,7 +214,7 @@ def test_large_tables_are_scored_in_bounded_chunks(fitted, scores, monkeypatch):
 
         return encode
 
-    monkeypatch.setattr("altbi.model._chunks._CHUNK_ROWS", 100)
+    monkeypatch.setattr("altbi.model._fitted_model._CHUNK_ROWS", 100)
     for name in transform:
         monkeypatch.setattr(TableEncoder, name, count(name))
 

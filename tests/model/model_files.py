@@ -9,7 +9,7 @@ from safetensors.numpy import save
 from torch import nn
 
 from altbi import ALTBI, IWAE, ODIM, OutlierDetector, Schedule
-from altbi.model._container import _compute_digest, encode_model, read_model
+from altbi.model._file import _compute_digest, encode_model, read_model
 from altbi.torch import CustomBackbone, Glow, PrivacyBudget
 
 FAST = Schedule(n0=32, T0=1, T1=2, T2=4)

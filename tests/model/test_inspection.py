@@ -5,7 +5,7 @@ import pytest
 from model_files import rewrite
 
 from altbi.errors import ModelFileError
-from altbi.model._container import read_header
+from altbi.model._file import read_header
 from altbi.model._inspection import read_description, render
 
 

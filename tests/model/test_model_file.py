@@ -5,7 +5,7 @@ from model_files import DETECTORS, FAST, FRAME, N_ROWS, Centre, rewrite, rewrite
 import altbi
 from altbi import ALTBI, IWAE, ODIM, OutlierDetector
 from altbi.errors import ModelFileError
-from altbi.model._container import read_header, read_model
+from altbi.model._file import read_header, read_model
 from altbi.table import TextConventions, as_table
 
 CLASSES = {"distance": OutlierDetector, "whitened": OutlierDetector, "odim": ODIM}

@@ -18,7 +18,7 @@ from torch import nn
 from altbi import ALTBI, Schedule
 from altbi.encoding import TableEncoder
 from altbi.errors import ModelFileError, ParameterError
-from altbi.model._container import encode_model, read_model
+from altbi.model._file import encode_model, read_model
 from altbi.table import as_table
 from altbi.torch import CustomBackbone
 from altbi.torch._custom import backbone_label
@@ -297,7 +297,7 @@ def test_scores_do_not_depend_on_other_rows(fitted, monkeypatch):
     assert np.array_equal(fitted.outlier_score(TABLE[::-1])[::-1], scores)
     assert np.array_equal(fitted.outlier_score(TABLE[7:8]), scores[7:8])
     assert np.array_equal(fitted.outlier_score(TABLE[100:190]), scores[100:190])
-    monkeypatch.setattr("altbi.model._chunks._CHUNK_ROWS", 77)
+    monkeypatch.setattr("altbi.model._fitted_model._CHUNK_ROWS", 77)
     assert np.array_equal(fitted.outlier_score(TABLE), scores)
 
 

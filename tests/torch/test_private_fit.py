@@ -12,7 +12,7 @@ import torch
 import altbi
 from altbi import ALTBI, IWAE, Schedule
 from altbi.errors import MissingExtraError, ModelFileError, ParameterError, TableWarning
-from altbi.model._container import encode_model, read_model
+from altbi.model._file import encode_model, read_model
 from altbi.model._privacy_accounting import compute_rdp_epsilon
 from altbi.table import TextConventions, as_table
 from altbi.torch import Glow, PrivacyBudget, _private_fit

@@ -15,9 +15,8 @@ from functools import partial
 from importlib import import_module
 from types import FrameType
 
-from altbi._terminal import escape_text
 from altbi.cli._parser import build_parser
-from altbi.errors import AltbiError
+from altbi.errors import AltbiError, escape_text
 
 __all__ = ["main", "run_program"]
 

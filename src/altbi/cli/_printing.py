@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from altbi._terminal import escape_text, shorten
+from altbi.errors import escape_text, shorten
 from altbi.report import ReasonFact, Summary
 from altbi.report._formatting import format_number
 

@@ -12,8 +12,7 @@ from typing import final
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
-from altbi._terminal import escape_text
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, escape_text
 from altbi.io._files import (
     Block,
     CompressedFile,

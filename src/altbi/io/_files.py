@@ -15,8 +15,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from altbi._terminal import escape_text
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, escape_text
 
 LINE_BYTES = 1 << 24
 _PIECE_BYTES = 1 << 22

@@ -14,8 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi._terminal import escape_text
-from altbi.errors import TableError
+from altbi.errors import TableError, escape_text
 from altbi.io._files import CompressedFile, check_zip_member, describe_cause, report_damage
 from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, format_names
 

@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from altbi._terminal import escape_text
-from altbi.errors import TableError
+from altbi.errors import TableError, escape_text
 from altbi.io._files import CompressedFile, describe_cause, report_damage
 from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, split_batch
 

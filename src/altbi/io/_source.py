@@ -14,8 +14,7 @@ from typing import Any, Literal, TypeVar, final
 import numpy as np
 import pyarrow as pa
 
-from altbi._terminal import escape_text
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, escape_text
 from altbi.io._files import (
     COMPRESSION_MAGIC,
     CompressedFile,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from altbi._lazy import import_lazily
 
 if TYPE_CHECKING:
-    from altbi.model._fit import fit_model, iter_fit
+    from altbi.model._file import TrainingTable
+    from altbi.model._fit import iter_fit
     from altbi.model._fitted_model import FittedModel, load
-    from altbi.model._header import TrainingTable
     from altbi.model._settings import FitSettings, build_settings
 
 __all__ = [
@@ -18,7 +18,6 @@ __all__ = [
     "FittedModel",
     "TrainingTable",
     "build_settings",
-    "fit_model",
     "iter_fit",
     "load",
 ]
@@ -28,9 +27,8 @@ __getattr__ = import_lazily(
     {
         "FitSettings": "altbi.model._settings",
         "FittedModel": "altbi.model._fitted_model",
-        "TrainingTable": "altbi.model._header",
+        "TrainingTable": "altbi.model._file",
         "build_settings": "altbi.model._settings",
-        "fit_model": "altbi.model._fit",
         "iter_fit": "altbi.model._fit",
         "load": "altbi.model._fitted_model",
     },

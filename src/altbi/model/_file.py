@@ -1,10 +1,18 @@
-"""Save a fitted model to a file, and load it again with every value checked."""
+"""The model file: safetensors with a JSON header, and no code. Reading the header needs no torch.
 
+The metadata of the safetensors file has one entry: the SHA-256 digest of header and tensors, a line
+break, and the header. The digest detects damaged files. It is not a signature: it does not show who
+wrote a file. Reading a file never imports or runs anything that it names.
+"""
+
+import hashlib
+import json
+import os
 from collections.abc import Mapping
 from datetime import date
 from importlib import import_module
-from os import PathLike
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
@@ -12,79 +20,89 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi._version import __version__
-from altbi.encoding import TableEncoder
-from altbi.errors import AltbiError, ModelFileError
+from altbi.errors import ModelFileError
 from altbi.io import atomic_file, report_errors_as
-from altbi.model._container import encode_model, read_model
-from altbi.model._fit import is_whitened, needs_landmarks, sized_for
-from altbi.model._fitted_model import FittedModel
-from altbi.model._header import (
-    Header,
-    describe_error,
-    invalid_file,
-    parse_header,
-    require,
-)
-from altbi.model._privacy_ledger import Ledger
-from altbi.model._settings import FitSettings, build_settings
-from altbi.networks import (
-    N_LANDMARKS,
-    GenerativeModel,
-    build_untrained,
-    stack_snapshots,
-)
-from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
-from altbi.scorers._loss import LEAST_WIDTH
+from altbi.networks import TrainingStep
+from altbi.table import TextConventions
 
-Path = str | PathLike[str]
-Tensors = dict[str, NDArray[Any]]
+if TYPE_CHECKING:  # these load torch
+    from altbi.model._fitted_model import FittedModel
+    from altbi.scorers import DistanceScorer, LossScorer
 
+FORMAT_VERSION = 5
+FORMAT = "altbi model"
+ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights
-# Classes of parameter objects that a model file may contain, and their modules.
-PARAMETER_OBJECTS = {
-    "Schedule": "altbi.networks",
-    "IWAE": "altbi.networks",
-    "Glow": "altbi.torch",
-    "PrivacyBudget": "altbi.torch",
-}
-CUSTOM = "CustomBackbone"
-FLOAT64_TENSORS = ("low", "width", "baseline", "usual", "neutral")
+DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
+
+FilePath = str | os.PathLike[str]
+Tensors = dict[str, NDArray[Any]]
+Fields = dict[str, Any]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-def save_model(model: FittedModel, path: Path) -> None:
+class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a model knows about the table that it was fitted on."""
+
+    n_rows: int
+    n_sample: int  # rows that were used for training
+    is_frame: bool  # whether its columns had types, as in a data frame or a file
+    has_names: bool
+    conventions: TextConventions  # how its values were written in a text file
+
+
+class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """The header of a model file."""
+
+    format: str
+    format_version: int
+    altbi_version: str  # of the altbi that wrote the file
+    detector: str
+    parameters: dict[str, Any]  # parameter objects are dicts with the class name under "object"
+    n_reference: Count  # reference rows in the file; 0 for scores by loss
+    table: TrainingTable
+    threshold: float
+    encoder: dict[str, Any]
+    history: tuple[TrainingStep, ...]
+    privacy: dict[str, Any] | None  # the privacy ledger
+
+
+def save_model(model: "FittedModel", path: FilePath) -> None:
     """Write a model to a file, which appears only when it is complete."""
     content = model_to_bytes(model)
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(content)
 
 
-def model_to_bytes(model: FittedModel) -> bytes:
+def model_to_bytes(model: "FittedModel") -> bytes:
     """Return the content of a model file.
 
     A number that is not finite raises a `ModelFileError`.
     """
-    scorer, parameters = model.scorer, dict(model.settings.parameters)
+    parameters = dict(model.settings.parameters)
     if model.settings.training.backbone.is_custom:
         parameters["backbone"] = model.settings.training.backbone
     header = {
         "altbi_version": __version__,
         "detector": model.settings.detector,
         "parameters": to_plain(parameters),
-        "n_reference": len(scorer.rows) if isinstance(scorer, DistanceScorer) else 0,
+        "n_reference": model.n_reference,
         "table": msgspec.to_builtins(model.training_table),
         "threshold": model.threshold,
         "encoder": model.encoder.to_json(),
         "history": [msgspec.to_builtins(step) for step in model.history],
         "privacy": None if model.ledger is None else model.ledger.to_json(),
     }
-    return encode_model(_collect_tensors(scorer), header)
+    return encode_model(_collect_tensors(model.scorer), header)
 
 
-def _collect_tensors(scorer: DistanceScorer | LossScorer) -> Tensors:
+def _collect_tensors(scorer: "DistanceScorer | LossScorer") -> Tensors:
     """Return the arrays of a scorer by their names in a model file.
 
     A scorer by loss without statistics of training rows raises a `ValueError`.
     """
+    from altbi.scorers import DistanceScorer
+
     if isinstance(scorer, DistanceScorer):
         whitening = {} if scorer.whitening is None else {"whitening": scorer.whitening}
         return {"reference": scorer.rows, **whitening}
@@ -96,231 +114,6 @@ def _collect_tensors(scorer: DistanceScorer | LossScorer) -> Tensors:
     if scorer.landmarks is not None:
         tensors["landmarks"] = scorer.landmarks
     return tensors
-
-
-def load_model(path: Path, backbone: Any = None) -> FittedModel:  # noqa: ANN401 - user's network
-    """Read a model from a file, and check every value; see `FittedModel.load`.
-
-    `backbone` is the user's own network if the model was fitted with one. All errors in the content
-    raise a `ModelFileError` with the path.
-    """
-    tensors, fields = read_model(path)
-    header = parse_header(path, fields)
-    custom = _resolve_custom_backbone(path, header, backbone)
-    try:
-        return _restore_model(path, header, tensors, custom)
-    except ModelFileError as error:
-        raise error if str(error).startswith(str(path)) else invalid_file(path, error) from None
-    except (AltbiError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        if custom is None:
-            raise invalid_file(path, error) from None
-        raise ModelFileError(
-            f"{path}: the file cannot be loaded with this backbone ({describe_error(error)}). "
-            "Pass the network that the model was fitted with."
-        ) from error
-
-
-def _restore_model(path: Path, header: Header, tensors: Tensors, backbone: Any) -> FittedModel:  # noqa: ANN401
-    """Build the model from a checked header and its tensors.
-
-    `backbone` replaces the backbone of the parameters unless it is None. Invalid contents raise
-    errors of several types, which `load_model` converts.
-    """
-    parameters = {name: _from_plain(value) for name, value in header.parameters.items()}
-    if backbone is not None:
-        parameters["backbone"] = backbone
-    settings = build_settings(header.detector, parameters)
-    encoder = TableEncoder.from_json(header.encoder)
-    ledger = _restore_ledger(path, header, settings)
-    require(path, settings.training.is_complete(header.history), "its history is incomplete")
-    if settings.reference is not None:
-        scorer: DistanceScorer | LossScorer = _restore_distance_scorer(
-            path, settings, encoder, tensors
-        )
-    else:
-        scorer = _restore_loss_scorer(path, settings, encoder, tensors, header)
-    n_held = len(scorer.rows) if isinstance(scorer, DistanceScorer) else 0
-    require(path, header.n_reference == n_held, "its number of reference rows is wrong")
-    return FittedModel(
-        settings=settings,
-        training_table=header.table,
-        encoder=encoder,
-        scorer=scorer,
-        threshold=header.threshold,
-        history=header.history,
-        ledger=ledger,
-    )
-
-
-def _restore_ledger(path: Path, header: Header, settings: FitSettings) -> Ledger | None:
-    """Return the privacy ledger of a header, or None without a privacy budget.
-
-    A ledger that does not match the budget in the parameters raises a `ModelFileError`.
-    """
-    budget: Any = settings.privacy
-    is_private = header.privacy is not None
-    require(path, (budget is not None) == is_private, "its ledger does not match its parameters")
-    if not is_private:
-        return None
-    ledger = Ledger.from_json(header.privacy)
-    is_same = all(
-        getattr(budget, name) == getattr(ledger, name) for name in ("epsilon", "delta", "clip")
-    )
-    require(path, is_same, "its ledger belongs to another budget")
-    return ledger
-
-
-def _restore_distance_scorer(
-    path: Path, settings: FitSettings, encoder: TableEncoder, tensors: Tensors
-) -> DistanceScorer:
-    """Build the scorer by distance from its tensors.
-
-    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`.
-    """
-    reference, size = settings.reference, encoder.n_features_encoded
-    if reference is None:
-        raise ValueError("scores by loss have no reference rows")
-    n_rows = len(tensors["reference"])
-    shapes: dict[str, tuple[int, ...]] = {"reference": (n_rows, size)}
-    if is_whitened(reference, encoder):
-        shapes["whitening"] = (size, size)
-    is_sized = 2 <= n_rows <= reference.n_reference
-    require(
-        path,
-        is_sized and _collect_shapes(tensors) == shapes,
-        "its tensors do not fit its parameters",
-    )
-    _check_tensors(path, tensors, {})
-    return DistanceScorer(tensors["reference"], reference.n_groups, tensors.get("whitening"))
-
-
-def _restore_loss_scorer(
-    path: Path, settings: FitSettings, encoder: TableEncoder, tensors: Tensors, header: Header
-) -> LossScorer:
-    """Build the scorer by loss from its tensors.
-
-    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`. Shapes are
-    compared with an untrained network, which needs no memory, however large a hostile header makes
-    it.
-    """
-    size = encoder.n_features_encoded
-    network = build_untrained(
-        settings.training.backbone,
-        size,
-        sized_for=sized_for(settings, size),
-        batch_norm=settings.privacy is None,
-    )
-    n_snapshots = settings.training.count_snapshots(header.history)
-    expected = _compute_expected_shapes(settings, network, encoder, n_snapshots)
-    require(path, _collect_shapes(tensors) == expected, "its tensors do not fit its parameters")
-    _check_tensors(path, tensors, network.state_dict())
-    arrays = {
-        name.removeprefix(SNAPSHOT): tensor
-        for name, tensor in tensors.items()
-        if name.startswith(SNAPSHOT)
-    }
-    landmarks = tensors.get("landmarks")
-    return LossScorer(
-        stacked=stack_snapshots(network, arrays, landmarks, encoder.feature_columns),
-        low=tensors["low"],
-        width=tensors["width"],
-        arrays=arrays,
-        landmarks=landmarks,
-        typical=TypicalRows(tensors["baseline"], tensors["usual"], tensors["neutral"]),
-    )
-
-
-def _collect_shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
-    """Return the shape of each tensor by name."""
-    return {name: tensor.shape for name, tensor in tensors.items()}
-
-
-def _compute_expected_shapes(
-    settings: FitSettings, network: GenerativeModel, encoder: TableEncoder, n_snapshots: int
-) -> dict[str, tuple[int, ...]]:
-    """Return the shapes that all tensors of a scorer by loss must have, by name."""
-    n_columns, size = len(encoder.names), encoder.n_features_encoded
-    landmarks = {"landmarks": (N_LANDMARKS, size)} if needs_landmarks(settings) else {}
-    weights = network.state_dict().items()
-    return {
-        **{SNAPSHOT + name: (n_snapshots, *tensor.shape) for name, tensor in weights},
-        **landmarks,
-        "low": (n_snapshots,),
-        "width": (n_snapshots,),
-        "baseline": (n_columns,),
-        "usual": (size,),
-        "neutral": (size,),
-    }
-
-
-def _check_tensors(path: Path, tensors: Tensors, state: Mapping[str, Any]) -> None:
-    """Raise a `ModelFileError` for tensors of a wrong type or with impossible values.
-
-    `state` holds the weights of an untrained network, whose types the snapshots must have.
-    """
-    for name, tensor in tensors.items():
-        require(
-            path, tensor.dtype == _choose_expected_dtype(name, state), f"{name!r} has a wrong type"
-        )
-        require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
-        if name.endswith(("mix.sign", "mix.permutation")):
-            require(path, _is_rotation(tensor), f"{name!r} is not a rotation")
-        if name == "width" or name.endswith("running_var"):
-            least = LEAST_WIDTH if name == "width" else 0
-            require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
-
-
-def _choose_expected_dtype(name: str, state: Mapping[str, Any]) -> np.dtype[Any]:
-    """Return the type that a tensor must have.
-
-    A snapshot's tensor has the type of the network's weight in `state`. Others are float64 if they
-    are listed in `FLOAT64_TENSORS`, else float32.
-    """
-    if name.startswith(SNAPSHOT):
-        return np.dtype(str(state[name.removeprefix(SNAPSHOT)].dtype).removeprefix("torch."))
-    return np.dtype(np.float64 if name in FLOAT64_TENSORS else np.float32)
-
-
-def _is_rotation(tensor: NDArray[Any]) -> bool:
-    """Return whether an array holds only 1 and -1, or only permutation matrices.
-
-    Arrays with two axes must hold signs, arrays with three axes permutation matrices.
-    """
-    if tensor.ndim == 2:
-        return bool((np.abs(tensor) == 1).all())
-    is_binary = np.isin(tensor, (0, 1)).all()
-    return bool(is_binary and (tensor.sum(1) == 1).all() and (tensor.sum(2) == 1).all())
-
-
-def _resolve_custom_backbone(path: Path, header: Header, backbone: Any) -> Any:  # noqa: ANN401
-    """Return the user's own backbone for a file that needs one, and None for other files.
-
-    A plain network is wrapped in a `CustomBackbone` with the stored options. A backbone that is
-    missing, or not needed, raises a `ModelFileError`.
-    """
-    stored = header.parameters.get("backbone")
-    is_custom = isinstance(stored, dict) and stored.get("object") == CUSTOM
-    if not is_custom and backbone is None:
-        return None
-    if not is_custom:
-        raise ModelFileError(
-            f"{path}: the model was not fitted with a network of your own, but a backbone was "
-            "passed. Load it without one."
-        )
-    label = stored.get("module") if isinstance(stored, dict) else None
-    if backbone is None:
-        raise ModelFileError(
-            f"{path}: the model was fitted with the network {label!r}, which the file does not "
-            "hold. Pass it in Python: altbi.load(path, backbone=MyNetwork)."
-        )
-    if isinstance(backbone, ParameterObject):
-        return backbone
-    options = {
-        name: value
-        for name, value in (stored.items() if isinstance(stored, dict) else ())
-        if name in ("learning_rate", "weight_decay", "device")
-    }
-    return import_module("altbi.torch").CustomBackbone(backbone, **options)
 
 
 def to_plain(value: Any) -> Any:  # noqa: ANN401 - any parameter
@@ -347,21 +140,162 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401 - any parameter
     return value
 
 
-def _from_plain(value: Any) -> Any:  # noqa: ANN401
-    """Return the parameter that `to_plain` has converted; only known classes are created.
+def encode_model(tensors: Mapping[str, NDArray[Any]], header: Fields) -> bytes:
+    """Return the content of a model file: tensors, header and their digest.
 
-    Lists become tuples, and a custom backbone becomes None. Other classes raise a `ModelFileError`.
+    Name and version of the file format are added to the header. A number in the header that is not
+    finite raises a `ModelFileError`.
     """
-    if isinstance(value, list):
-        return tuple(_from_plain(item) for item in value)
-    if isinstance(value, dict) and "object" in value:
-        name = value["object"]
-        if name == CUSTOM:
-            return None  # the caller passes the network
-        if name not in PARAMETER_OBJECTS:
-            raise ModelFileError(f"a parameter has the unknown type {name!r}")
-        params = {key: _from_plain(item) for key, item in value.items() if key != "object"}
-        return getattr(import_module(PARAMETER_OBJECTS[name]), name)(**params)
-    if isinstance(value, dict):
-        return {key: _from_plain(item) for key, item in value.items()}
-    return value
+    from safetensors.numpy import save
+
+    fields = {"format": FORMAT, "format_version": FORMAT_VERSION, **header}
+    try:
+        text = json.dumps(fields, allow_nan=False, sort_keys=True)
+    except ValueError as cause:
+        raise ModelFileError(
+            f"The model cannot be saved, because it holds a number that is not finite ({cause}). "
+            "Fit it again with finite parameters."
+        ) from None
+    contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
+    # safetensors would write several entries in an order that changes from call to call.
+    content: bytes = save(contiguous, metadata={ENTRY: f"{_compute_digest(text, tensors)}\n{text}"})
+    return content
+
+
+def read_header(path: FilePath) -> Fields:
+    """Read the header of a model file without its tensors; the digest is not checked.
+
+    A file of another program or format version raises a `ModelFileError`.
+    """
+    with _open_container(path) as file:
+        return _parse_header(path, _read_entry(file)[1])
+
+
+def read_model(path: FilePath) -> tuple[Tensors, Fields]:
+    """Read the tensors and the header of a model file, and check their digest.
+
+    A file that is damaged, or of another program or format version, raises a `ModelFileError`.
+    """
+    with _open_container(path) as file:
+        digest, text = _read_entry(file)
+        header = _parse_header(path, text)
+        tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
+    if digest != _compute_digest(text, tensors):
+        raise ModelFileError(
+            f"{path}: the content does not match its checksum, so the file was changed or damaged. "
+            "Save the model again."
+        )
+    return tensors, header
+
+
+def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no types
+    """Open a safetensors file as a context manager.
+
+    A file that is missing or unreadable raises an `OSError`, any other format a `ModelFileError`.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    # A missing or unreadable file raises the error of the operating system.
+    with Path(path).open("rb"):
+        pass
+    try:
+        return safe_open(path, framework="np")
+    except SafetensorError as cause:
+        raise ModelFileError(
+            f"{path}: not a complete model file ({cause}). "
+            "Expected a file written by `altbi fit` or `save`."
+        ) from None
+
+
+def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
+    """Return the digest and the text of the header; both are empty in files of other programs."""
+    digest, _, text = (file.metadata() or {}).get(ENTRY, "").partition("\n")
+    return digest, text
+
+
+def _parse_header(path: FilePath, text: str) -> Fields:
+    """Parse the JSON header; a file of another program or format version raises a `ModelFileError`.
+
+    `text` is empty for safetensors files of other programs.
+    """
+    try:
+        # Strict JSON: refuses NaN, infinity and lone surrogates.
+        header = msgspec.json.decode(text) if text else None
+    except (msgspec.DecodeError, RecursionError) as cause:
+        raise ModelFileError(
+            f"{path}: the header is not valid JSON ({cause}), so this is not a model of altbi. "
+            "Expected a file written by `altbi fit` or `save`."
+        ) from None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise ModelFileError(
+            f"{path}: a safetensors file, but not a model of altbi. "
+            "Expected a file written by `altbi fit` or `save`."
+        )
+    if header.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path}: format version {header.get('format_version')!r}, but this altbi reads "
+            f"version {FORMAT_VERSION}. Load it with the altbi that wrote it "
+            f"({header.get('altbi_version', 'version unknown')!r})."
+        )
+    return header
+
+
+def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
+    """Read one tensor; an unsupported type raises a `ModelFileError`."""
+    try:
+        return file.get_tensor(name)
+    except (TypeError, ValueError, KeyError, AttributeError) as cause:
+        raise ModelFileError(
+            f"{path}: tensor {name!r} cannot be read ({cause}). Save the model again."
+        ) from None
+
+
+def _compute_digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
+    """Compute the SHA-256 digest of header and tensors with their names, types and shapes."""
+    digest = hashlib.sha256(text.encode())
+    for name in sorted(tensors):
+        tensor = np.ascontiguousarray(tensors[name])
+        digest.update(f"\0{name}\0{tensor.dtype.str}\0{tensors[name].shape}\0".encode())
+        digest.update(tensor.tobytes())
+    return digest.hexdigest()
+
+
+def parse_header(path: FilePath, fields: dict[str, Any]) -> Header:
+    """Return the checked header of the file at `path`.
+
+    Values of a wrong type, or values that contradict each other, raise a `ModelFileError`.
+    """
+    try:
+        header = msgspec.convert(fields, Header)
+    except msgspec.ValidationError as error:
+        raise invalid_file(path, error) from None
+    table = header.table
+    require(path, header.detector in DETECTORS, f"it holds the detector {header.detector!r}")
+    require(path, 2 <= table.n_sample <= table.n_rows, "its sample is larger than its table")
+    require(path, header.n_reference <= table.n_sample, "it holds more rows than its sample")
+    is_private = header.privacy is not None
+    hides_loss = all((step.loss is None) == is_private for step in header.history)
+    require(path, hides_loss, "its losses do not match its privacy ledger")
+    require(path, len(header.history) > 0, "its training history is empty")
+    return header
+
+
+def require(path: FilePath, holds: bool, problem: str) -> None:
+    """Raise a `ModelFileError` with the problem unless a condition holds."""
+    if not holds:
+        raise ModelFileError(f"{path}: {problem}. Save the model again.")
+
+
+def invalid_file(path: FilePath, error: Exception) -> ModelFileError:
+    """Return the error for a file whose content is not valid, with the cause in parentheses."""
+    return ModelFileError(
+        f"{path}: the file is not valid ({describe_error(error)}). Save the model again."
+    )
+
+
+def describe_error(error: Exception) -> str:
+    """Return the message of an error without its last full stop.
+
+    For a `KeyError` it is "missing", followed by the key.
+    """
+    return f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")

@@ -1,8 +1,8 @@
-"""Fit a model: sample, encode, train, select reference rows, set the threshold."""
+"""Fit a model: sample, encode, train, select reference rows, set the threshold, check the data."""
 
 import secrets
 import warnings
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -10,13 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.encoding import TableEncoder
-from altbi.errors import TableError, TableWarning, TrainingError
+from altbi.errors import ParameterError, TableError, TableWarning, TrainingError
+from altbi.io import ScanResult
+from altbi.model._file import TrainingTable
 from altbi.model._fitted_model import FittedModel
-from altbi.model._header import TrainingTable
-from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels, sample_training_rows
+from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels
 from altbi.model._settings import FitSettings, RandomState, ReferenceSettings
 from altbi.model._threshold import compute_threshold
 from altbi.networks import (
+    IWAE,
     WORST_LOSS,
     SnapshotArrays,
     TrainingStep,
@@ -35,6 +37,8 @@ MAX_CANDIDATES = 10_000
 MAX_THRESHOLD_ROWS = 20_000
 # Numbers of encoded features for which `whiten="auto"` whitens distances.
 WHITENED_FEATURES = range(100, 4097)
+# In fewer rows, equal steps of a column could be a coincidence.
+MIN_COUNTER_ROWS = 10
 # A network that only selects reference rows is sized for at most this many encoded features.
 MAX_SELECTING_FEATURES = 512
 
@@ -42,36 +46,11 @@ Result = TypeVar("Result")
 Fit = Generator[TrainingStep, None, FittedModel]
 
 
-def fit_model(table: Table, settings: FitSettings, labels: Labels | None = None) -> FittedModel:
-    """Fit a model on a table.
-
-    Parameters
-    ----------
-    table : Table
-        The table, or a sample of it.
-    settings : FitSettings
-        What to fit.
-    labels : ndarray of int8, optional
-        1 for known inliers, -1 for known outliers, 0 for all others. Not used under a privacy
-        budget.
-
-    Returns
-    -------
-    FittedModel
-        The model.
-
-    Raises
-    ------
-    TableError
-        If the table has fewer than 2 rows.
-    """
-    return finish(iter_fit(table, settings, labels))
-
-
 def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
-    """Fit a model step by step: yield after each training step, and return the model.
+    """Fit a model on a table: yield after each training step, and return the model.
 
-    A table with fewer than 2 rows raises a `TableError`. A privacy budget does not use the labels.
+    `labels` are 1 for known inliers, -1 for known outliers, 0 for all others. A privacy budget does
+    not use them. A table with fewer than 2 rows raises a `TableError`.
     """
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
@@ -79,15 +58,6 @@ def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) 
     if settings.privacy is not None:
         return (yield from settings.privacy.fit(table, settings, seed))
     return (yield from _fit_without_privacy(table, settings, labels, seed))
-
-
-def finish(steps: Generator[TrainingStep, None, Result]) -> Result:
-    """Run a generator of training steps to its end, and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Result, end.value)
 
 
 def record_history(
@@ -139,9 +109,34 @@ def _fit_without_privacy(
         ),
         encoder=encoder,
         scorer=final,
-        threshold=choose_threshold(scores, settings),
+        threshold=_choose_threshold(scores, settings),
         history=tuple(history),
     )
+
+
+def sample_training_rows(
+    table: Table, labels: Labels | None, max_rows: int, seed: int
+) -> tuple[Table, Labels | None]:
+    """Sample `max_rows` rows uniformly from a larger table, with their labels.
+
+    Smaller tables are returned unchanged. All labelled outliers are added to the sample, unless
+    there are more than `max_rows`, so it may exceed `max_rows`. If fewer than 2 rows without an
+    outlier label are left, a `ParameterError` is raised.
+    """
+    if len(table) > max_rows:
+        chosen = sample_rows(len(table), max_rows, seed)
+        if labels is not None:
+            outliers = np.flatnonzero(labels == OUTLIER)
+            if len(outliers) <= max_rows:
+                chosen = np.union1d(chosen, outliers)
+            labels = labels[chosen]
+        table = table.take(chosen)
+    if labels is not None and (n_left := int((labels != OUTLIER).sum())) < 2:
+        raise ParameterError(
+            f"known_outlier leaves {n_left} of {len(labels)} rows to train on, but expected at "
+            "least 2. Label fewer rows, or raise max_rows."
+        )
+    return table, labels
 
 
 def _train_network(
@@ -208,8 +203,6 @@ def needs_landmarks(settings: FitSettings) -> bool:
 
     Explanations of all networks but the IWAE compare rows with landmarks.
     """
-    from altbi.networks import IWAE
-
     return not isinstance(settings.training.backbone, IWAE)
 
 
@@ -258,11 +251,8 @@ def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
     return reference.whiten
 
 
-def choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> float:
-    """Return the threshold that the settings declare, or a percentile of scores of training rows.
-
-    The percentile follows from the settings' contamination.
-    """
+def _choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> float:
+    """Return the declared threshold, or the one that the contamination sets for these scores."""
     if settings.threshold is not None:
         return float(settings.threshold)
     return compute_threshold(scores, settings.contamination)
@@ -278,3 +268,61 @@ def resolve_seed(random_state: RandomState) -> int:
     if isinstance(random_state, int | np.integer):
         return int(random_state)
     return int(random_state.randint(2**31 - 1))
+
+
+def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
+    """Yield warnings about the training sample.
+
+    They concern types, missing values, constants, rare categories, duplicates and row counters.
+    Under a privacy budget only the warnings of the first pass and of the privacy ledger are given,
+    which reveal nothing about rows.
+    """
+    yield from found.notes
+    if model.ledger is not None:
+        yield from model.ledger.check(model.training_table.n_rows)
+        return
+    features = model.encoder.transform(found.sample)
+    yield from model.encoder.describe_changes()
+    yield from model.encoder.check_sample(features)
+    yield from _check_duplicates(features)
+    yield from _check_counters(found)
+
+
+def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
+    """Yield one warning if several rows have the same encoded features; none otherwise.
+
+    Rows are compared by their hash values.
+    """
+    n_rows = len(features)
+    n_duplicates = n_rows - len({hash(row.tobytes()) for row in features})
+    if n_duplicates:
+        yield (
+            f"{n_duplicates} of {n_rows} rows of the training sample ({n_duplicates / n_rows:.2%}) "
+            "are duplicates, or differ from other rows only in rare categories."
+        )
+
+
+def _check_counters(found: ScanResult) -> Iterator[str]:
+    """Yield a warning for each number column that only numbers the rows.
+
+    Samples of fewer than 10 rows yield none.
+    """
+    sample, rows = found.sample, found.sample_rows
+    if len(rows) < MIN_COUNTER_ROWS:
+        return
+    for number, name in enumerate(sample.names):
+        if sample.kinds[number] == "number" and _is_counter(sample.numbers([number])[:, 0], rows):
+            yield (
+                f"Column {name!r} rises by the same step from row to row, so it only numbers the "
+                "rows. Exclude it (--exclude), or use it as row id (--id)."
+            )
+
+
+def _is_counter(values: NDArray[np.float64], rows: NDArray[np.int64]) -> bool:
+    """Return whether values rise or fall by the same step from row to row of the table.
+
+    `rows` holds the row numbers of the values. Constants and columns with missing values return
+    False.
+    """
+    step = (values[1] - values[0]) / (rows[1] - rows[0])
+    return bool(step != 0 and (values == values[0] + (rows - rows[0]) * step).all())

@@ -1,31 +1,39 @@
 """The fitted model: what scores, explains and is saved."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike
 from typing import Any, Self, final
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from altbi.encoding import Drift, TableEncoder
 from altbi.errors import TableWarning
 from altbi.explain import Explanation, explain
-from altbi.model._chunks import score_chunks
-from altbi.model._header import TrainingTable
+from altbi.model._file import TrainingTable, model_to_bytes, save_model
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings
-from altbi.networks import TrainingStep
+from altbi.networks import TrainingStep, map_in_threads
 from altbi.scorers import DistanceScorer, LossScorer
 from altbi.table import Table, as_table, is_frame
 
 Scores = NDArray[np.float64]
 
+# Largest chunk. It is a multiple of the block size of the scorers, which pad incomplete blocks.
+_CHUNK_VALUES = 1 << 20
+_CHUNK_ROWS = 30720
+_BLOCK_ROWS = 384
+# Smaller tables have chunks of down to a quarter of that size, so that all threads have work.
+_CHUNKS_PER_THREAD = 8
+
 
 @final
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FittedModel:
-    """A fitted model. It never changes; `fit_model` and `load` create it.
+    """A fitted model. It never changes; a fit and `load` create it.
 
     Attributes
     ----------
@@ -62,6 +70,11 @@ class FittedModel:
     threshold: float
     history: tuple[TrainingStep, ...]
     ledger: Ledger | None = None
+
+    @property
+    def n_reference(self) -> int:
+        """Number of reference rows that the model holds; 0 for scores by loss."""
+        return len(self.scorer.rows) if isinstance(self.scorer, DistanceScorer) else 0
 
     def score(self, X: Any) -> Scores:  # noqa: ANN401 - any table
         """Return the outlier scores of a table's rows.
@@ -111,8 +124,6 @@ class FittedModel:
         path : str or path
             The file, which is replaced if it exists. It appears only when it is complete.
         """
-        from altbi.model._file import save_model
-
         save_model(self, path)
 
     def to_bytes(self) -> bytes:
@@ -123,8 +134,6 @@ class FittedModel:
         bytes
             What `save` writes.
         """
-        from altbi.model._file import model_to_bytes
-
         return model_to_bytes(self)
 
     @classmethod
@@ -149,7 +158,7 @@ class FittedModel:
         ModelFileError
             If the file is damaged, of another program, or of another version.
         """
-        from altbi.model._file import load_model
+        from altbi.model._loading import load_model
 
         return load_model(path, backbone)
 
@@ -242,3 +251,36 @@ def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # 
     (200,)
     """
     return FittedModel.load(path, backbone=backbone)
+
+
+def score_chunks(
+    score: Callable[[Table], Scores], table: Table, encoder: TableEncoder
+) -> tuple[Scores, Drift]:
+    """Score a table in as many threads as torch uses, and measure its drift.
+
+    `score` returns the scores of one chunk. An empty table has no scores and no drift.
+    """
+    scores, drift = np.empty(len(table)), Drift()
+    n_rows = _choose_chunk_rows(len(table), encoder.n_features_encoded)
+
+    def score_chunk(first: int) -> Drift:
+        """Score the chunk that starts at row `first`, and return its drift."""
+        chunk = table.slice(first, min(first + n_rows, len(table)))
+        scores[first : first + len(chunk)] = score(chunk)
+        return encoder.drift(chunk)
+
+    for chunk_drift in map_in_threads(score_chunk, range(0, len(table), n_rows)):
+        drift += chunk_drift
+    return scores, drift
+
+
+def _choose_chunk_rows(n_rows: int, n_features_encoded: int) -> int:
+    """Return the number of rows of a chunk: a multiple of 384, at most 30,720.
+
+    Small tables have smaller chunks, so that each thread gets several. Tables with many encoded
+    features have smaller chunks, so that one holds about a million values.
+    """
+    most = max(min(_CHUNK_VALUES // n_features_encoded, _CHUNK_ROWS) // _BLOCK_ROWS, 1)
+    even = n_rows // (_CHUNKS_PER_THREAD * torch.get_num_threads() * _BLOCK_ROWS)
+    n_blocks = min(max(even, most // 4, 1), most)
+    return min(n_blocks * _BLOCK_ROWS, _CHUNK_ROWS)

@@ -8,12 +8,10 @@ from typing import Any
 
 import msgspec
 
-from altbi._terminal import escape_text, shorten
 from altbi.encoding import Column, TableEncoder
-from altbi.errors import ModelFileError
+from altbi.errors import ModelFileError, escape_text, shorten
 from altbi.io import PLAIN_FORMATS
-from altbi.model._container import read_header
-from altbi.model._header import parse_header
+from altbi.model._file import invalid_file, parse_header, read_header
 from altbi.model._privacy_ledger import Ledger
 from altbi.table import TextConventions
 
@@ -25,52 +23,22 @@ INDENT = " " * 16
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """The contents of a model file's header.
-
-    Attributes
-    ----------
-    file : str
-        Path of the file.
-    format_version : int
-        Version of the file format.
-    altbi_version : str
-        Version of altbi that wrote the file.
-    detector : str
-        Name of the detector.
-    parameters : dict
-        Its parameters.
-    rows, sample : int
-        Number of rows of the training table, and of the training sample.
-    reference_rows : int
-        Number of reference rows that the file holds; 0 for scores by loss.
-    threshold : float
-        Rows with an outlier score above it are outliers.
-    last_loss : float or None
-        Training loss of the last step; None under a privacy budget.
-    epsilon_rdp, epsilon_prv, delta : float or None
-        Privacy cost by two accountants; None without a privacy budget.
-    privacy : dict or None
-        The privacy ledger.
-    columns : tuple of Column
-        The columns of the training sample.
-    conventions : TextConventions
-        Formats and missing values of a text file's columns.
-    """
+    """The contents of a model file's header, for people and programs that inspect it."""
 
     file: str
     format_version: int
     altbi_version: str
     detector: str
     parameters: dict[str, Any]
-    rows: int
-    sample: int
-    reference_rows: int
+    rows: int  # of the training table
+    sample: int  # rows that were used for training
+    reference_rows: int  # reference rows in the file; 0 for scores by loss
     threshold: float
-    last_loss: float | None
-    epsilon_rdp: float | None
+    last_loss: float | None  # None under a privacy budget
+    epsilon_rdp: float | None  # privacy cost by two accountants; None without a budget
     epsilon_prv: float | None
     delta: float | None
-    privacy: dict[str, Any] | None
+    privacy: dict[str, Any] | None  # the privacy ledger
     columns: tuple[Column, ...]
     conventions: TextConventions
 
@@ -85,9 +53,7 @@ def read_description(path: str | PathLike[str]) -> ModelDescription:
         ledger = None if header.privacy is None else Ledger.from_json(header.privacy)
         columns = TableEncoder.from_json(header.encoder).columns
     except ModelFileError as error:
-        raise ModelFileError(
-            f"{path}: the file is not valid ({error}). Save the model again."
-        ) from None
+        raise invalid_file(path, error) from None
     return ModelDescription(
         file=str(path),
         format_version=header.format_version,

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from altbi.errors import ParameterError
-from altbi.table import Table, sample_rows
 
 INLIER, UNKNOWN, OUTLIER = 1, 0, -1
 Labels = NDArray[np.int8]
@@ -65,28 +64,3 @@ def _parse_mask(name: str, given: Any, table: Any, n_rows: int) -> NDArray[np.bo
             "labels by False."
         )
     return mask
-
-
-def sample_training_rows(
-    table: Table, labels: Labels | None, max_rows: int, seed: int
-) -> tuple[Table, Labels | None]:
-    """Sample `max_rows` rows uniformly from a larger table, with their labels.
-
-    Smaller tables are returned unchanged. All labelled outliers are added to the sample, unless
-    there are more than `max_rows`, so it may exceed `max_rows`. If fewer than 2 rows without an
-    outlier label are left, a `ParameterError` is raised.
-    """
-    if len(table) > max_rows:
-        chosen = sample_rows(len(table), max_rows, seed)
-        if labels is not None:
-            outliers = np.flatnonzero(labels == OUTLIER)
-            if len(outliers) <= max_rows:
-                chosen = np.union1d(chosen, outliers)
-            labels = labels[chosen]
-        table = table.take(chosen)
-    if labels is not None and (n_left := int((labels != OUTLIER).sum())) < 2:
-        raise ParameterError(
-            f"known_outlier leaves {n_left} of {len(labels)} rows to train on, but expected at "
-            "least 2. Label fewer rows, or raise max_rows."
-        )
-    return table, labels

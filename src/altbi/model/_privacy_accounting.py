@@ -27,22 +27,12 @@ MAX_NOISE = 1e6
 
 
 class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A sum over rows that is released with Gaussian noise.
+    """A sum over rows that is released with Gaussian noise."""
 
-    Attributes
-    ----------
-    what : str
-        Description of the sum.
-    noise : float
-        Standard deviation of the noise, as a multiple of the most that one row changes the sum.
-    rate : float in (0, 1]
-        Share of the rows in the Poisson sample; 1 for all rows.
-    times : int
-        Number of times that it is released.
-    """
-
-    what: str
+    what: str  # description of the sum
+    # Standard deviation of the noise, as a multiple of the most that one row changes the sum.
     noise: Annotated[float, msgspec.Meta(ge=1e-3, le=1e9)]
+    # Share of the rows in the Poisson sample; 1 for all rows.
     rate: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     times: Annotated[int, msgspec.Meta(ge=1, le=10**9)] = 1
 

@@ -55,25 +55,6 @@ class LedgerState(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Ledger:
     """All releases of a fit under a privacy budget.
 
-    Attributes
-    ----------
-    epsilon, delta : float
-        The budget.
-    categories_delta : float
-        Share of delta that is spent on the names of categories.
-    truncation : str
-        Name of the rule that left out the largest losses.
-    clip : float
-        Norm to which the gradient of each row was clipped.
-    guarantee : bool
-        Whether the noise covers what one row can change.
-    releases : tuple of Release
-        The releases.
-    stored_epsilons : tuple of float, optional
-        Bounds by RDP and PRV, if the ledger was read from a file.
-
-    Examples
-    --------
     >>> ledger = Ledger(
     ...     epsilon=1.0,
     ...     delta=1e-5,
@@ -87,11 +68,12 @@ class Ledger:
 
     epsilon: float
     delta: float
-    categories_delta: float = 0.0
-    truncation: str
-    clip: float
-    guarantee: bool = True
+    categories_delta: float = 0.0  # share of delta that is spent on the names of categories
+    truncation: str  # name of the rule that left out the largest losses
+    clip: float  # norm to which the gradient of each row was clipped
+    guarantee: bool = True  # whether the noise covers what one row can change
     releases: tuple[Release, ...]
+    # Bounds by RDP and PRV, if the ledger was read from a file.
     stored_epsilons: tuple[float, float] | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -1,4 +1,4 @@
-"""The second pass over a table: score all rows, count scores, keep the highest."""
+"""The second pass over a table: select its columns, score all rows, keep the highest scores."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -11,11 +11,24 @@ from numpy.typing import NDArray
 
 from altbi.encoding import Drift
 from altbi.errors import TableError
-from altbi.io import ColumnParser, SelectedColumns, Source, parse_labels_column, prefetch
+from altbi.io import (
+    ColumnParser,
+    ColumnSelection,
+    ExpectedType,
+    SelectedColumns,
+    Source,
+    format_names,
+    parse_labels_column,
+    prefetch,
+    select_columns,
+)
 from altbi.model._fitted_model import FittedModel
-from altbi.model._score_statistics import ScoreCounts, TopRows
 
 Scores = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# A bin is given by the sign, the exponent and the first 16 of 52 bits of the mantissa.
+DROPPED_BITS = 36
 
 
 @final
@@ -42,28 +55,126 @@ def score_batch(
 
 
 @final
+class ScoreCounts:
+    """A histogram of scores with fixed bins, whose width is 1/65536 of the score.
+
+    Counts are exact and do not depend on the order or the partition of the rows.
+
+    >>> counts = ScoreCounts()
+    >>> counts.add(np.array([1.0, 2.0, 2.0, 0.5]))
+    >>> counts.edges, counts.counts
+    (array([0.5, 1. , 2. ]), array([1, 1, 2]))
+    """
+
+    def __init__(self) -> None:
+        # Keys of the bins with at least one score, in ascending order, and their counts.
+        self.keys: Integers = np.empty(0, dtype=np.int64)
+        self.counts: Integers = np.empty(0, dtype=np.int64)
+
+    def add(self, scores: Scores) -> None:
+        """Count scores in their bins."""
+        self.add_bins(*np.unique(_compute_keys(scores), return_counts=True))
+
+    def add_bins(self, keys: Integers, counts: Integers) -> None:
+        """Add the counts of another histogram, given by its bins' keys and counts."""
+        merged, positions = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
+        total = np.zeros(len(merged), dtype=np.int64)
+        np.add.at(total, positions, np.concatenate([self.counts, counts]))
+        self.keys, self.counts = merged, total
+
+    @property
+    def edges(self) -> Scores:
+        """Lower edges of the bins with at least one score, in ascending order."""
+        ordered = self.keys << DROPPED_BITS
+        return (ordered ^ ((ordered >> 63) & np.int64(2**63 - 1))).view(np.float64)
+
+    def count_at_least(self) -> Integers:
+        """Return for each edge the number of scores in its bin and all higher bins."""
+        return np.cumsum(self.counts[::-1])[::-1]
+
+
+def _compute_keys(scores: Scores) -> Integers:
+    """Return the bins of scores as integers in the order of the scores.
+
+    A key holds the first bits of the floating-point number. -0.0 counts as 0.0.
+    """
+    bits = np.ascontiguousarray(scores + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
+    return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))) >> DROPPED_BITS
+
+
+@final
+class TopRows:
+    """The `limit` rows with the highest scores of a table that is added batch by batch.
+
+    Batches must come in the order of the table. Of equal scores, the first rows are kept.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._batches: list[pa.RecordBatch] = []
+        self._scores = np.empty(0)
+        self._rows = np.empty(0, dtype=np.int64)
+        self._lowest = -np.inf
+
+    def add(self, batch: pa.RecordBatch, scores: Scores, first_row: int) -> None:
+        """Add the next batch of the table; `first_row` is the number of its first row.
+
+        Only rows that can be among the top rows are kept.
+        """
+        chosen = np.flatnonzero(scores > self._lowest)
+        if len(chosen) > self.limit:
+            chosen = np.sort(chosen[np.argsort(-scores[chosen], kind="stable")[: self.limit]])
+        self._append(batch.take(pa.array(chosen)), scores[chosen], first_row + chosen)
+
+    def append(self, table: pa.Table, scores: Scores, rows: Integers) -> None:
+        """Add the top rows of the next partition, as its `sort_by_row` returns them."""
+        chosen = np.flatnonzero(scores > self._lowest)
+        for batch in table.take(pa.array(chosen)).combine_chunks().to_batches():
+            self._append(batch, scores[chosen], rows[chosen])
+
+    def _append(self, batch: pa.RecordBatch, scores: Scores, rows: Integers) -> None:
+        """Store rows, and drop all but the top rows once more than 4 * `limit` are stored."""
+        self._batches.append(batch)
+        self._scores = np.append(self._scores, scores)
+        self._rows = np.append(self._rows, rows)
+        if len(self._scores) > 4 * self.limit:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Drop all rows but the top rows; nothing happens if at most `limit` are stored.
+
+        Later rows are stored only if they exceed the lowest score that is left.
+        """
+        if len(self._scores) > self.limit:
+            kept = np.sort(np.argsort(-self._scores, kind="stable")[: self.limit])
+            table = pa.Table.from_batches(self._batches).take(pa.array(kept))
+            self._batches = table.combine_chunks().to_batches()
+            self._scores, self._rows = self._scores[kept], self._rows[kept]
+            self._lowest = self._scores.min()
+
+    def sort_by_row(self) -> tuple[pa.Table, Scores, Integers]:
+        """Return the top rows, their scores and their row numbers, in the order of the table.
+
+        At least one batch, which may be empty, must have been added.
+        """
+        self._shrink()
+        return pa.Table.from_batches(self._batches), self._scores, self._rows
+
+    def sort_by_score(self) -> tuple[pa.Table, Scores, Integers]:
+        """Return the top rows, their scores and their row numbers, highest scores first.
+
+        At least one batch, which may be empty, must have been added.
+        """
+        table, scores, rows = self.sort_by_row()
+        order = np.argsort(-scores, kind="stable")
+        return table.take(pa.array(order)), scores[order], rows[order]
+
+
+@final
 class ScoreSummary:
-    """Results of the second pass over a table.
+    """Results of the second pass: the `top` highest scores, counts, drift and known labels.
 
-    Parameters
-    ----------
-    top : int
-        Number of rows with the highest scores to keep.
-    first_row : int, default=0
-        Number of the first row, for a partition of a table.
-
-    Attributes
-    ----------
-    n_rows, n_flagged : int
-        Number of rows that were scored, and of those with a score above the threshold.
-    counts : ScoreCounts
-        Histogram of the scores.
-    top : TopRows
-        The rows with the highest scores.
-    drift : Drift
-        Values that the training sample did not have.
-    labelled : list of (scores, labels)
-        Scores of the rows with a known label, and True for outliers; one pair for each batch.
+    `first_row` is the number of the first row, for a partition of a table.
     """
 
     def __init__(self, top: int, first_row: int = 0) -> None:
@@ -72,6 +183,7 @@ class ScoreSummary:
         self.counts = ScoreCounts()
         self.top = TopRows(top)
         self.drift = Drift()
+        # Scores of the rows with a known label, and True for outliers; one pair for each batch.
         self.labelled: list[tuple[Scores, NDArray[np.bool_]]] = []
 
     @property
@@ -127,7 +239,7 @@ def score_source(
             yield output
 
 
-def read_rows(source: Source, selected: SelectedColumns, rows: NDArray[np.int64]) -> pa.Table:
+def read_rows(source: Source, selected: SelectedColumns, rows: Integers) -> pa.Table:
     """Read the rows with these row numbers, in this order; repeated numbers repeat the row.
 
     Reading stops after the highest number. A number past the last row raises a `TableError`. `rows`
@@ -188,6 +300,42 @@ def select_features(
         if selected.label is not None:
             parse_labels_column(selected.label, batch.column(selected.label.column))
         yield batch.select(list(selected.features))
+
+
+def select_for_model(
+    source: Source, selection: ColumnSelection, model: FittedModel
+) -> SelectedColumns:
+    """Select the columns of a model: by name, or by position if it was fitted on an array.
+
+    Missing columns, or another number of columns than the array had, raise a `TableError`.
+    """
+    if model.training_table.is_frame:
+        return select_columns(source, selection, model.encoder.names)
+    selected = select_columns(source, selection)
+    n_expected = len(model.encoder.names)
+    if len(selected.features) != n_expected:
+        raise TableError(
+            f"{source.name}: it has {len(selected.features)} columns, but the model was "
+            f"fitted on an array with {n_expected}. Select as many with --columns."
+        )
+    return selected
+
+
+def build_expected_types(model: FittedModel, selected: SelectedColumns) -> dict[str, ExpectedType]:
+    """Return the type and the text format at the fit that the model expects of each column.
+
+    Columns of the table and of the model are paired by position. The keys are those of the table.
+    """
+    encoder, formats = model.encoder, model.training_table.conventions.text_formats
+    columns = zip(selected.features, encoder.names, encoder.kinds, strict=True)
+    return {name: ExpectedType(kind, formats.get(known, "")) for name, known, kind in columns}
+
+
+def describe_unused(source: Source, selected: SelectedColumns) -> list[str]:
+    """Return one sentence about the columns that a model does not use, or an empty list."""
+    used = {*selected.to_score, *source.extra_columns}
+    unused = [name for name in source.schema.names if name not in used]
+    return [f"The model does not use the columns {format_names(unused)}."] if unused else []
 
 
 @contextmanager

@@ -27,7 +27,6 @@ ODIM_SAMPLES = 50
 PRIVATE_CONTAMINATION = 0.1
 
 RandomState = int | np.random.RandomState | None
-Rules = dict[str, tuple[bool, str]]
 
 
 class Privacy(Protocol):
@@ -54,41 +53,17 @@ class ReferenceSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitSettings:
-    """The settings of a fit: all that it needs besides the table and labels.
+    """The settings of a fit: all that it needs besides the table and labels."""
 
-    Attributes
-    ----------
-    detector : str
-        Name of the estimator with these settings.
-    parameters : dict
-        The parameters of that estimator, as the user passed them.
-    training : TrainingProcedure
-        How the network is trained.
-    reference : ReferenceSettings or None
-        How reference rows are selected, for scores by distance. None for scores by loss.
-    scale_losses : bool
-        Whether each snapshot's losses are scaled to their range before they are averaged.
-    privacy : Privacy or None
-        A privacy budget.
-    contamination : float or "auto"
-        Share of outliers that sets the threshold.
-    threshold : float or None
-        The declared threshold. None computes it from `contamination`.
-    max_rows : int
-        Largest number of rows in the training sample.
-    random_state : int, RandomState or None
-        Seed of the fit.
-    """
-
-    detector: str
-    parameters: dict[str, Any]
+    detector: str  # name of the estimator with these settings
+    parameters: dict[str, Any]  # of that estimator, as the user passed them
     training: TrainingProcedure
-    reference: ReferenceSettings | None
-    scale_losses: bool
+    reference: ReferenceSettings | None  # for scores by distance; None for scores by loss
+    scale_losses: bool  # whether each snapshot's losses are scaled before they are averaged
     privacy: Privacy | None
-    contamination: Contamination
-    threshold: float | None
-    max_rows: int
+    contamination: Contamination  # share of outliers that sets the threshold
+    threshold: float | None  # None computes it from `contamination`
+    max_rows: int  # largest number of rows in the training sample
     random_state: RandomState
 
     @property
@@ -117,19 +92,7 @@ def outlier_detector_settings(
     An invalid parameter raises a `ParameterError`.
     """
     parameters = dict(locals())
-    least = 2 * n_groups if is_count(n_groups) else 2
-    rules = {
-        "n_reference": (
-            is_count(n_reference, least),
-            f"a whole number of at least {least}, two for each group",
-        ),
-        "n_groups": (is_count(n_groups), "a whole number of at least 1"),
-        "keep": (is_share(keep), "a share in (0, 1]"),
-        "whiten": (whiten == "auto" or isinstance(whiten, bool), "True, False or 'auto'"),
-        **_build_label_rules(outlier_weight, label_trust),
-        **_build_common_rules(contamination, threshold, max_rows, random_state),
-    }
-    check_parameters("OutlierDetector", parameters, rules)
+    _check_values("OutlierDetector", parameters)
     return FitSettings(
         detector="OutlierDetector",
         parameters=parameters,
@@ -166,12 +129,7 @@ def altbi_settings(
     An invalid parameter raises a `ParameterError`. Under a privacy budget, losses are never scaled.
     """
     parameters = dict(locals())
-    rules = {
-        "average": (average in ("scaled", "plain"), "'scaled' or 'plain'"),
-        **_build_label_rules(outlier_weight, label_trust),
-        **_build_common_rules(contamination, threshold, max_rows, random_state),
-    }
-    check_parameters("ALTBI", parameters, rules)
+    _check_values("ALTBI", parameters)
     network = _resolve_backbone(backbone)
     if privacy is not None:
         _check_privacy(privacy, network)
@@ -211,21 +169,7 @@ def odim_settings(
     An invalid parameter raises a `ParameterError`.
     """
     parameters = dict(locals())
-    count = "a whole number of at least 1"
-    rules = {
-        "n_models": (is_count(n_models), count),
-        "batch_size": (is_count(batch_size, 2), "a whole number of at least 2 rows"),
-        "check_every": (is_count(check_every), count),
-        "patience": (is_count(patience), count),
-        "max_updates": (is_count(max_updates), count),
-        "spread": (spread in ("deviation", "variance"), "'deviation' or 'variance'"),
-        "backbone": (
-            backbone is None or (isinstance(backbone, IWAE) and backbone.network == "reference"),
-            "an IWAE with network='reference', or None",
-        ),
-        **_build_common_rules(contamination, None, max_rows, random_state),
-    }
-    check_parameters("ODIM", {**parameters, "threshold": None}, rules)
+    _check_values("ODIM", parameters)
     return FitSettings(
         detector="ODIM",
         parameters=parameters,
@@ -253,26 +197,37 @@ _BUILDERS: Mapping[str, Callable[..., FitSettings]] = {
 
 
 def build_settings(detector: str, parameters: Mapping[str, Any]) -> FitSettings:
-    """Return the settings of a detector by its name.
+    """Return the checked settings of a detector by its name.
 
-    Parameters
-    ----------
-    detector : {"OutlierDetector", "ALTBI", "ODIM"}
-        The detector.
-    parameters : mapping
-        Its parameters; those that are left out have their default values.
-
-    Returns
-    -------
-    FitSettings
-        The checked settings.
-
-    Raises
-    ------
-    ParameterError
-        If a parameter has an invalid value.
+    Parameters that are left out have their default values. Invalid ones raise a `ParameterError`.
     """
     return _BUILDERS[detector](**parameters)
+
+
+_COUNT = (is_count, "a whole number of at least 1")
+_ROWS = (lambda value: is_count(value, 2), "a whole number of at least 2 rows")
+# For each parameter: a function that checks its value, and a description of the valid values.
+_VALUE_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "n_groups": _COUNT,
+    "keep": (is_share, "a share in (0, 1]"),
+    "whiten": (lambda value: value == "auto" or isinstance(value, bool), "True, False or 'auto'"),
+    "n_models": _COUNT,
+    "batch_size": _ROWS,
+    "check_every": _COUNT,
+    "patience": _COUNT,
+    "max_updates": _COUNT,
+    "spread": (lambda value: value in ("deviation", "variance"), "'deviation' or 'variance'"),
+    "average": (lambda value: value in ("scaled", "plain"), "'scaled' or 'plain'"),
+    "outlier_weight": (lambda value: is_number(value, 0), "a number of at least 0"),
+    "label_trust": (is_share, "a share in (0, 1]"),
+    "contamination": (is_contamination, "a share in (0, 0.5] or 'auto'"),
+    "threshold": (lambda value: value is None or is_number(value), "a finite number or None"),
+    "max_rows": _ROWS,
+    "random_state": (
+        lambda value: is_random_state(value),
+        "a whole number from 0 to 2**63 - 1, a RandomState or None",
+    ),
+}
 
 
 def _select_fit_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -284,27 +239,30 @@ def _select_fit_options(parameters: Mapping[str, Any]) -> dict[str, Any]:
     return {name: parameters.get(name) for name in names}
 
 
-def _build_label_rules(outlier_weight: object, label_trust: object) -> Rules:
-    """Return the rules of `check_parameters` for parameters about labels."""
-    return {
-        "outlier_weight": (is_number(outlier_weight, 0), "a number of at least 0"),
-        "label_trust": (is_share(label_trust), "a share in (0, 1]"),
+def _check_values(detector: str, parameters: Mapping[str, Any]) -> None:
+    """Raise a `ParameterError` for the first value that is invalid.
+
+    Schedules, budgets, and the backbones of all detectors but ODIM are checked elsewhere.
+    """
+    rules = {
+        name: (_VALUE_RULES[name][0](value), _VALUE_RULES[name][1])
+        for name, value in parameters.items()
+        if name in _VALUE_RULES
     }
+    if detector == "OutlierDetector":
+        n_groups = parameters["n_groups"]
+        least = 2 * n_groups if is_count(n_groups) else 2
+        expected = f"a whole number of at least {least}, two for each group"
+        rules = {"n_reference": (is_count(parameters["n_reference"], least), expected), **rules}
+    if detector == "ODIM":
+        is_supported = parameters["backbone"] is None or _is_reference_iwae(parameters["backbone"])
+        rules["backbone"] = (is_supported, "an IWAE with network='reference', or None")
+    check_parameters(detector, parameters, rules)
 
 
-def _build_common_rules(
-    contamination: object, threshold: object, max_rows: object, random_state: object
-) -> Rules:
-    """Return the rules of `check_parameters` for parameters that all detectors have."""
-    return {
-        "contamination": (is_contamination(contamination), "a share in (0, 0.5] or 'auto'"),
-        "threshold": (threshold is None or is_number(threshold), "a finite number or None"),
-        "max_rows": (is_count(max_rows, 2), "a whole number of at least 2 rows"),
-        "random_state": (
-            is_random_state(random_state),
-            "a whole number from 0 to 2**63 - 1, a RandomState or None",
-        ),
-    }
+def _is_reference_iwae(backbone: object) -> bool:
+    """Return whether a backbone is an IWAE with ``network="reference"``."""
+    return isinstance(backbone, IWAE) and backbone.network == "reference"
 
 
 def is_random_state(value: object) -> bool:
@@ -353,7 +311,7 @@ def _check_privacy(privacy: Privacy, backbone: Backbone) -> None:
     if not isinstance(privacy, ParameterObject):
         raise ParameterError(f"privacy={privacy!r}, but expected a PrivacyBudget or None.")
     privacy.validate()
-    if not isinstance(backbone, IWAE) or backbone.network != "reference":
+    if not _is_reference_iwae(backbone):
         raise ParameterError(
             f"ALTBI: backbone={backbone!r}, but a privacy budget needs an IWAE with "
             "network='reference'. Leave out backbone or privacy."

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from altbi._terminal import escape_text, shorten
-from altbi.errors import import_extra
+from altbi.errors import escape_text, import_extra, shorten
 from altbi.report import _charts as charts
 from altbi.report._formatting import format_score, format_share
 from altbi.report._summary import Summary, TopRow

@@ -16,8 +16,7 @@ from altbi.encoding import Column
 from altbi.explain import Explanation
 from altbi.io import Label, SelectedColumns, parse_labels_column
 from altbi.model import FittedModel
-from altbi.model._score_source import ScoreSummary
-from altbi.model._score_statistics import ScoreCounts
+from altbi.model._score_source import ScoreCounts, ScoreSummary
 from altbi.model._settings import PRIVATE_CONTAMINATION
 from altbi.report._explained_rows import (
     MAX_REASONS,

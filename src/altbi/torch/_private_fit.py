@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from altbi.encoding import Column, TableEncoder, declare_column, declare_columns
 from altbi.errors import ParameterError, TableWarning, import_extra
+from altbi.model._file import TrainingTable
 from altbi.model._fit import record_history
 from altbi.model._fitted_model import FittedModel
-from altbi.model._header import TrainingTable
 from altbi.model._privacy_accounting import Release, calibrate_noise, compute_rdp_epsilon
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import PRIVATE_CONTAMINATION

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from altbi._parameters import check_parameters, is_count, is_number
 from altbi.encoding import TableEncoder
 from altbi.errors import TrainingError
-from altbi.model._fit import resolve_seed
-from altbi.model._labels import Labels, parse_labels, sample_training_rows
+from altbi.model._fit import resolve_seed, sample_training_rows
+from altbi.model._labels import Labels, parse_labels
 from altbi.model._settings import RandomState, is_random_state
 from altbi.model._threshold import Contamination, compute_threshold, is_contamination
 from altbi.networks import Adam, map_blocks

@@ -9,9 +9,8 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TypeVar
 
-from altbi._terminal import escape_text
 from altbi.cli._progress import terminal_progress
-from altbi.errors import TableError
+from altbi.errors import TableError, escape_text
 from altbi_bench.catalogue.datasets import (
     SOURCE,
     VARIABLE,

@@ -4,8 +4,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from altbi._terminal import escape_text, shorten
-from altbi.errors import TableError
+from altbi.errors import TableError, escape_text, shorten
 from altbi_bench.ablation.experiments import TECHNIQUES, figure_jobs
 from altbi_bench.ablation.tables import ablation_tables
 from altbi_bench.ablation.training_analysis import group_by_table

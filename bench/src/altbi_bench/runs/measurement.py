@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from altbi._terminal import shorten
-from altbi.errors import TableError
+from altbi.errors import TableError, shorten
 from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
 from altbi_bench.catalogue.protocols import Split, find_protocol, sample_table
 from altbi_bench.catalogue.systems import Scores, build_fit

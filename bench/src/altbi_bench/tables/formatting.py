@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from altbi._terminal import escape_text, shorten
-from altbi.errors import TableError
+from altbi.errors import TableError, escape_text, shorten
 from altbi_bench.catalogue.datasets import Dataset
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, System, find_systems

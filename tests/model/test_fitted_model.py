@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from altbi.encoding import TableEncoder
-from altbi.model import _chunks
-from altbi.model._chunks import score_chunks
+from altbi.model import _fitted_model
+from altbi.model._fitted_model import score_chunks
 from altbi.table import as_table
 
 
@@ -11,7 +11,7 @@ from altbi.table import as_table
 def test_chunks_do_not_change_scores_or_drift(monkeypatch, chunk_rows):
     rows = np.random.default_rng(0).normal(size=(101, 3))
     encoder = TableEncoder().fit(as_table(rows[:50]))
-    monkeypatch.setattr(_chunks, "_CHUNK_ROWS", chunk_rows)
+    monkeypatch.setattr(_fitted_model, "_CHUNK_ROWS", chunk_rows)
 
     def score(table):
         assert len(table) <= chunk_rows
@@ -27,7 +27,7 @@ def test_chunks_do_not_change_scores_or_drift(monkeypatch, chunk_rows):
 @pytest.mark.parametrize("n_features", [1, 10, 5000, 10**7])
 @pytest.mark.parametrize("n_rows", [1, 10_000, 10**8])
 def test_chunk_size_is_bounded(n_rows, n_features):
-    size = _chunks._choose_chunk_rows(n_rows, n_features)
+    size = _fitted_model._choose_chunk_rows(n_rows, n_features)
 
     assert size % 384 == 0
     assert 384 <= size <= 30720

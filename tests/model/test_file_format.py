@@ -11,7 +11,7 @@ from model_files import rewrite, rewrite_text
 from safetensors.numpy import save_file
 
 from altbi.errors import ModelFileError
-from altbi.model._container import FORMAT_VERSION, encode_model, read_header, read_model
+from altbi.model._file import FORMAT_VERSION, encode_model, read_header, read_model
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from altbi.model._score_statistics import ScoreCounts, TopRows
+from altbi.model._score_source import ScoreCounts, TopRows
 
 SCORES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60)
 

@@ -5,7 +5,7 @@ from model_files import FAST
 
 from altbi import ALTBI
 from altbi.io import ScanResult
-from altbi.model._data_checks import check_data
+from altbi.model._fit import check_data
 from altbi.table import as_table
 from altbi.torch import PrivacyBudget
 

@@ -1,0 +1,286 @@
+"""Load a model from a file, with every value checked."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from altbi._parameters import ParameterObject
+from altbi.encoding import TableEncoder
+from altbi.errors import AltbiError, ModelFileError
+from altbi.model._file import (
+    SNAPSHOT,
+    FilePath,
+    Header,
+    Tensors,
+    describe_error,
+    invalid_file,
+    parse_header,
+    read_model,
+    require,
+)
+from altbi.model._fit import is_whitened, needs_landmarks, sized_for
+from altbi.model._fitted_model import FittedModel
+from altbi.model._privacy_ledger import Ledger
+from altbi.model._settings import FitSettings, build_settings
+from altbi.networks import N_LANDMARKS, GenerativeModel, build_untrained, stack_snapshots
+from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
+from altbi.scorers._loss import LEAST_WIDTH
+
+# Classes of parameter objects that a model file may contain, and their modules.
+PARAMETER_OBJECTS = {
+    "Schedule": "altbi.networks",
+    "IWAE": "altbi.networks",
+    "Glow": "altbi.torch",
+    "PrivacyBudget": "altbi.torch",
+}
+CUSTOM = "CustomBackbone"
+FLOAT64_TENSORS = ("low", "width", "baseline", "usual", "neutral")
+
+
+def load_model(path: FilePath, backbone: Any = None) -> FittedModel:  # noqa: ANN401 - user's network
+    """Read a model from a file, and check every value; see `FittedModel.load`.
+
+    `backbone` is the user's own network if the model was fitted with one. All errors in the content
+    raise a `ModelFileError` with the path.
+    """
+    tensors, fields = read_model(path)
+    header = parse_header(path, fields)
+    custom = _resolve_custom_backbone(path, header, backbone)
+    try:
+        return _restore_model(path, header, tensors, custom)
+    except ModelFileError as error:
+        raise error if str(error).startswith(str(path)) else invalid_file(path, error) from None
+    except (AltbiError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        if custom is None:
+            raise invalid_file(path, error) from None
+        raise ModelFileError(
+            f"{path}: the file cannot be loaded with this backbone ({describe_error(error)}). "
+            "Pass the network that the model was fitted with."
+        ) from error
+
+
+def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: Any) -> FittedModel:  # noqa: ANN401
+    """Build the model from a checked header and its tensors.
+
+    `backbone` replaces the backbone of the parameters unless it is None. Invalid contents raise
+    errors of several types, which `load_model` converts.
+    """
+    parameters = {name: _from_plain(value) for name, value in header.parameters.items()}
+    if backbone is not None:
+        parameters["backbone"] = backbone
+    settings = build_settings(header.detector, parameters)
+    encoder = TableEncoder.from_json(header.encoder)
+    ledger = _restore_ledger(path, header, settings)
+    require(path, settings.training.is_complete(header.history), "its history is incomplete")
+    if settings.reference is not None:
+        scorer: DistanceScorer | LossScorer = _restore_distance_scorer(
+            path, settings, encoder, tensors
+        )
+    else:
+        scorer = _restore_loss_scorer(path, settings, encoder, tensors, header)
+    model = FittedModel(
+        settings=settings,
+        training_table=header.table,
+        encoder=encoder,
+        scorer=scorer,
+        threshold=header.threshold,
+        history=header.history,
+        ledger=ledger,
+    )
+    is_right = header.n_reference == model.n_reference
+    require(path, is_right, "its number of reference rows is wrong")
+    return model
+
+
+def _restore_ledger(path: FilePath, header: Header, settings: FitSettings) -> Ledger | None:
+    """Return the privacy ledger of a header, or None without a privacy budget.
+
+    A ledger that does not match the budget in the parameters raises a `ModelFileError`.
+    """
+    budget: Any = settings.privacy
+    is_private = header.privacy is not None
+    require(path, (budget is not None) == is_private, "its ledger does not match its parameters")
+    if not is_private:
+        return None
+    ledger = Ledger.from_json(header.privacy)
+    is_same = all(
+        getattr(budget, name) == getattr(ledger, name) for name in ("epsilon", "delta", "clip")
+    )
+    require(path, is_same, "its ledger belongs to another budget")
+    return ledger
+
+
+def _restore_distance_scorer(
+    path: FilePath, settings: FitSettings, encoder: TableEncoder, tensors: Tensors
+) -> DistanceScorer:
+    """Build the scorer by distance from its tensors.
+
+    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`.
+    """
+    reference, size = settings.reference, encoder.n_features_encoded
+    if reference is None:
+        raise ValueError("scores by loss have no reference rows")
+    n_rows = len(tensors["reference"])
+    shapes: dict[str, tuple[int, ...]] = {"reference": (n_rows, size)}
+    if is_whitened(reference, encoder):
+        shapes["whitening"] = (size, size)
+    is_sized = 2 <= n_rows <= reference.n_reference
+    require(
+        path,
+        is_sized and _collect_shapes(tensors) == shapes,
+        "its tensors do not fit its parameters",
+    )
+    _check_tensors(path, tensors, {})
+    return DistanceScorer(tensors["reference"], reference.n_groups, tensors.get("whitening"))
+
+
+def _restore_loss_scorer(
+    path: FilePath, settings: FitSettings, encoder: TableEncoder, tensors: Tensors, header: Header
+) -> LossScorer:
+    """Build the scorer by loss from its tensors.
+
+    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`. Shapes are
+    compared with an untrained network, which needs no memory, however large a hostile header makes
+    it.
+    """
+    size = encoder.n_features_encoded
+    network = build_untrained(
+        settings.training.backbone,
+        size,
+        sized_for=sized_for(settings, size),
+        batch_norm=settings.privacy is None,
+    )
+    n_snapshots = settings.training.count_snapshots(header.history)
+    expected = _compute_expected_shapes(settings, network, encoder, n_snapshots)
+    require(path, _collect_shapes(tensors) == expected, "its tensors do not fit its parameters")
+    _check_tensors(path, tensors, network.state_dict())
+    arrays = {
+        name.removeprefix(SNAPSHOT): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(SNAPSHOT)
+    }
+    landmarks = tensors.get("landmarks")
+    return LossScorer(
+        stacked=stack_snapshots(network, arrays, landmarks, encoder.feature_columns),
+        low=tensors["low"],
+        width=tensors["width"],
+        arrays=arrays,
+        landmarks=landmarks,
+        typical=TypicalRows(tensors["baseline"], tensors["usual"], tensors["neutral"]),
+    )
+
+
+def _collect_shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each tensor by name."""
+    return {name: tensor.shape for name, tensor in tensors.items()}
+
+
+def _compute_expected_shapes(
+    settings: FitSettings, network: GenerativeModel, encoder: TableEncoder, n_snapshots: int
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes that all tensors of a scorer by loss must have, by name."""
+    n_columns, size = len(encoder.names), encoder.n_features_encoded
+    landmarks = {"landmarks": (N_LANDMARKS, size)} if needs_landmarks(settings) else {}
+    weights = network.state_dict().items()
+    return {
+        **{SNAPSHOT + name: (n_snapshots, *tensor.shape) for name, tensor in weights},
+        **landmarks,
+        "low": (n_snapshots,),
+        "width": (n_snapshots,),
+        "baseline": (n_columns,),
+        "usual": (size,),
+        "neutral": (size,),
+    }
+
+
+def _check_tensors(path: FilePath, tensors: Tensors, state: Mapping[str, Any]) -> None:
+    """Raise a `ModelFileError` for tensors of a wrong type or with impossible values.
+
+    `state` holds the weights of an untrained network, whose types the snapshots must have.
+    """
+    for name, tensor in tensors.items():
+        require(
+            path, tensor.dtype == _choose_expected_dtype(name, state), f"{name!r} has a wrong type"
+        )
+        require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
+        if name.endswith(("mix.sign", "mix.permutation")):
+            require(path, _is_rotation(tensor), f"{name!r} is not a rotation")
+        if name == "width" or name.endswith("running_var"):
+            least = LEAST_WIDTH if name == "width" else 0
+            require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
+
+
+def _choose_expected_dtype(name: str, state: Mapping[str, Any]) -> np.dtype[Any]:
+    """Return the type that a tensor must have.
+
+    A snapshot's tensor has the type of the network's weight in `state`. Others are float64 if they
+    are listed in `FLOAT64_TENSORS`, else float32.
+    """
+    if name.startswith(SNAPSHOT):
+        return np.dtype(str(state[name.removeprefix(SNAPSHOT)].dtype).removeprefix("torch."))
+    return np.dtype(np.float64 if name in FLOAT64_TENSORS else np.float32)
+
+
+def _is_rotation(tensor: NDArray[Any]) -> bool:
+    """Return whether an array holds only 1 and -1, or only permutation matrices.
+
+    Arrays with two axes must hold signs, arrays with three axes permutation matrices.
+    """
+    if tensor.ndim == 2:
+        return bool((np.abs(tensor) == 1).all())
+    is_binary = np.isin(tensor, (0, 1)).all()
+    return bool(is_binary and (tensor.sum(1) == 1).all() and (tensor.sum(2) == 1).all())
+
+
+def _resolve_custom_backbone(path: FilePath, header: Header, backbone: Any) -> Any:  # noqa: ANN401
+    """Return the user's own backbone for a file that needs one, and None for other files.
+
+    A plain network is wrapped in a `CustomBackbone` with the stored options. A backbone that is
+    missing, or not needed, raises a `ModelFileError`.
+    """
+    stored = header.parameters.get("backbone")
+    is_custom = isinstance(stored, dict) and stored.get("object") == CUSTOM
+    if not is_custom and backbone is None:
+        return None
+    if not is_custom:
+        raise ModelFileError(
+            f"{path}: the model was not fitted with a network of your own, but a backbone was "
+            "passed. Load it without one."
+        )
+    label = stored.get("module") if isinstance(stored, dict) else None
+    if backbone is None:
+        raise ModelFileError(
+            f"{path}: the model was fitted with the network {label!r}, which the file does not "
+            "hold. Pass it in Python: altbi.load(path, backbone=MyNetwork)."
+        )
+    if isinstance(backbone, ParameterObject):
+        return backbone
+    options = {
+        name: value
+        for name, value in (stored.items() if isinstance(stored, dict) else ())
+        if name in ("learning_rate", "weight_decay", "device")
+    }
+    return import_module("altbi.torch").CustomBackbone(backbone, **options)
+
+
+def _from_plain(value: Any) -> Any:  # noqa: ANN401
+    """Return the parameter that `to_plain` has converted; only known classes are created.
+
+    Lists become tuples, and a custom backbone becomes None. Other classes raise a `ModelFileError`.
+    """
+    if isinstance(value, list):
+        return tuple(_from_plain(item) for item in value)
+    if isinstance(value, dict) and "object" in value:
+        name = value["object"]
+        if name == CUSTOM:
+            return None  # the caller passes the network
+        if name not in PARAMETER_OBJECTS:
+            raise ModelFileError(f"a parameter has the unknown type {name!r}")
+        params = {key: _from_plain(item) for key, item in value.items() if key != "object"}
+        return getattr(import_module(PARAMETER_OBJECTS[name]), name)(**params)
+    if isinstance(value, dict):
+        return {key: _from_plain(item) for key, item in value.items()}
+    return value
