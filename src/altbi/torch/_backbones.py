@@ -6,7 +6,7 @@ import torch
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number
 from altbi.networks import GenerativeModel
-from altbi.networks._backbones import MAX_LAYERS, are_layer_sizes, is_learning_rate
+from altbi.networks._generative_model import MAX_LAYERS, are_layer_sizes, is_positive
 from altbi.torch._custom import CustomModel, ModuleFactory
 from altbi.torch._glow import GlowNetwork
 
@@ -68,7 +68,7 @@ class Glow(ParameterObject):
                 f"a whole number from 1 to {MAX_LAYERS}",
             ),
             "hidden": (
-                not isinstance(self.hidden, str) and are_layer_sizes(self.hidden, exactly=2),
+                are_layer_sizes(self.hidden) and len(self.hidden) == 2,
                 "a tuple of two layer sizes",
             ),
             **_build_training_rules(self.learning_rate, self.weight_decay, self.device),
@@ -220,7 +220,7 @@ def _build_training_rules(
 ) -> dict[str, tuple[bool, Any]]:
     """Return the validation rules of the three training parameters: validity and expected value."""
     return {
-        "learning_rate": (is_learning_rate(learning_rate), "a number above 0"),
+        "learning_rate": (is_positive(learning_rate), "a number above 0"),
         "weight_decay": (is_number(weight_decay, 0), "a number of at least 0"),
         "device": (isinstance(device, str), "'auto' or the name of a torch device"),
     }
