@@ -56,6 +56,7 @@ _NAMES = {
         "Adam", "AltbiTraining", "TrainingLabels", "TrainingProcedure", "run_isolated", "train",
     ),
 }  # fmt: skip
-__getattr__ = import_lazily(
-    __name__, {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names}
-)
+_modules: dict[str, str] = {}
+for _module, _names in _NAMES.items():
+    _modules.update(dict.fromkeys(_names, f"{__name__}.{_module}"))
+__getattr__ = import_lazily(__name__, _modules)

@@ -73,8 +73,9 @@ def is_positive(value: object) -> bool:
 
 def are_layer_sizes(value: object) -> bool:
     """Return whether a value is a tuple or list of 1 to 100 positive integers."""
-    is_sequence = isinstance(value, tuple | list)
-    return is_sequence and 0 < len(value) <= MAX_LAYERS and all(map(is_count, value))
+    if not isinstance(value, tuple | list):
+        return False
+    return 0 < len(value) <= MAX_LAYERS and all(map(is_count, value))
 
 
 class GenerativeModel(nn.Module, abc.ABC):
