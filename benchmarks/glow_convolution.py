@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from altbi import ALTBI
 from altbi.torch import Glow, _flow_steps
-from altbi.torch._convolutions import extract_patches
+from altbi.torch._flow_steps import extract_patches
 
 Layer = tuple[Tensor, Tensor]
 TABLES = ((1000, 10), (3000, 60))

@@ -28,12 +28,13 @@ from altbi.model._privacy_accounting import calibrate_noise, compute_epsilons
 from altbi.networks import IWAENetwork
 from altbi.torch import _private_training
 from altbi.torch._private_training import (
+    COUNT_SHARE,
     NoisyPlan,
+    Tracked,
     attach_per_row_gradients,
     release_noisy_sum,
     train_privately,
 )
-from altbi.torch._truncation import COUNT_SHARE, Tracked
 from altbi_bench.tables.grids import markdown_grid
 
 EPSILON, DELTA = 3.0, 1e-5

@@ -33,8 +33,7 @@ from altbi.errors import ParameterError, TableWarning
 from altbi.model._privacy_accounting import calibrate_noise
 from altbi.networks import GenerativeModel, train
 from altbi.torch import PrivacyBudget
-from altbi.torch._private_training import NoisyPlan, train_privately
-from altbi.torch._truncation import Tracked
+from altbi.torch._private_training import NoisyPlan, Tracked, train_privately
 from altbi_bench.catalogue.datasets import adbench_folder, is_available, load, select
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.runs.json_lines import append_json_line, read_json_lines

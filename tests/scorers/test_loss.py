@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from altbi.networks import IWAENetwork, map_blocks
-from altbi.networks._stacked_iwae import StackedIWAE
+from altbi.networks._iwae_losses import StackedIWAE
 from altbi.scorers import LossScorer
 from altbi.scorers._loss import compute_loss_ranges
 

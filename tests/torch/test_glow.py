@@ -7,8 +7,14 @@ from torch.nn import functional
 
 from altbi.networks import Adam, Schedule, train
 from altbi.networks._torch_modes import single_thread
-from altbi.torch._convolutions import extract_patches
-from altbi.torch._flow_steps import ActNorm, Coupling, FlowStep, InvertibleMix, TopPrior
+from altbi.torch._flow_steps import (
+    ActNorm,
+    Coupling,
+    FlowStep,
+    InvertibleMix,
+    TopPrior,
+    extract_patches,
+)
 from altbi.torch._glow import GlowNetwork, _squeeze, count_levels, square_side
 
 
@@ -162,7 +168,7 @@ def convolve_plainly(convolution, image):
 
 @pytest.mark.parametrize("n_features", [10, 37])
 def test_losses_and_gradients_equal_conv2d(n_features, monkeypatch):
-    monkeypatch.setattr("altbi.torch._convolutions._BLOCK_PIXELS", 32)  # several blocks
+    monkeypatch.setattr("altbi.torch._flow_steps._BLOCK_PIXELS", 32)  # several blocks
     model = build_glow(n_features)
     squares = sample_squares(model, n_rows=9).requires_grad_()
     leaves = [squares, *model.parameters()]

@@ -17,8 +17,7 @@ from altbi.model._privacy_accounting import compute_rdp_epsilon
 from altbi.table import TextConventions, as_table
 from altbi.torch import Glow, PrivacyBudget, _private_fit
 from altbi.torch._noisy_counts import NoisyCounts
-from altbi.torch._private_training import PerRowGradients
-from altbi.torch._truncation import Tracked, Truncation
+from altbi.torch._private_training import PerRowGradients, Tracked, Truncation
 
 DELTA = 1e-5
 # With gamma=1 all batches have one size, and the accountants are fast.

@@ -6,7 +6,7 @@ from typing import final
 import torch
 from torch import Tensor
 
-from altbi.torch._truncation import Truncation
+from altbi.torch._private_training import Truncation
 
 __all__ = ["Previous"]
 

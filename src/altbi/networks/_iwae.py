@@ -1,16 +1,31 @@
-"""The importance weighted autoencoder, ALTBI's default network."""
+"""The importance weighted autoencoder, ALTBI's default backbone: parameters and network."""
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
-from typing import final
+from typing import Literal, final
 
 import torch
 from torch import Tensor, nn
 
-from altbi.networks._bound import Network, bounds
-from altbi.networks._interfaces import GenerativeModel
+from altbi._parameters import ParameterObject, check_parameters, is_count, is_number
+from altbi.networks._generative_model import (
+    GenerativeModel,
+    Landmarks,
+    StackedSnapshots,
+    are_layer_sizes,
+    is_positive,
+)
+from altbi.networks._iwae_losses import (
+    NEGATIVE_SLOPE,
+    Network,
+    StackedIWAE,
+    bounds,
+    combine_samples,
+    compute_gaussian_terms,
+)
 
-NEGATIVE_SLOPE = 0.01
+LEARNING_RATE, PRIVATE_LEARNING_RATE = 1e-3, 1e-2
 # With at least this many samples and features, the gradient is computed only for samples with an
 # importance weight above _MIN_WEIGHT. Smaller weights are lost in the rounding of a sum.
 _MANY_SAMPLES, _MANY_FEATURES = 8, 64
@@ -27,6 +42,131 @@ _DEFAULT_SIZES = (
 )
 
 
+class IWAE(ParameterObject):
+    """The importance weighted autoencoder, ALTBI's default backbone.
+
+    Parameters
+    ----------
+    hidden : tuple of int or "auto", default='auto'
+        Sizes of the encoder's hidden layers; the decoder mirrors them. "auto" chooses them by the
+        number of encoded features.
+    latent : int or "auto", default='auto'
+        Size of the latent space. "auto" chooses it by the number of encoded features.
+    n_samples : int, default=2
+        Number K of Monte Carlo samples of the importance weighted bound. 1 is a plain VAE.
+    network : {"reference", "paper"}, default='reference'
+        "reference" is the network of the authors' code: BatchNorm without scale and shift,
+        LeakyReLU, sigmoid mean, log-variances in [-6, 2], and a log-variance term without the
+        factor 1/2 of a Gaussian. "paper" has ReLU, no BatchNorm, and a Gaussian decoder with a
+        learned log-variance.
+    learning_rate : float or "auto", default='auto'
+        Learning rate of Adam. "auto" is 0.001, and 0.01 under a privacy budget.
+    weight_decay : float, default=5e-07
+        Weight decay of Adam.
+
+    References
+    ----------
+    Burda, Grosse, Salakhutdinov: Importance weighted autoencoders. ICLR 2016.
+
+    Examples
+    --------
+    >>> from altbi import ALTBI, IWAE
+    >>> ALTBI(backbone=IWAE(n_samples=5)).get_params()["backbone__n_samples"]
+    5
+    """
+
+    device = "cpu"
+    is_custom = False
+
+    def __init__(
+        self,
+        *,
+        hidden: tuple[int, ...] | Literal["auto"] = "auto",
+        latent: int | Literal["auto"] = "auto",
+        n_samples: int = 2,
+        network: Literal["reference", "paper"] = "reference",
+        learning_rate: float | Literal["auto"] = "auto",
+        weight_decay: float = 5e-7,
+    ) -> None:
+        self.hidden = hidden
+        self.latent = latent
+        self.n_samples = n_samples
+        self.network = network
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+
+    def validate(self) -> None:
+        """Raise a `ParameterError` if a parameter has an invalid value."""
+        rules = {
+            "hidden": (
+                are_layer_sizes(self.hidden)
+                or (isinstance(self.hidden, str) and self.hidden == "auto"),
+                "'auto' or a tuple of layer sizes",
+            ),
+            "latent": (
+                self.latent == "auto" or is_count(self.latent),
+                "'auto' or a whole number of at least 1",
+            ),
+            "n_samples": (is_count(self.n_samples), "a whole number of at least 1"),
+            "network": (self.network in ("reference", "paper"), "'reference' or 'paper'"),
+            "learning_rate": (
+                self.learning_rate == "auto" or is_positive(self.learning_rate),
+                "'auto' or a number above 0",
+            ),
+            "weight_decay": (is_number(self.weight_decay, 0), "a number of at least 0"),
+        }
+        check_parameters("IWAE", self.get_params(), rules)
+
+    def resolve_learning_rate(self, *, private: bool = False) -> float:
+        """Return the learning rate; "auto" depends on whether there is a privacy budget.
+
+        Parameters
+        ----------
+        private : bool, default=False
+            Whether the fit has a privacy budget.
+
+        Returns
+        -------
+        float
+            The learning rate of Adam.
+        """
+        if self.learning_rate != "auto":
+            return self.learning_rate
+        return PRIVATE_LEARNING_RATE if private else LEARNING_RATE
+
+    def build(
+        self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
+    ) -> GenerativeModel:
+        """Return an untrained network on torch's meta device, which allocates no memory.
+
+        Call `GenerativeModel.initialize` before the network is used.
+
+        Parameters
+        ----------
+        n_features : int
+            Encoded features of a row.
+        sized_for : int, optional
+            Number of features for which "auto" sizes are chosen. The default is `n_features`.
+        batch_norm : bool, default=True
+            Whether the network "reference" has BatchNorm. The network "paper" never has it.
+
+        Returns
+        -------
+        GenerativeModel
+            The network.
+        """
+        hidden, latent = default_sizes(sized_for or n_features)
+        with torch.device("meta"):
+            return IWAENetwork(
+                n_features,
+                hidden if self.hidden == "auto" else tuple(self.hidden),
+                latent if self.latent == "auto" else self.latent,
+                self.n_samples,
+                bounded=self.network == "reference",
+                batch_norm=batch_norm,
+            ).float()
+
+
 def default_sizes(n_features: int) -> tuple[tuple[int, int], int]:
     """Return the hidden sizes and the latent size for a number of encoded features.
 
@@ -38,25 +178,6 @@ def default_sizes(n_features: int) -> tuple[tuple[int, int], int]:
         if n_features <= limit:
             return hidden, latent
     return (512, 256), 128
-
-
-def compute_gaussian_terms(
-    x: Tensor, mean: Tensor, log_variance: Tensor, log_weight: float
-) -> Tensor:
-    """Compute ``log_weight * log_variance + (x - mean)**2 / (2 * variance)`` for each value.
-
-    With ``log_weight=1/2`` this is the negative log-density of a Gaussian without the constant
-    ``log(2 * pi) / 2``. The authors' code has ``log_weight=1``.
-    """
-    return log_weight * log_variance + (x - mean).square() * (-log_variance).exp() / 2
-
-
-def combine_samples(losses: Tensor, dim: int) -> Tensor:
-    """Compute the importance weighted bound from the losses of K Monte Carlo samples.
-
-    It is ``log(K) - logsumexp(-losses)`` over the axis `dim` of the samples.
-    """
-    return math.log(losses.shape[dim]) - torch.logsumexp(-losses, dim=dim)
 
 
 @final
@@ -71,33 +192,11 @@ class IWAENetwork(GenerativeModel):
 
     Weights and noise come from torch's global random state until `initialize_weights` is called.
 
-    Parameters
-    ----------
-    n_features : int
-        Encoded features of a row.
-    hidden : tuple of int
-        Sizes of the encoder's hidden layers; the decoder mirrors them.
-    latent : int
-        Size of the latent space.
-    n_samples : int
-        K.
-    bounded : bool
-        True builds the network of the authors' code: BatchNorm without scale and shift before each
-        LeakyReLU, a sigmoid on the mean, log-variances clamped to [-6, 2] and weighted by 1 instead
-        of 1/2. False builds a network with ReLU, a Gaussian decoder, and log-variances clamped to
-        [-20, 20] for numerical reasons only.
-    batch_norm : bool, default=True
-        Whether a bounded network has BatchNorm. Without it, linear layers have biases.
-
-    References
-    ----------
-    Burda, Grosse, Salakhutdinov: Importance weighted autoencoders. ICLR 2016.
-
-    Examples
-    --------
-    >>> model = IWAENetwork(n_features=3, hidden=(8, 4), latent=2, n_samples=2, bounded=True)
-    >>> model(torch.rand(5, 3)).shape
-    torch.Size([5])
+    `hidden` are the sizes of the encoder's hidden layers; the decoder mirrors them.
+    ``bounded=True`` builds the network of the authors' code: BatchNorm without scale and shift
+    before each LeakyReLU, a sigmoid on the mean, log-variances clamped to [-6, 2] and weighted by 1
+    instead of 1/2. False builds a network with ReLU, a Gaussian decoder, and log-variances clamped
+    to [-20, 20] for numerical reasons only. Without BatchNorm, linear layers have biases.
     """
 
     scoring_noise: Tensor
@@ -176,6 +275,10 @@ class IWAENetwork(GenerativeModel):
         """Sample the stored noise for scoring again, in place."""
         self.scoring_noise.normal_(generator=self.generator)
 
+    def stack(self, states: Mapping[str, Tensor], landmarks: Landmarks | None) -> StackedSnapshots:
+        """Return snapshots of this network as one object; landmarks are not used."""
+        return StackedIWAE(self, states)
+
     def forward(self, rows: Tensor) -> Tensor:
         """Return the importance weighted bound ``(n_rows,)`` of each row.
 
@@ -240,7 +343,6 @@ class IWAENetwork(GenerativeModel):
             decoder=hidden[depth:],
             cells=[self.mean.weight, *self.log_variance.parameters()],
             norms=[layer for layer in layers if isinstance(layer, nn.BatchNorm1d)],
-            negative_slope=NEGATIVE_SLOPE,
             log_variance_range=self.log_variance_range,
             log_weight=self.log_weight,
         )

@@ -190,21 +190,9 @@ class Schedule(ParameterObject):
 
 
 class TrainingStep(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One step of a training run.
+    """One step of a training run."""
 
-    Attributes
-    ----------
-    step : int
-        Number of the step, counted from 0.
-    batch_size : int
-        Rows of a batch.
-    kept : float
-        Share of the batch whose losses counted.
-    loss : float or None
-        Mean loss of the last batch. It is None under a privacy budget, because it is not released.
-    """
-
-    step: int
-    batch_size: int
-    kept: float
-    loss: float | None
+    step: int  # counted from 0
+    batch_size: int  # rows of a batch
+    kept: float  # share of the batch whose losses counted
+    loss: float | None  # mean loss of the last batch; None under a privacy budget: not released

@@ -1,14 +1,20 @@
-"""Context managers that set torch's modes, threads and random state temporarily."""
+"""Torch's modes, threads and random state, and parallel work on blocks of rows."""
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import final
+from typing import Any, TypeVar, final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from altbi.errors import ParameterError
+
+Result = TypeVar("Result")
 
 _SMALLEST_NORMAL = sys.float_info.min
 
@@ -17,11 +23,6 @@ def resolve_device(name: str) -> torch.device:
     """Return the device of this name; "auto" is CUDA if it is available, else the CPU.
 
     Raise a `ParameterError` if torch cannot use the device.
-
-    Examples
-    --------
-    >>> resolve_device("cpu")
-    device(type='cpu')
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -85,6 +86,31 @@ def flush_denormals() -> Iterator[None]:
         torch.set_flush_denormal(was_enabled)
 
 
+class _Depth(threading.local):
+    """Number of nested `single_thread` blocks of the current thread."""
+
+    depth = 0
+
+
+class _ThreadLimit:
+    """Bookkeeping of torch's number of threads while it is limited to one."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_active = 0  # open blocks and pools of all threads
+        self.n_threads = 1  # the caller's number of threads, to be restored
+        self.local = _Depth()
+
+    def activate(self) -> None:
+        """Count one more open block or pool; the first one stores the number of threads."""
+        if self.n_active == 0:
+            self.n_threads = torch.get_num_threads()
+        self.n_active += 1
+
+
+_LIMIT = _ThreadLimit()
+
+
 @contextmanager
 def single_thread() -> Iterator[None]:
     """Limit torch to one thread within a block, so that sums are taken in the same order.
@@ -93,96 +119,98 @@ def single_thread() -> Iterator[None]:
     partly for each thread and partly for the process. The first thread that enters a block stores
     the number. Every thread restores it when it leaves its outermost block.
     """
-    _THREAD_LIMIT.enter()
+    with _LIMIT.lock:
+        _LIMIT.activate()
+        _LIMIT.local.depth += 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        _THREAD_LIMIT.leave()
+        with _LIMIT.lock:
+            _LIMIT.n_active -= 1
+            _LIMIT.local.depth -= 1
+            torch.set_num_threads(1 if _LIMIT.local.depth else _LIMIT.n_threads)
 
 
 @contextmanager
-def run_with_thread_pool() -> Iterator[None]:
-    """Allow a pool of worker threads within a block; workers start with `run_single_threaded`.
+def _allow_thread_pool() -> Iterator[None]:
+    """Allow a pool of worker threads within a block; workers start with `_limit_worker`.
 
     The caller's own number of threads does not change. The process-wide number is restored at the
     end of the block, when all workers have ended. Earlier, it would change the order of sums in
     workers still running.
     """
-    _THREAD_LIMIT.open_pool()
+    with _LIMIT.lock:
+        _LIMIT.activate()
     try:
         yield
     finally:
-        _THREAD_LIMIT.close_pool()
+        with _LIMIT.lock:
+            _LIMIT.n_active -= 1
+            if _LIMIT.n_active == 0:
+                torch.set_num_threads(_LIMIT.n_threads)
 
 
-def run_single_threaded() -> None:
-    """Limit torch to one thread in this worker of `run_with_thread_pool`, until the worker ends."""
-    _THREAD_LIMIT.limit_worker()
+def _limit_worker() -> None:
+    """Limit torch to one thread in the current worker thread, until the thread ends."""
+    with _LIMIT.lock:
+        _LIMIT.local.depth += 1
+        torch.set_num_threads(1)
 
 
-class _ThreadLimit:
-    """Bookkeeping of torch's number of threads while it is limited to one.
+def map_blocks(
+    function: Callable[[Tensor], Tensor], rows: NDArray[np.float32], block_rows: int
+) -> NDArray[Any]:
+    """Apply a function to blocks of rows in parallel, and return ``(n_outputs, n_rows)``.
 
-    Attributes
-    ----------
-    n_active : int
-        Blocks and pools that are open, in all threads.
-    n_threads : int
-        The caller's number of threads, to be restored.
+    The function maps ``(n_features, block_rows)`` to ``(n_outputs, block_rows)``. All blocks are
+    padded with zeros to this shape, and each is computed by one thread. Sums are therefore taken in
+    the same order for every row. Results do not depend on other rows or threads. The first block is
+    computed even if there are no rows, to find `n_outputs`.
     """
 
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.n_active = 0
-        self.n_threads = 1
-        self.local = _Depth()
+    def compute(start: int) -> NDArray[Any]:
+        """Return the results of the block that begins at row `start`, without the padding."""
+        block = rows[start : start + block_rows]
+        columns = np.zeros((rows.shape[1], block_rows), dtype=np.float32)
+        columns[:, : len(block)] = block.T
+        return function(torch.from_numpy(columns)).numpy()[:, : len(block)]
 
-    def enter(self) -> None:
-        """Limit the current thread to one torch thread; store the number if no block is open."""
-        with self.lock:
-            self._activate()
-            self.local.depth += 1
-            torch.set_num_threads(1)
+    def store(start: int) -> None:
+        """Store the results of the block that begins at row `start`."""
+        results[:, start : start + block_rows] = compute(start)
 
-    def leave(self) -> None:
-        """Leave a block; restore the number of threads if it was this thread's outermost one."""
-        with self.lock:
-            self.n_active -= 1
-            self.local.depth -= 1
-            torch.set_num_threads(1 if self.local.depth else self.n_threads)
-
-    def open_pool(self) -> None:
-        """Register a pool; store the number of threads if no block is open."""
-        with self.lock:
-            self._activate()
-
-    def close_pool(self) -> None:
-        """Unregister a pool; restore the number of threads if no block or pool is open."""
-        with self.lock:
-            self.n_active -= 1
-            if self.n_active == 0:
-                torch.set_num_threads(self.n_threads)
-
-    def limit_worker(self) -> None:
-        """Limit the current thread to one torch thread until it ends."""
-        with self.lock:
-            self.local.depth += 1
-            torch.set_num_threads(1)
-
-    def _activate(self) -> None:
-        """Count one more open block or pool; the first one stores the number of threads."""
-        if self.n_active == 0:
-            self.n_threads = torch.get_num_threads()
-        self.n_active += 1
+    (first,) = map_in_threads(compute, range(1))
+    # Results of blocks are copied into one array, because many small arrays fragment the heap.
+    results = np.empty((len(first), len(rows)), dtype=first.dtype)
+    results[:, :block_rows] = first
+    for _ in map_in_threads(store, range(block_rows, len(rows), block_rows)):
+        pass
+    return results
 
 
-class _Depth(threading.local):
-    """Number of nested blocks of the current thread."""
+def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
+    """Yield the results of tasks in order, computed by as many threads as torch uses.
 
-    depth = 0
+    Each task runs single-threaded, in torch's default modes and in inference mode. With one task or
+    one thread, tasks run in the calling thread.
+    """
 
+    def run(task: int) -> Result:
+        """Run one task in the modes described above."""
+        # Modes are set for nested tasks too, because a custom network may have changed them.
+        with single_thread(), default_modes(), torch.inference_mode():
+            return function(task)
 
-_THREAD_LIMIT = _ThreadLimit()
+    n_threads = min(torch.get_num_threads(), len(tasks))
+    if n_threads <= 1:
+        yield from map(run, tasks)
+        return
+    with (
+        _allow_thread_pool(),
+        ThreadPoolExecutor(n_threads, initializer=_limit_worker) as pool,
+    ):
+        yield from pool.map(run, tasks)
 
 
 @final
@@ -191,17 +219,6 @@ class PrivateRandomState:
 
     Custom networks use the global random state. While a private state is active, no other fit can
     use it; afterwards the caller's state is restored.
-
-    Examples
-    --------
-    >>> before = torch.get_rng_state()
-    >>> with PrivateRandomState(seed=0).active():
-    ...     first = torch.rand(3)
-    >>> with PrivateRandomState(seed=0).active():
-    ...     torch.equal(torch.rand(3), first)
-    True
-    >>> torch.equal(torch.get_rng_state(), before)
-    True
     """
 
     # Reentrant: a custom network may fit another model in its constructor.

@@ -1,17 +1,49 @@
 """The backbones GLOW and custom networks."""
 
-from typing import Any
-
 import torch
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number
 from altbi.networks import GenerativeModel
-from altbi.networks._backbones import MAX_LAYERS, are_layer_sizes, is_learning_rate
+from altbi.networks._generative_model import MAX_LAYERS, are_layer_sizes, is_positive
 from altbi.torch._custom import CustomModel, ModuleFactory
 from altbi.torch._glow import GlowNetwork
 
 
-class Glow(ParameterObject):
+class _TorchBackbone(ParameterObject):
+    """Base class of backbones with the same three parameters of training."""
+
+    learning_rate: float
+    weight_decay: float
+    device: str
+
+    def _build_training_rules(self) -> dict[str, tuple[bool, str]]:
+        """Return the validation rules of the three parameters: validity and expected value."""
+        return {
+            "learning_rate": (is_positive(self.learning_rate), "a number above 0"),
+            "weight_decay": (is_number(self.weight_decay, 0), "a number of at least 0"),
+            "device": (
+                isinstance(self.device, str),
+                "'auto' or the name of a torch device",
+            ),
+        }
+
+    def resolve_learning_rate(self, *, private: bool = False) -> float:
+        """Return the learning rate.
+
+        Parameters
+        ----------
+        private : bool, default=False
+            Not used: the learning rate is given.
+
+        Returns
+        -------
+        float
+            The learning rate of Adam.
+        """
+        return self.learning_rate
+
+
+class Glow(_TorchBackbone):
     """The normalizing flow GLOW, the paper's second backbone.
 
     The default is a small flow that trains on a few cores. The authors' code has
@@ -68,27 +100,12 @@ class Glow(ParameterObject):
                 f"a whole number from 1 to {MAX_LAYERS}",
             ),
             "hidden": (
-                not isinstance(self.hidden, str) and are_layer_sizes(self.hidden, exactly=2),
+                are_layer_sizes(self.hidden) and len(self.hidden) == 2,
                 "a tuple of two layer sizes",
             ),
-            **_build_training_rules(self.learning_rate, self.weight_decay, self.device),
+            **self._build_training_rules(),
         }
         check_parameters("Glow", self.get_params(), rules)
-
-    def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate.
-
-        Parameters
-        ----------
-        private : bool, default=False
-            Not used: the learning rate is given.
-
-        Returns
-        -------
-        float
-            The learning rate of Adam.
-        """
-        return self.learning_rate
 
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
@@ -116,7 +133,7 @@ class Glow(ParameterObject):
             return GlowNetwork(n_features, self.flow_steps, (first, second)).float()
 
 
-class CustomBackbone(ParameterObject):
+class CustomBackbone(_TorchBackbone):
     """A custom network, with the parameters of its training.
 
     ``ALTBI(backbone=MyNetwork)`` is short for ``ALTBI(backbone=CustomBackbone(MyNetwork))``.
@@ -171,24 +188,9 @@ class CustomBackbone(ParameterObject):
                 callable(self.module),
                 "a class, function or nn.Module that maps rows to losses",
             ),
-            **_build_training_rules(self.learning_rate, self.weight_decay, self.device),
+            **self._build_training_rules(),
         }
         check_parameters("CustomBackbone", self.get_params(), rules)
-
-    def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate.
-
-        Parameters
-        ----------
-        private : bool, default=False
-            Not used: the learning rate is given.
-
-        Returns
-        -------
-        float
-            The learning rate of Adam.
-        """
-        return self.learning_rate
 
     def build(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
@@ -213,14 +215,3 @@ class CustomBackbone(ParameterObject):
             The network.
         """
         return CustomModel(self.module, n_features)
-
-
-def _build_training_rules(
-    learning_rate: object, weight_decay: object, device: object
-) -> dict[str, tuple[bool, Any]]:
-    """Return the validation rules of the three training parameters: validity and expected value."""
-    return {
-        "learning_rate": (is_learning_rate(learning_rate), "a number above 0"),
-        "weight_decay": (is_number(weight_decay, 0), "a number of at least 0"),
-        "device": (isinstance(device, str), "'auto' or the name of a torch device"),
-    }

@@ -23,30 +23,9 @@ ModuleFactory = Callable[[int], nn.Module] | nn.Module
 class CustomModel(GenerativeModel):
     """A module that maps rows ``(n_rows, n_features)`` to losses ``(n_rows,)``.
 
-    Parameters
-    ----------
-    backbone : callable or nn.Module
-        A class or function that takes the number of features and returns the module. A module
-        itself is copied with its weights.
-    n_features : int
-        Encoded features of a row.
-
-    Raises
-    ------
-    ParameterError
-        If `backbone` does not return a module, or if the module has no parameters to train.
-
-    Examples
-    --------
-    >>> class Centre(nn.Module):
-    ...     def __init__(self, n_features):
-    ...         super().__init__()
-    ...         self.centre = nn.Parameter(torch.zeros(n_features))
-    ...
-    ...     def forward(self, rows):
-    ...         return (rows - self.centre).square().sum(1)
-    >>> CustomModel(Centre, n_features=2)(torch.ones(3, 2)).tolist()
-    [2.0, 2.0, 2.0]
+    `backbone` is a class or function that takes the number of features and returns the module, or a
+    module, which is copied with its weights. Raise a `ParameterError` if there is no module, or if
+    it has no parameters to train.
     """
 
     def __init__(self, backbone: ModuleFactory, n_features: int) -> None:

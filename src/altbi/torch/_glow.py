@@ -28,13 +28,7 @@ def square_side(n_features: int) -> int:
 
 
 def count_levels(side: int) -> int:
-    """Return the number of levels: two if the side is divisible by 8, else one.
-
-    Examples
-    --------
-    >>> [count_levels(side) for side in (4, 6, 8, 12, 14, 24)]
-    [1, 1, 2, 1, 1, 2]
-    """
+    """Return the number of levels: two if the side is divisible by 8, else one."""
     return 2 if side % 8 == 0 else 1
 
 
@@ -52,26 +46,6 @@ class GlowNetwork(GenerativeModel):
 
     The first batch in training initializes the normalizations: their outputs get mean 0 and
     variance 1. `initialize_weights` must be called before.
-
-    Parameters
-    ----------
-    n_features : int
-        Encoded features of a row.
-    steps : int
-        Steps of flow at each level.
-    hidden : tuple of two int
-        Sizes of the coupling networks' hidden layers.
-
-    References
-    ----------
-    Kingma, Dhariwal: Glow: Generative flow with invertible 1x1 convolutions. NeurIPS 2018.
-
-    Examples
-    --------
-    >>> model = GlowNetwork(n_features=10, steps=2, hidden=(8, 8))
-    >>> model.initialize_weights(torch.Generator().manual_seed(0))
-    >>> model(torch.rand(5, 10)).shape
-    torch.Size([5])
     """
 
     scoring_noise: Tensor

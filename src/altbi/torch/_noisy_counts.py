@@ -43,17 +43,8 @@ Edges = NDArray[np.float64]
 class NoisyCounts:
     """Noisy counts of a table, with a record of the budget that they spend.
 
-    Parameters
-    ----------
-    epsilon, delta : float
-        The budget of the whole fit.
-    rng : numpy.random.Generator
-        Source of the noise, which must be secret.
-
-    Attributes
-    ----------
-    releases : list of Release
-        The releases so far.
+    `epsilon` and `delta` are the budget of the whole fit. The noise comes from `rng`, which must be
+    secret.
     """
 
     def __init__(self, epsilon: float, delta: float, rng: np.random.Generator) -> None:
@@ -94,7 +85,10 @@ class NoisyCounts:
             if not len(occupied):
                 break
             # Neighbours of occupied bins may hold values that the noise hides.
-            low, high = edges[max(occupied[0] - 1, 0)], edges[min(occupied[-1] + 2, len(edges) - 1)]
+            low, high = (
+                edges[max(occupied[0] - 1, 0)],
+                edges[min(occupied[-1] + 2, len(edges) - 1)],
+            )
             if high - low > _MIN_SHRINKAGE * (edges[-1] - edges[0]):
                 break
             edges = np.linspace(low, high, _N_BINS + 1)

@@ -8,9 +8,10 @@ from altbi.encoding import Bounds
 from altbi.model._fitted_model import FittedModel
 from altbi.model._settings import FitSettings
 from altbi.networks import TrainingStep
+from altbi.networks._generative_model import is_positive
 from altbi.table import Table
 from altbi.torch._private_fit import fit_privately
-from altbi.torch._truncation import Truncation
+from altbi.torch._private_training import Truncation
 
 
 class PrivacyBudget(ParameterObject):
@@ -69,7 +70,7 @@ class PrivacyBudget(ParameterObject):
     def validate(self) -> None:
         """Raise a `ParameterError` if a parameter has an invalid value."""
         rules = {
-            "epsilon": (_is_positive(self.epsilon), "a number above 0"),
+            "epsilon": (is_positive(self.epsilon), "a number above 0"),
             "delta": (
                 is_number(self.delta, 0, 1) and 0 < self.delta < 1,
                 "a number between 0 and 1",
@@ -78,9 +79,9 @@ class PrivacyBudget(ParameterObject):
                 _are_bounds(self.bounds),
                 "(low, high), a dict of bounds and categories by column, 'estimate' or None",
             ),
-            "clip": (_is_positive(self.clip), "a number above 0"),
+            "clip": (is_positive(self.clip), "a number above 0"),
             "noise": (
-                self.noise == "auto" or _is_positive(self.noise),
+                self.noise == "auto" or is_positive(self.noise),
                 "a number above 0, or 'auto'",
             ),
             "truncation": (_is_truncation(self.truncation), "'tracked' or 'trimmed'"),
@@ -111,11 +112,6 @@ class PrivacyBudget(ParameterObject):
             Yields the training steps and returns the model.
         """
         return fit_privately(self, table, settings, seed)
-
-
-def _is_positive(value: object) -> bool:
-    """Return whether a value is a finite number above 0."""
-    return is_number(value, 0) and value != 0
 
 
 def _is_truncation(value: object) -> bool:

@@ -34,8 +34,12 @@ from altbi.networks import (
 from altbi.scorers import LossScorer, fit_typical_rows
 from altbi.table import Table, TextConventions
 from altbi.torch._noisy_counts import NoisyCounts, split_delta, threshold_release
-from altbi.torch._private_training import NoisyPlan, train_privately
-from altbi.torch._truncation import Truncation, create_truncation
+from altbi.torch._private_training import (
+    NoisyPlan,
+    Truncation,
+    create_truncation,
+    train_privately,
+)
 
 if TYPE_CHECKING:
     from altbi.model._settings import FitSettings
@@ -71,7 +75,9 @@ def fit_privately(
 
     history: list[TrainingStep] = []
     steps = run_isolated(
-        _train_network(settings, rows, plan, truncation, seed), is_custom=False, seed=seed
+        _train_network(settings, rows, plan, truncation, seed),
+        is_custom=False,
+        seed=seed,
     )
     arrays, sampled = yield from record_history(steps, history)
     counts.releases += plan.releases()

@@ -1,12 +1,11 @@
 import torch
 from torch.nn import functional
 
-from altbi.torch._convolutions import apply_network, extract_patches
-from altbi.torch._flow_steps import ZeroConvolution
+from altbi.torch._flow_steps import ZeroConvolution, apply_network, extract_patches
 
 
 def test_gradients_equal_finite_differences(monkeypatch):
-    monkeypatch.setattr("altbi.torch._convolutions._BLOCK_PIXELS", 20)  # several blocks
+    monkeypatch.setattr("altbi.torch._flow_steps._BLOCK_PIXELS", 20)  # several blocks
     generator = torch.Generator().manual_seed(0)
     shapes = [(2, 3, 3, 5), (6, 18), (6, 1), (5, 6), (5, 1), (36, 5)]
     z, first, first_bias, second, second_bias, last = (

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from altbi.networks import N_LANDMARKS, select_landmarks
-from altbi.networks._snapshots import Landmarks, SequentialSnapshots
+from altbi.networks._generative_model import Landmarks, SequentialSnapshots
 
 
 def test_landmarks_are_quantiles_of_columns():

@@ -1,20 +1,18 @@
-"""Snapshots of a trained network as one object that evaluates rows."""
+"""Interfaces of backbones and their networks, and the evaluation of a network's snapshots."""
 
+import abc
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Protocol, final
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from altbi.networks._backbones import Backbone
-from altbi.networks._interfaces import GenerativeModel, LossContributions, StackedSnapshots
-from altbi.networks._iwae import IWAENetwork
-from altbi.networks._stacked_iwae import StackedIWAE
+from altbi._parameters import is_count, is_number
 from altbi.networks._torch_modes import PrivateRandomState, default_modes
 
 # Gauss-Legendre quadrature of integrated gradients: 0 is the baseline row, 1 the explained row.
@@ -36,6 +34,143 @@ _UNTRAINED_SEED = 2**63 - 1
 
 # The weights of several snapshots by name; each array has the snapshots as its first axis.
 SnapshotArrays = dict[str, NDArray[Any]]
+# Far more layers than useful; limits the memory that a hostile model file can request.
+MAX_LAYERS = 100
+
+
+class Backbone(Protocol):
+    """Interface of a backbone: parameters from which a network is built and trained."""
+
+    weight_decay: float  # of Adam
+    device: str  # on which the network is trained
+    # Whether the network is the user's own: its code may use torch's global random state, and a
+    # model file holds only its name.
+    is_custom: bool
+
+    def validate(self) -> None:
+        """Raise a `ParameterError` if a parameter has an invalid value."""
+        ...
+
+    def resolve_learning_rate(self, *, private: bool = False) -> float:
+        """Return the learning rate of Adam; `private` tells whether there is a privacy budget."""
+        ...
+
+    def build(
+        self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
+    ) -> "GenerativeModel":
+        """Return an untrained network for rows of `n_features` encoded features.
+
+        Automatic sizes are chosen for `sized_for` features, by default `n_features`.
+        ``batch_norm=False`` builds the network without BatchNorm, if it has any.
+        """
+        ...
+
+
+def is_positive(value: object) -> bool:
+    """Return whether a value is a finite number above 0; other types return False."""
+    return is_number(value, 0) and value != 0
+
+
+def are_layer_sizes(value: object) -> bool:
+    """Return whether a value is a tuple or list of 1 to 100 positive integers."""
+    if not isinstance(value, tuple | list):
+        return False
+    return 0 < len(value) <= MAX_LAYERS and all(map(is_count, value))
+
+
+class GenerativeModel(nn.Module, abc.ABC):
+    """A network that maps rows ``(n_rows, n_features)`` to losses ``(n_rows,)``.
+
+    In evaluation mode the loss of a row depends on that row only and is the same in every call.
+    """
+
+    @abc.abstractmethod
+    def forward(self, rows: Tensor) -> Tensor:
+        """Return the loss ``(n_rows,)`` of rows: the negative log-likelihood, or a bound of it."""
+
+    @abc.abstractmethod
+    def initialize_weights(self, generator: torch.Generator) -> None:
+        """Initialize the allocated weights by a generator, in place.
+
+        The network keeps the generator and takes all later noise from it.
+        """
+
+    @abc.abstractmethod
+    def resample_noise(self) -> None:
+        """Sample the stored noise for scoring again; do nothing if the network has none."""
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """Allocate the weights on the generator's device, and initialize them in place."""
+        allocate(self, generator.device)
+        self.initialize_weights(generator)
+
+    def check_trained(self, rows: Tensor, untrained: "GenerativeModel") -> None:
+        """Raise an error if the trained network cannot be scored or saved.
+
+        `untrained` is a second network of the same kind. By default, nothing is checked.
+        """
+
+    def stack(
+        self, states: Mapping[str, Tensor], landmarks: "Landmarks | None"
+    ) -> "StackedSnapshots":
+        """Return snapshots of this network as one object; its own weights are not used.
+
+        `states` are stacked state dicts. Raise a `ValueError` if there are no landmarks.
+        """
+        if landmarks is None:
+            raise ValueError("landmarks are missing")
+        return SequentialSnapshots(self, states, landmarks)
+
+
+def allocate(model: nn.Module, device: torch.device) -> None:
+    """Replace all weights and buffers of a network by uninitialized ones on a device.
+
+    ``Module.to_empty`` would do the same, but imports sympy first.
+    """
+    state = {
+        name: torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
+        for name, tensor in model.state_dict().items()
+    }
+    model.load_state_dict(state, assign=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LossContributions:
+    """Losses of several snapshots, split by encoded feature.
+
+    ``by_feature.sum(1) + remainder == losses`` up to rounding.
+    """
+
+    losses: Tensor  # (n_snapshots, n_rows)
+    by_feature: Tensor  # contribution of each feature: (n_snapshots, n_features, n_rows)
+    remainder: Tensor  # terms that belong to no single feature: (n_snapshots, n_rows)
+
+
+class StackedSnapshots(Protocol):
+    """Several snapshots of one network that are evaluated together; rows are the last axis."""
+
+    n_snapshots: int
+    block_rows: int  # rows to evaluate at a time
+    explain_block_rows: int  # rows to explain at a time
+    n_typical_rows: int  # training rows from which statistics for explanations are computed
+
+    def losses(self, columns: Tensor) -> Tensor:
+        """Return losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""
+        ...
+
+    def contributions(self, columns: Tensor) -> LossContributions:
+        """Return the losses of rows ``(n_features, n_rows)``, split by encoded feature."""
+        ...
+
+    def expect(self, context: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the values expected in `context`, and the distances of `columns` from them.
+
+        `context` holds the same rows as `columns`, with unusual values replaced by typical ones.
+        Both results have the shape ``(n_estimates, n_features, n_rows)``; average them over the
+        first axis. The distance is half a squared z-score. The distance of a table column is the
+        sum over its encoded features.
+        """
+        ...
 
 
 def copy_state(model: nn.Module) -> dict[str, Tensor]:
@@ -74,52 +209,26 @@ def stack_snapshots(
 ) -> StackedSnapshots:
     """Return the snapshots of a network as one object that evaluates them together.
 
-    Parameters
-    ----------
-    model : GenerativeModel
-        The network; its own weights are not used.
-    arrays : dict
-        The snapshots' weights.
-    landmarks : ndarray of shape (n_landmarks, n_features) or None
-        Quantiles of each table column. Explanations of networks other than the IWAE compare a row
-        with them, and need them. The IWAE ignores them.
-    feature_columns : ndarray of shape (n_features,)
-        The column of the table to which each encoded feature belongs.
-
-    Returns
-    -------
-    StackedSnapshots
-        The snapshots.
-
-    Raises
-    ------
-    ValueError
-        If landmarks are needed but None.
+    `landmarks` are quantiles ``(n_landmarks, n_features)`` of each table column. Explanations of
+    networks other than the IWAE compare a row with them; there, None raises a `ValueError`.
+    `feature_columns` is the table column of each encoded feature.
     """
     with default_modes():
         states = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        if isinstance(model, IWAENetwork):
-            return StackedIWAE(model, states)
         if landmarks is None:
-            raise ValueError("landmarks are missing")
+            return model.stack(states, None)
         columns = torch.from_numpy(feature_columns)
-        return SequentialSnapshots(model, states, Landmarks(torch.from_numpy(landmarks), columns))
+        return model.stack(states, Landmarks(torch.from_numpy(landmarks), columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Landmarks:
-    """Typical values of each column of the training rows.
+    """Typical values of each column of the training rows."""
 
-    Attributes
-    ----------
-    values : Tensor of shape (n_landmarks, n_features)
-        Quantiles of each table column, in ascending order. A row of `values` is not a row of the
-        table, because each column was sorted separately.
-    columns : Tensor of shape (n_features,)
-        The table column of each encoded feature. A categorical column has several features.
-    """
-
+    # Quantiles of each table column in ascending order: (n_landmarks, n_features). Columns are
+    # sorted separately, so that a row of `values` is not a row of the table.
     values: Tensor
+    # Table column of each encoded feature: (n_features,). A categorical column has several.
     columns: Tensor
 
     @property
@@ -148,14 +257,7 @@ def select_landmarks(rows: NDArray[np.float32], columns: NDArray[np.int64]) -> N
 class SequentialSnapshots:
     """The snapshots of any network, evaluated one after the other.
 
-    Parameters
-    ----------
-    model : nn.Module
-        Maps rows to losses; its own weights are not used.
-    states : mapping of str to Tensor
-        The snapshots' state dicts, stacked: each tensor has the snapshots as its first axis.
-    landmarks : Landmarks
-        Typical values that explanations compare a row with.
+    `states` are stacked state dicts: each tensor has the snapshots as its first axis.
     """
 
     def __init__(

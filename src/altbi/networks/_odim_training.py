@@ -2,42 +2,96 @@
 
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from altbi.networks._interfaces import GenerativeModel
-from altbi.networks._training import Adam, check_loss, iter_batches
+from altbi.networks._generative_model import Backbone, GenerativeModel, copy_state, stack_states
+from altbi.networks._schedule import TrainingStep
+from altbi.networks._training import Adam, Steps, check_loss, iter_batches
 
 Spread = Literal["deviation", "variance"]
 
 
-@dataclass(frozen=True, slots=True)
-class PeakCheck:
-    """One evaluation of the losses during training.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OdimTraining:
+    """ODIM's training: several networks, each kept where its losses are most bimodal.
 
-    Attributes
-    ----------
-    update : int
-        Number of updates so far.
-    batch_size : int
-        Rows of the evaluated batch.
-    distance : float
-        Bimodality of the losses of that batch.
-    loss : float
-        Loss of the last update.
-    is_best : bool
-        Whether the bimodality is the largest so far.
+    The attributes are the parameters of `altbi.ODIM`.
     """
 
-    update: int
+    backbone: Backbone
+    n_models: int
     batch_size: int
-    distance: float
-    loss: float
-    is_best: bool
+    check_every: int
+    patience: int
+    max_updates: int
+    spread: Spread
+
+    @property
+    def planned_steps(self) -> None:
+        """None, because the losses decide when training ends."""
+        return
+
+    def run(
+        self,
+        model: GenerativeModel,
+        untrained: GenerativeModel,
+        rows: NDArray[np.float32],
+        labels: NDArray[np.int8] | None,
+        seed: int,
+    ) -> Steps:
+        """Train `n_models` networks one after the other, and return the best state of each.
+
+        Yield at each check, with check numbers that continue over all networks. Each network is
+        initialized again in `model` and trained on the CPU. `untrained` and `labels` are not used.
+        """
+        generator = torch.Generator().manual_seed(seed)
+        snapshots, n_checks = [], 0
+        for _ in range(self.n_models):
+            model.initialize(generator)
+            for check in search_peak(
+                model,
+                torch.from_numpy(rows),
+                batch_size=self.batch_size,
+                check_every=self.check_every,
+                patience=self.patience,
+                max_updates=self.max_updates,
+                spread=self.spread,
+                learning_rate=self.backbone.resolve_learning_rate(),
+                weight_decay=self.backbone.weight_decay,
+                generator=generator,
+            ):
+                if check.is_best:
+                    best = copy_state(model)
+                yield TrainingStep(n_checks, check.batch_size, 1.0, check.loss)
+                n_checks += 1
+            snapshots.append(best)
+        return stack_states(snapshots)
+
+    def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
+        """Return the number of networks; each has one snapshot."""
+        return self.n_models
+
+    def is_complete(self, history: Sequence[TrainingStep]) -> bool:
+        """Return whether there is at least one check for each network."""
+        return len(history) >= self.n_models
+
+
+@dataclass(frozen=True, slots=True)
+class PeakCheck:
+    """One evaluation of the losses during training."""
+
+    update: int  # number of updates so far
+    batch_size: int  # rows of the evaluated batch
+    distance: float  # bimodality of the losses of that batch
+    loss: float  # of the last update
+    is_best: bool  # whether the bimodality is the largest so far
 
 
 def compute_bimodality(losses: Tensor, spread: Spread) -> float:
@@ -47,11 +101,6 @@ def compute_bimodality(losses: Tensor, spread: Spread) -> float:
     ``(m1 - m2)**2 + (s1 - s2)**2`` with means m and standard deviations s. With
     ``spread="variance"``, as in the authors' code, s are variances. If all losses are equal, or if
     one is NaN, the result is 0. Convergence warnings of the mixture are suppressed.
-
-    Examples
-    --------
-    >>> round(compute_bimodality(torch.tensor([0.0, 0.0, 0.0, 1.0, 1.0]), "deviation"), 3)
-    1.0
     """
     # Imported here because only ODIM needs it and the import is slow.
     from sklearn import config_context
