@@ -17,7 +17,7 @@ from altbi.distributed._pipeline import DistributedPipeline
 from altbi.errors import ParameterError, TableError
 from altbi.io import ColumnSelection, open_table
 from altbi.pipeline import Pipeline
-from altbi.report._explained_rows import build_reasons_table
+from altbi.report._summarize import build_reasons_table
 from small_tables import (
     CollectingWriter,
     create_pipeline,

@@ -54,8 +54,7 @@ from altbi.model._score_source import (
 )
 from altbi.networks import TrainingStep
 from altbi.report import Summary, can_report, render, require_report
-from altbi.report._explained_rows import ExplainedRows, build_reasons_table, explain_rows
-from altbi.report._summarize import summarize
+from altbi.report._summarize import ExplainedRows, build_reasons_table, explain_rows, summarize
 
 __all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
 

@@ -16,7 +16,7 @@ from example_summary import (
 
 from altbi.errors import MissingExtraError
 from altbi.report import render
-from altbi.report._page import MAX_PAGE_BYTES
+from altbi.report._page import MAX_PAGE_BYTES, format_score, format_share
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
@@ -569,3 +569,17 @@ def test_large_ordinary_summary_is_shown_completely():
     assert "normal 3.59" in page
     assert page.count("value 299.58") == 1
     assert "To limit its size" not in page
+
+
+@pytest.mark.parametrize(
+    ("score", "threshold", "text"),
+    [(1.23456, 3.0, "1.235"), (1234.5, 3000.0, "1,234"), (1e8, 3.0, "1e+08"), (0.5, 0.0, "0.500")],
+)
+def test_scores_have_the_decimals_of_the_threshold(score, threshold, text):
+    assert format_score(score, threshold) == text
+
+
+def test_small_shares_are_not_zero():
+    assert [format_share(share) for share in (0.0, 1e-5, 0.002, 1.0)] == [
+        "0%", "under 0.01%", "0.20%", "100%",
+    ]  # fmt: skip

@@ -1,3 +1,5 @@
+from datetime import datetime
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -5,9 +7,14 @@ import pyarrow.parquet
 import pytest
 
 import altbi
-from altbi.report._explained_rows import build_reasons_table
-from altbi.report._formatting import format_value
-from altbi.report._summarize import describe_threshold
+from altbi.report._summarize import (
+    build_reasons_table,
+    describe_column,
+    describe_threshold,
+    format_expected,
+    format_nearest,
+    format_value,
+)
 from small_tables import (
     create_pipeline,
     fast_altbi,
@@ -17,6 +24,7 @@ from small_tables import (
     write_csv,
 )
 
+DAY, EVENING = datetime(2024, 2, 28), datetime(2024, 2, 28, 23, 58)
 FEATURES = ["size", "count", "colour", "sold", "day"]
 
 
@@ -224,3 +232,66 @@ def test_private_threshold_is_described():
     text = describe_threshold(altbi.ALTBI(privacy=budget).fit(X).model_)
 
     assert text.startswith("About 10% of the training rows")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (float("nan"), ""),
+        ("", "''"),
+        (True, "true"),
+        (3.0, "3"),
+        (1.5, "1.5"),
+        (DAY, "2024-02-28"),
+        (EVENING, "2024-02-28 23:58:00"),
+        ("text", "text"),
+    ],
+)
+def test_values_are_formatted_by_type(value, text):
+    assert format_value(value) == text
+
+
+def test_all_digits_are_kept_on_demand():
+    assert format_value(0.1 + 0.2, digits=None) == "0.30000000000000004"
+    assert format_value(0.1 + 0.2) == "0.3"
+
+
+@pytest.mark.parametrize(
+    ("expected", "value", "text"),
+    [
+        (EVENING, DAY, "2024-02-29"),
+        (EVENING, EVENING, "2024-02-28 23:58:00"),
+        (datetime.max, DAY, "9999-12-31"),
+        (None, DAY, ""),
+        (EVENING, None, "2024-02-28 23:58:00"),
+    ],
+)
+def test_expected_value_is_formatted_like_the_value(expected, value, text):
+    assert format_expected(expected, value) == text
+
+
+def test_expected_numbers_have_few_digits():
+    assert format_expected(1234.5678, 1.0, digits=4) == "1235"
+
+
+def test_nearest_dates_have_no_time_without_need():
+    assert format_nearest(DAY, DAY) == "2024-02-28"
+    assert format_nearest(EVENING, DAY) == "2024-02-28 23:58:00"
+
+
+def test_columns_are_described_by_kind():
+    table = pa.table(
+        {
+            "flag": [True, False],
+            "on": [True, True],
+            "day": pa.array([0, 86_400], pa.timestamp("s")),
+            "word": ["b", "a"],
+            "none": pa.nulls(2, pa.float64()),
+        }
+    )
+    columns = fast_detector().fit(table).encoder_.columns
+
+    assert [describe_column(column) for column in columns] == [
+        "true or false", "true", "1970-01-01 to 1970-01-02", "2 more", "no values",
+    ]  # fmt: skip

@@ -138,7 +138,7 @@ def explain(args: argparse.Namespace) -> None:
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
         with _open_pipeline(args) as pipeline:
-            from altbi.report._explained_rows import build_reasons_table
+            from altbi.report._summarize import build_reasons_table
 
             prepared = pipeline.prepare(_load_model(args))
             if args.rows is None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from altbi._formatting import format_number
 from altbi.errors import escape_text, shorten
 from altbi.report import ReasonFact, Summary
-from altbi.report._formatting import format_number
 
 if TYPE_CHECKING:  # these load torch
     from altbi._demo import Demo

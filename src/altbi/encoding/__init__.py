@@ -2,9 +2,8 @@
 
 from altbi.encoding._column import CATEGORY_WEIGHT, MISSING_WEIGHT, OTHER, Column
 from altbi.encoding._declared import Bounds, declare_column, declare_columns
-from altbi.encoding._drift import Drift
-from altbi.encoding._encoder import TableEncoder
-from altbi.encoding._scaling import LIMIT
+from altbi.encoding._encoder import LIMIT, TableEncoder
+from altbi.encoding._values import Drift
 
 __all__ = [
     "CATEGORY_WEIGHT",

@@ -39,45 +39,27 @@ ScaleFactor = Annotated[float, msgspec.Meta(ge=sys.float_info.min)]
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A column of the training sample.
+    """A column of the training sample; `low`, `high` and `median` are 0 for categories.
 
-    Attributes
-    ----------
-    name : str
-        The name.
-    kind : {"number", "boolean", "date", "category"}
-        The type of the values.
-    n_present, n_missing : int
-        Number of values and of missing values in the sample.
-    low, high : float
-        Range of the values; seconds since 1970 for dates; 0 for categories and without values.
-    fill_value : float
-        Encoded value of a missing number, boolean or date: the encoded median; 0 for categories.
-    median : float
-        The lower median; 0 for categories.
-    scales : tuple of float
-        For each encoded feature, the distance that counts as 1 robust z-score. For numbers it is
-        IQR / 1.349, or the standard deviation if the quartiles are equal, times `prescale`.
-    categories : tuple of str
-        Categories with an encoded feature of their own, the most frequent first.
-    n_categories : int
-        Number of all categories in the sample.
-    is_declared : bool
-        Whether range and categories were declared. Counts are then placeholders.
+    Dates are given in seconds since 1970.
     """
 
     name: str
     kind: Kind
-    n_present: Count
+    n_present: Count  # number of values in the sample
     n_missing: Count
-    low: float = 0.0
+    low: float = 0.0  # range of the values; 0 to 0 if there are none
     high: float = 0.0
+    # Encoded value of a missing number, boolean or date: the encoded median. 0 for categories.
     fill_value: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    median: float = 0.0
+    median: float = 0.0  # the lower median
+    # For each encoded feature, the distance that counts as 1 robust z-score. For numbers it is
+    # IQR / 1.349, or the standard deviation if the quartiles are equal, times `prescale`.
     scales: Annotated[tuple[ScaleFactor, ...], msgspec.Meta(min_length=1)] = (1.0,)
+    # Categories with an encoded feature of their own, the most frequent first.
     categories: tuple[str, ...] = ()
-    n_categories: Count = 0
-    is_declared: bool = False
+    n_categories: Count = 0  # number of all categories in the sample
+    is_declared: bool = False  # range and categories were declared; counts are placeholders
 
     @property
     def is_constant(self) -> bool:
@@ -144,36 +126,18 @@ def validate_state(state: EncoderState) -> None:
     if not any(column.n_present for column in columns):
         raise ModelFileError("encoder: no column has a value")
     for number, column in enumerate(columns):
-        rules = _evaluate_value_rules(column) | _evaluate_number_rules(column)
+        rules = _evaluate_rules(column)
         rules["at most max_categories categories"] = len(column.categories) <= state.max_categories
         for rule, holds in rules.items():
             if not holds:
                 raise ModelFileError(f"encoder, column {number}: expected {rule}")
 
 
-def _evaluate_number_rules(column: Column) -> dict[str, bool]:
-    """Return for each rule about the range and the scales of a column whether it holds.
-
-    The keys describe the rules, as they appear in error messages.
-    """
-    indicator_scales = column.scales[column.kind != "category" :]
-    return {
-        "finite numbers": all(map(math.isfinite, (column.low, column.high, *column.scales))),
-        "low <= median <= high": column.low <= column.median <= column.high,
-        "a fill_value from 0 to 1": 0 <= column.fill_value <= 1,
-        "one scale for each encoded feature": len(column.scales) == column.n_features_encoded,
-        # A smaller scale would dominate every distance.
-        "scales of at least 0.001 for indicators": min(indicator_scales, default=1) >= 0.001,
-    }
-
-
-def _evaluate_value_rules(column: Column) -> dict[str, bool]:
-    """Return for each rule about the counts and the categories of a column whether it holds.
-
-    The keys describe the rules, as they appear in error messages.
-    """
+def _evaluate_rules(column: Column) -> dict[str, bool]:
+    """Return for each rule about the fields of a column, as error messages show it, if it holds."""
     is_category = column.kind == "category"
     n_own = len(column.categories)
+    indicator_scales = column.scales[not is_category :]
     return {
         "at least one row": column.n_present + column.n_missing >= 1,
         "a constant if all values are missing": column.n_present > 0 or column.is_constant,
@@ -183,6 +147,12 @@ def _evaluate_value_rules(column: Column) -> dict[str, bool]:
         or n_own <= column.n_categories <= column.n_present,
         "no range in category columns": not is_category
         or column.low == column.high == column.fill_value == 0,
+        "finite numbers": all(map(math.isfinite, (column.low, column.high, *column.scales))),
+        "low <= median <= high": column.low <= column.median <= column.high,
+        "a fill_value from 0 to 1": 0 <= column.fill_value <= 1,
+        "one scale for each encoded feature": len(column.scales) == column.n_features_encoded,
+        # A smaller scale would dominate every distance.
+        "scales of at least 0.001 for indicators": min(indicator_scales, default=1) >= 0.001,
     }
 
 
@@ -198,9 +168,8 @@ def fit_numeric(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
     n_missing = len(values) - len(present)
     indicator = (MISSING_SCALE,) if n_missing else ()
     if not len(present):
-        return Column(
-            name=name, kind=kind, n_present=0, n_missing=n_missing, scales=(1.0, *indicator)
-        )
+        scales = (1.0, *indicator)
+        return Column(name=name, kind=kind, n_present=0, n_missing=n_missing, scales=scales)
     # The lower median is a value of the sample, and needs no sum that could overflow.
     middle = (len(present) - 1) // 2
     median = float(np.partition(present, middle)[middle])
@@ -271,7 +240,7 @@ def _compute_category_scale(share: float) -> float:
     return math.sqrt(N_DIFFERING_FEATURES) * max(math.sqrt(share * (1 - share)), MIN_BINARY_STD)
 
 
-def describe_column(column: Column) -> Iterator[str]:
+def describe_changes(column: Column) -> Iterator[str]:
     """Yield a sentence each about a constant, missing values and rare categories of a column.
 
     A column without values yields only one sentence. A declared column yields none.

@@ -1,6 +1,6 @@
 """The encoder of tables: fitted on the training sample, applied to any rows."""
 
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Self, final
 
 import msgspec
@@ -9,20 +9,25 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.encoding._column import (
+    CATEGORY_WEIGHT,
+    MISSING_WEIGHT,
     OTHER,
     Column,
     EncoderState,
-    describe_column,
+    describe_changes,
     fit_category,
     fit_numeric,
     validate_state,
 )
-from altbi.encoding._drift import Drift, measure_drift
-from altbi.encoding._scaling import Layout, Scaling, build_layout, limit_values, scale_values
 from altbi.encoding._values import (
+    TAIL_START,
+    Drift,
+    Values,
     check_columns,
+    compress_tails,
     decode_features,
     decode_standardized,
+    measure_drift,
     read_category_codes,
     read_numbers,
     read_values,
@@ -30,10 +35,134 @@ from altbi.encoding._values import (
 from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError, infinity_error
 from altbi.table import Kind, Table
 
+# Encoded values are clipped here. The networks square them, and the sum of larger squares over
+# columns could exceed float32 (3e38).
+LIMIT = 1e9
 BLOCK_VALUES = 2**15  # 256 KiB of float64, which stay in the cache
 FIT_COLUMNS = 32  # numeric columns that are read at a time
 
 Features = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaling:
+    """Scaling of the numeric columns: ``(value * prescale - shift) / divisor``."""
+
+    prescale: Values
+    shift: Values
+    divisor: Values
+    fill_value: Values  # encoded value of a missing value
+    limit: float  # larger results are clipped; with compresses_tails they grow by their logarithm
+    compresses_tails: bool
+    # For each encoded feature: its value in rows that have the category or the missing value.
+    indicators: Features
+
+    def scale(self, values: Values, buffer: Values) -> tuple[Values, bool]:
+        """Scale values into a buffer; return a view of it and whether all results are regular.
+
+        Results are regular if none is NaN and all are within the limit. Overflow is not reported.
+        """
+        scaled = buffer[: len(values)]
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            np.multiply(values, self.prescale, out=scaled)
+            scaled -= self.shift
+            scaled /= self.divisor
+        # Comparisons with NaN are false.
+        return scaled, bool(-self.limit <= scaled.min() and scaled.max() <= self.limit)
+
+    def fill_and_limit(self, scaled: Values, is_missing: NDArray[np.bool_]) -> None:
+        """Fill missing values, and clip or compress values beyond the limit, all in place."""
+        np.copyto(scaled, self.fill_value, where=is_missing)
+        if self.compresses_tails:
+            compress_tails(scaled)
+        else:
+            np.clip(scaled, -self.limit, self.limit, out=scaled)
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Positions of the columns' encoded features, and the scalings of numeric columns.
+
+    Numeric columns hold numbers, booleans or dates.
+    """
+
+    columns: tuple[Column, ...]
+    starts: NDArray[np.intp]  # index of each column's first encoded feature
+    feature_columns: NDArray[np.intp]  # index of each encoded feature's column
+    is_category: NDArray[np.bool_]  # whether each encoded feature stands for a category
+    numeric: NDArray[np.intp]  # indices of the numeric columns
+    has_indicator: NDArray[np.intp]  # positions in `numeric` of columns with an indicator
+    range_scaling: _Scaling  # to [0, 1]
+    robust_scaling: _Scaling  # to robust z-scores
+
+
+def _build_layout(columns: tuple[Column, ...]) -> _Layout:
+    """Build the layout of fitted columns; features are in the order of the columns."""
+    sizes = np.array([column.n_features_encoded for column in columns], dtype=np.intp)
+    numeric = [number for number, column in enumerate(columns) if column.kind != "category"]
+    is_category = [
+        column.kind == "category" and position <= len(column.categories)
+        for column in columns
+        for position in range(column.n_features_encoded)
+    ]
+    return _Layout(
+        columns=columns,
+        starts=np.cumsum(sizes) - sizes,
+        feature_columns=np.repeat(np.arange(len(columns), dtype=np.intp), sizes),
+        is_category=np.array(is_category),
+        numeric=np.array(numeric, dtype=np.intp),
+        has_indicator=np.flatnonzero([columns[number].n_missing > 0 for number in numeric]),
+        range_scaling=_build_range_scaling(columns),
+        robust_scaling=_build_robust_scaling(columns),
+    )
+
+
+def _build_range_scaling(columns: tuple[Column, ...]) -> _Scaling:
+    """Build the scaling of numeric columns to their ranges, [0, 1] or [0, 0.25] for booleans.
+
+    Categories are marked by 0.25 and missing values by 0.05. Missing numbers have the median.
+    """
+    numeric = [column for column in columns if column.kind != "category"]
+    indicators = [
+        MISSING_WEIGHT
+        if column.n_missing and position == column.n_features_encoded - 1
+        else CATEGORY_WEIGHT
+        for column in columns
+        for position in range(column.n_features_encoded)
+    ]
+    return _Scaling(
+        prescale=np.array([column.prescale for column in numeric]),
+        shift=np.array([column.low * column.prescale for column in numeric]),
+        divisor=np.array([column.divisor for column in numeric]),
+        fill_value=np.array([column.fill_value for column in numeric]),
+        limit=LIMIT,
+        compresses_tails=False,
+        indicators=np.array(indicators, dtype=np.float32),
+    )
+
+
+def _build_robust_scaling(columns: tuple[Column, ...]) -> _Scaling:
+    """Build the scaling of numeric columns to robust z-scores.
+
+    Categories and missing values are marked by 1 / scale. Missing numbers are NaN.
+    """
+    numeric = [column for column in columns if column.kind != "category"]
+    indicators = [
+        # The scale of a number may be so small that its inverse is infinite.
+        0.0 if position == 0 and column.kind != "category" else 1 / scale
+        for column in columns
+        for position, scale in enumerate(column.scales)
+    ]
+    return _Scaling(
+        prescale=np.array([column.prescale for column in numeric]),
+        shift=np.array([column.median * column.prescale for column in numeric]),
+        # The scale of a column without values is unknown: all later values are encoded as 0.
+        divisor=np.array([c.scales[0] if c.n_present else np.inf for c in numeric]),
+        fill_value=np.full(len(numeric), np.nan),
+        limit=TAIL_START,
+        compresses_tails=True,
+        indicators=np.array(indicators, dtype=np.float32),
+    )
 
 
 @final
@@ -45,27 +174,14 @@ class TableEncoder:
     category column has a feature of 0 or 0.25 for each frequent category and one for all others. A
     column with missing values in the sample has one more feature, which indicates them.
 
-    Parameters
-    ----------
-    max_categories : int, default=32
-        Largest number of categories of a column that have a feature of their own.
-    min_count : int, default=2
-        Smallest number of rows in the sample that such a category has.
-
-    Examples
-    --------
-    >>> from altbi.table import as_table
-    >>> table = as_table(pa.table({"size": [1.0, 3.0, 2.0], "colour": ["red", "red", "blue"]}))
-    >>> TableEncoder().fit(table).transform(table)
-    array([[0.  , 0.25, 0.  ],
-           [1.  , 0.25, 0.  ],
-           [0.5 , 0.  , 0.25]], dtype=float32)
+    At most `max_categories` categories of a column, which occur in at least `min_count` rows of the
+    sample, have a feature of their own. Methods of an encoder that is not fitted raise an error.
     """
 
     def __init__(self, *, max_categories: int = 32, min_count: int = 2) -> None:
         self.max_categories = max_categories
         self.min_count = min_count
-        self._fitted_layout: Layout | None = None
+        self._fitted_layout: _Layout | None = None
 
     def fit(self, table: Table) -> Self:
         """Fit ranges, medians and categories on the training sample, and return the encoder.
@@ -78,8 +194,7 @@ class TableEncoder:
                 raise ParameterError(
                     f"{name}={getattr(self, name)!r}, but expected at least {least}."
                 )
-        fitted = dict(self._fit_columns(table))
-        columns = tuple(fitted[number] for number in range(len(table.names)))
+        columns = self._fit_columns(table)
         if not any(column.n_present for column in columns):
             raise TableError(
                 f"Every value of the table's {len(table)} rows is missing. "
@@ -88,13 +203,13 @@ class TableEncoder:
         return self._set_columns(columns)
 
     @classmethod
-    def from_columns(cls, columns: tuple[Column, ...], max_categories: int = 32) -> Self:
+    def from_columns(cls, columns: tuple[Column, ...]) -> Self:
         """Create an encoder from declared columns, without fitting it on a table.
 
-        `max_categories` is raised to the largest number of categories of a column.
+        `max_categories` is the largest number of categories of a column, or 32 if that is more.
         """
         most = max(len(column.categories) for column in columns)
-        return cls(max_categories=max(max_categories, most))._set_columns(columns)
+        return cls(max_categories=max(32, most))._set_columns(columns)
 
     def transform(self, table: Table) -> Features:
         """Encode rows as ``(n_rows, n_features_encoded)``, each independently of all others.
@@ -118,7 +233,7 @@ class TableEncoder:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The fitted columns; all properties of an encoder that is not fitted raise an error."""
+        """The fitted columns."""
         return self._layout.columns
 
     @property
@@ -190,10 +305,7 @@ class TableEncoder:
     def check_sample(self, features: Features) -> list[str]:
         """Return a warning for each column in which over half of the rows have rare categories.
 
-        Parameters
-        ----------
-        features : ndarray of shape (n_rows, n_features_encoded)
-            The encoded training sample.
+        `features` is the encoded training sample, from `transform` or `standardize`.
         """
         return [
             f"Column {column.name!r} holds {column.n_categories} different texts, most of them too "
@@ -209,7 +321,7 @@ class TableEncoder:
 
         Declared columns are left out.
         """
-        return [sentence for column in self.columns for sentence in describe_column(column)]
+        return [sentence for column in self.columns for sentence in describe_changes(column)]
 
     def drift(self, table: Table) -> Drift:
         """Count the values of a table that the training sample did not have.
@@ -217,7 +329,7 @@ class TableEncoder:
         A table with other columns than those of the fit raises a `TableError`.
         """
         check_columns(table, self.columns)
-        return measure_drift(table, self._layout)
+        return measure_drift(table, self.columns)
 
     def to_json(self) -> dict[str, Any]:
         """Return parameters and columns as dicts, lists and numbers that JSON can hold."""
@@ -242,35 +354,33 @@ class TableEncoder:
 
     def _set_columns(self, columns: tuple[Column, ...]) -> Self:
         """Build the layout of fitted columns, store it, and return the encoder."""
-        self._fitted_layout = build_layout(columns)
+        self._fitted_layout = _build_layout(columns)
         return self
 
     @property
-    def _layout(self) -> Layout:
+    def _layout(self) -> _Layout:
         """The layout of the fitted columns; without a fit it raises an `AltbiError`."""
         if self._fitted_layout is None:
             raise AltbiError("TableEncoder is not fitted. Call fit first.")
         return self._fitted_layout
 
-    def _fit_columns(self, table: Table) -> Iterator[tuple[int, Column]]:
-        """Fit all columns, and yield each with its index.
-
-        Category columns come first, then the numeric ones. Numeric columns are read in groups,
-        because tables may be stored row by row.
-        """
+    def _fit_columns(self, table: Table) -> tuple[Column, ...]:
+        """Fit all columns; numeric ones are read in groups, as tables may be stored row by row."""
+        columns = {}
         numeric = []
         for number, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
             if kind == "category":
                 texts = table.categories(number)
-                yield number, fit_category(name, texts, self.max_categories, self.min_count)
+                columns[number] = fit_category(name, texts, self.max_categories, self.min_count)
             else:
                 numeric.append(number)
         for first in range(0, len(numeric), FIT_COLUMNS):
             group = numeric[first : first + FIT_COLUMNS]
             for number, values in zip(group, table.numbers(group).T, strict=True):
-                yield number, fit_numeric(table.names[number], table.kinds[number], values)
+                columns[number] = fit_numeric(table.names[number], table.kinds[number], values)
+        return tuple(columns[number] for number in range(len(table.names)))
 
-    def _encode(self, table: Table, scaling: Scaling) -> Features:
+    def _encode(self, table: Table, scaling: _Scaling) -> Features:
         """Encode rows by a scaling; used by `transform` and `standardize`.
 
         A table with other columns than those of the fit raises a `TableError`.
@@ -279,11 +389,12 @@ class TableEncoder:
         features = np.zeros((len(table), self.n_features_encoded), dtype=np.float32)
         if len(self._layout.numeric):
             self._encode_numeric(table, scaling, features)
-        for number in self._layout.categorical:
-            self._encode_categories(table, number, scaling, features)
+        for number, column in enumerate(self.columns):
+            if column.kind == "category":
+                self._encode_categories(table, number, scaling, features)
         return features
 
-    def _encode_numeric(self, table: Table, scaling: Scaling, features: Features) -> None:
+    def _encode_numeric(self, table: Table, scaling: _Scaling, features: Features) -> None:
         """Write the features of all numeric columns into `features`.
 
         Rows are scaled in blocks that fit the cache. Infinite values raise a `TableError`.
@@ -299,20 +410,19 @@ class TableEncoder:
         for first in range(0, len(values), n_rows):
             block = features[first : first + n_rows]
             block_values = values[first : first + n_rows]
-            scaled, is_regular = scale_values(block_values, scaling, buffer)
+            scaled, is_regular = scaling.scale(block_values, buffer)
             if not is_regular:
                 is_missing = self._find_missing(block_values, table.first_row + first)
-                limit_values(scaled, scaling, is_missing)
+                scaling.fill_and_limit(scaled, is_missing)
                 block[:, indicators] = np.where(
                     is_missing[:, layout.has_indicator], scaling.indicators[indicators], 0
                 )
             block[:, targets] = scaled
 
-    def _find_missing(self, values: NDArray[np.float64], first_row: int) -> NDArray[np.bool_]:
+    def _find_missing(self, values: Values, first_row: int) -> NDArray[np.bool_]:
         """Return which values of a block of numeric columns are missing.
 
-        The first infinite value raises a `TableError` with its row number, counted from
-        `first_row`.
+        The first infinite value raises a `TableError`. Row numbers begin with `first_row`.
         """
         infinite = np.argwhere(np.isinf(values))
         if len(infinite):
@@ -322,7 +432,7 @@ class TableEncoder:
         return np.isnan(values)
 
     def _encode_categories(
-        self, table: Table, number: int, scaling: Scaling, features: Features
+        self, table: Table, number: int, scaling: _Scaling, features: Features
     ) -> None:
         """Write the features of one category column into `features`.
 

@@ -1,6 +1,10 @@
-"""Values of a table, read in the kinds of the fitted columns, and decoded from features."""
+"""Values of a table: reading them as at fit, decoding them from features, and their drift."""
 
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Self, final
 
 import numpy as np
 import pyarrow as pa
@@ -8,15 +12,28 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altbi.encoding._column import OTHER, Column
-from altbi.encoding._scaling import expand_tails
 from altbi.errors import TableError
 from altbi.table import Kind, Table
+
+# Robust z-scores beyond this grow by their logarithm, so that one extreme value does not hide the
+# contributions of other columns, and differences between extreme values remain visible.
+TAIL_START = 20.0
+TAIL_SCALE = 5.0
+MAX_Z_SCORE = 1e300  # larger sizes are clipped, so that their logarithm is finite
 
 # Relative rounding error of float32, with some reserve.
 ROUNDING_ERROR = 2e-6
 TIME_UNITS = np.array([1e-6, 1e-3, 1, 60, 3600, 86400])  # in seconds
 YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
 ARROW_TYPES = {"number": pa.float64(), "boolean": pa.bool_(), "date": pa.timestamp("us")}
+
+MAX_SHOWN_COLUMNS = 5
+# Largest share of values outside the fitted range, and of rare or unknown categories, that raises
+# no warning.
+MAX_OUTSIDE = 0.05
+MAX_OTHERS = 0.1
+# In fewer rows a few outliers are a large share.
+MIN_ROWS = 100
 
 Values = NDArray[np.float64]
 
@@ -119,6 +136,24 @@ def read_values(table: Table, number: int, column: Column) -> pa.Array:
     return _convert_numbers(column.kind, table.numbers([number])[:, 0])
 
 
+def compress_tails(z_scores: Values) -> None:
+    """Replace each robust z-score z beyond ±20 in place, so that it grows by its logarithm.
+
+    The result is ``sign(z) * (20 + 5 * log(|z| / 20))``. NaN stays NaN.
+    """
+    is_far = np.abs(z_scores) > TAIL_START
+    sizes = np.minimum(np.abs(z_scores[is_far]), MAX_Z_SCORE)
+    compressed = TAIL_START + TAIL_SCALE * np.log(sizes / TAIL_START)
+    z_scores[is_far] = np.copysign(compressed, z_scores[is_far])
+
+
+def expand_tails(z_scores: Values) -> Values:
+    """Return robust z-scores without the compression of `compress_tails`."""
+    sizes = np.abs(z_scores)
+    expanded = TAIL_START * np.exp(np.maximum(sizes - TAIL_START, 0) / TAIL_SCALE)
+    return np.copysign(np.where(sizes > TAIL_START, expanded, sizes), z_scores)
+
+
 def decode_features(column: Column, features: Values) -> pa.Array:
     """Convert features of one column, as `transform` returns them, to values of the column.
 
@@ -189,3 +224,123 @@ def _convert_numbers(kind: Kind, values: Values) -> pa.Array:
         integers = np.rint(microseconds).astype(np.int64)
         return pa.array(integers, mask=is_missing).cast(ARROW_TYPES["date"])
     return pa.array(values, mask=is_missing)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Counts of values that the training sample did not have, by column."""
+
+    # Missing values in columns that had none.
+    missing: Counter[str] = field(default_factory=Counter)
+    # Unknown categories in columns whose categories all have an encoded feature.
+    unseen: Counter[str] = field(default_factory=Counter)
+    # Numbers and dates outside the fitted range.
+    outside: Counter[str] = field(default_factory=Counter)
+    # Rare or unknown categories, which are encoded alike, in columns that had few rare ones.
+    others: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+
+    def __add__(self, other: Self) -> "Drift":
+        """Return the sum of all counts, for the drift of two pieces of a table."""
+        return Drift(
+            self.missing + other.missing,
+            self.unseen + other.unseen,
+            self.outside + other.outside,
+            self.others + other.others,
+            self.rows + other.rows,
+        )
+
+    def describe(self) -> Iterator[str]:
+        """Yield a warning for each type of drift.
+
+        Rare categories and values outside the range are reported only for tables of at least 100
+        rows. They must affect more than 10 % or 5 % of the rows of a column.
+        """
+        if self.missing:
+            yield (
+                f"Missing values in {_format_counts(self.missing)}, where the training sample had "
+                "none; they count as typical values."
+            )
+        if self.unseen:
+            yield (
+                f"Unknown categories in {_format_counts(self.unseen)}, which the training sample "
+                f"did not have; they count as {OTHER!r}."
+            )
+        others = self._select_frequent(self.others, MAX_OTHERS)
+        if others:
+            yield (
+                f"Rare or unknown categories in {_format_counts(others)} of {self.rows} rows, more "
+                f"than in the training sample; they count as {OTHER!r}. If the table has changed, "
+                "fit again."
+            )
+        outside = self._select_frequent(self.outside, MAX_OUTSIDE)
+        if outside:
+            yield (
+                f"Many values outside the range of the training sample in "
+                f"{_format_counts(outside)} of {self.rows} rows. If the table has changed, fit "
+                "again."
+            )
+
+    def _select_frequent(self, counts: Counter[str], share: float) -> Counter[str]:
+        """Return the counts of columns in which more than a share of the rows is affected.
+
+        Tables of fewer than 100 rows have none.
+        """
+        if self.rows < MIN_ROWS:
+            return Counter()
+        return Counter({name: n for name, n in counts.items() if n > share * self.rows})
+
+
+def _format_counts(counts: Counter[str]) -> str:
+    """Format the five columns with the highest counts, and the number of further columns."""
+    shown = [f"{name!r} ({count} values)" for name, count in counts.most_common(MAX_SHOWN_COLUMNS)]
+    n_more = len(counts) - len(shown)
+    return ", ".join(shown) + (f" and {n_more} more columns" if n_more else "")
+
+
+def measure_drift(table: Table, columns: tuple[Column, ...]) -> Drift:
+    """Count the values of a table that the training sample did not have, by column.
+
+    New missing values are not counted in declared columns. Columns without drift have no entry.
+    """
+    missing, outside = _count_missing_and_outside(table, columns)
+    unseen: Counter[str] = Counter()
+    others: Counter[str] = Counter()
+    for number, column in enumerate(columns):
+        if column.kind == "category":
+            codes = read_category_codes(table, number, column)
+            missing[column.name] = int((codes < 0).sum())
+            n_others = int((codes == len(column.categories)).sum())
+            if not column.n_rare:
+                unseen[column.name] = n_others
+            elif column.has_few_rare:
+                others[column.name] = n_others
+        if column.n_missing or column.is_declared:
+            del missing[column.name]
+    return Drift(+missing, +unseen, +outside, +others, len(table))
+
+
+def _count_missing_and_outside(
+    table: Table, columns: tuple[Column, ...]
+) -> tuple[Counter[str], Counter[str]]:
+    """Count missing values, and values outside the fitted range, of columns numeric at fit.
+
+    Columns that hold texts in this table are left out. A column without values at fit has no range.
+    """
+    numbers = [
+        number
+        for number, column in enumerate(columns)
+        if "category" not in (column.kind, table.kinds[number])
+    ]
+    numeric = [columns[number] for number in numbers]
+    values = table.numbers(numbers)
+    low = np.array([column.low if column.n_present else -np.inf for column in numeric])
+    high = np.array([column.high if column.n_present else np.inf for column in numeric])
+    n_missing = np.isnan(values).sum(axis=0).tolist()
+    n_outside = ((values < low) | (values > high)).sum(axis=0).tolist()
+    names = [column.name for column in numeric]
+    return (
+        Counter(dict(zip(names, n_missing, strict=True))),
+        Counter(dict(zip(names, n_outside, strict=True))),
+    )

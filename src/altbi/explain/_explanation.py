@@ -24,28 +24,15 @@ VALUES_AT_ONCE = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One column that makes a row unusual.
-
-    Attributes
-    ----------
-    column : str
-        The column's name.
-    value : object
-        The row's value; None where it is missing.
-    expected : object
-        The value that similar normal rows, or the network, lead to expect.
-    z_score : float
-        Distance between the two, in robust z-scores of the column. For scores by loss it is
-        measured in standard deviations of the network's prediction.
-    contribution : float
-        The column's share of the score.
-    """
+    """One column that makes a row unusual."""
 
     column: str
-    value: object
-    expected: object
+    value: object  # the row's value; None where it is missing
+    expected: object  # the value that similar normal rows, or the network, lead to expect
+    # Distance between the two, in robust z-scores of the column. For scores by loss it is measured
+    # in standard deviations of the network's prediction.
     z_score: float
-    contribution: float
+    contribution: float  # the column's share of the score
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,21 +207,9 @@ class Explanation:
 def explain(
     table: Table, scorer: DistanceScorer | LossScorer, encoder: TableEncoder
 ) -> Explanation:
-    """Return the scores of a table's rows, split by column.
+    """Return the scores of a table's rows, split by column, with expected values.
 
-    Parameters
-    ----------
-    table : Table
-        The rows.
-    scorer : DistanceScorer or LossScorer
-        The scorer of a fitted model.
-    encoder : TableEncoder
-        The encoder of the same model.
-
-    Returns
-    -------
-    Explanation
-        Scores, contributions and expected values.
+    `scorer` and `encoder` belong to the same fitted model.
     """
     if isinstance(scorer, DistanceScorer):
         return _explain_distances(table, scorer, encoder)

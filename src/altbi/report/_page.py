@@ -14,10 +14,11 @@ from typing import Any
 
 from altbi.errors import escape_text, import_extra, shorten
 from altbi.report import _charts as charts
-from altbi.report._formatting import format_score, format_share
 from altbi.report._summary import Summary, TopRow
 
 MAX_PAGE_BYTES = 3_000_000
+# Scores from this value on have four significant digits.
+LARGE_SCORE = 1e7
 # Positions of the threshold slider, and columns to filter by.
 MAX_THRESHOLDS = 1_000
 MAX_FILTERS = 50
@@ -30,31 +31,17 @@ SCRIPT_ESCAPES = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The largest numbers of rows, values and characters that a page shows.
+    """The largest numbers of rows, values and characters that a page shows."""
 
-    Attributes
-    ----------
-    rows, cells, reasons : int
-        Number of rows in the list, and of values and reasons of each row.
-    text : int
-        Number of characters of a text.
-    columns, leading : int
-        Number of columns in the overview, and how many of them are visible at first.
-    ids : int
-        Number of id columns in the list.
-    notes, note : int
-        Number of warnings, and of characters of each warning.
-    """
-
-    rows: int
-    cells: int
-    reasons: int
-    text: int
-    columns: int = 200
-    leading: int = 12
-    ids: int = 3
-    notes: int = 60
-    note: int = 600
+    rows: int  # in the list
+    cells: int  # values of each row
+    reasons: int  # of each row
+    text: int  # characters of a text
+    columns: int = 200  # in the overview
+    leading: int = 12  # columns of the overview that are visible at first
+    ids: int = 3  # id columns in the list
+    notes: int = 60  # warnings
+    note: int = 600  # characters of each warning
 
 
 # Decreasing limits: the first with which the page is small enough is used.
@@ -83,22 +70,8 @@ def render(summary: Summary) -> str:
 
     Names and values of the table are escaped, and the page's content security policy only allows
     its own two scripts. If the page would exceed 3 MB, it shows fewer rows and shorter texts, and
-    states so. With the strictest limits it may still be larger.
-
-    Parameters
-    ----------
-    summary : Summary
-        The content of the page.
-
-    Returns
-    -------
-    str
-        An HTML document, to be written as UTF-8.
-
-    Raises
-    ------
-    MissingExtraError
-        If Altair, vl-convert or Jinja2 is not installed.
+    states so. With the strictest limits it may still be larger. A missing library raises a
+    `MissingExtraError`.
     """
     scripts = [charts.bundle(), (FOLDER / "page.js").read_text(encoding="utf-8")]
     specs = charts.training(summary.history) if summary.history else {}
@@ -272,6 +245,30 @@ def _build_comparison(
             if index not in reason_columns
         ],
     ]
+
+
+def format_score(value: float, threshold: float) -> str:
+    """Format a score with as many decimals as give the threshold four significant digits.
+
+    There are at most 6 decimals, and commas between thousands. Infinite scores and scores from
+    10**7 on have four significant digits.
+    """
+    if abs(value) >= LARGE_SCORE or not math.isfinite(value):
+        return f"{value:.4g}"
+    size = math.floor(math.log10(abs(threshold))) if threshold else 0
+    return f"{value:,.{min(max(3 - size, 0), 6)}f}"
+
+
+def format_share(value: float) -> str:
+    """Format a share in per cent, with at most two decimals; only zero becomes 0%.
+
+    >>> format_share(0.0), format_share(0.00001), format_share(0.0312), format_share(0.5)
+    ('0%', 'under 0.01%', '3.1%', '50%')
+    """
+    if 0 < value < 0.0001:
+        return "under 0.01%"
+    decimals = 0 if value == 0 or abs(value) >= 0.1 else 1 if abs(value) >= 0.01 else 2
+    return f"{100 * value:.{decimals}f}%"
 
 
 def _build_policy(scripts: list[str]) -> str:

@@ -1,39 +1,120 @@
-"""Build the summary of a scored table."""
+"""Build the contents of the report and of reasons.csv: explained rows, and a summary."""
 
+import math
 import platform
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime, time, timedelta
 from importlib.metadata import version
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from altbi._formatting import format_number
 from altbi._version import __version__
 from altbi.encoding import Column
 from altbi.explain import Explanation
-from altbi.io import Label, SelectedColumns, parse_labels_column
+from altbi.io import ColumnParser, Label, SelectedColumns, parse_labels_column
 from altbi.model import FittedModel
 from altbi.model._score_source import ScoreCounts, ScoreSummary
 from altbi.model._settings import PRIVATE_CONTAMINATION
-from altbi.report._explained_rows import (
-    MAX_REASONS,
-    ExplainedRows,
-    format_id,
-    format_nearest_values,
-)
-from altbi.report._formatting import describe_column, format_expected, format_value
 from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
+# The largest number of reasons of a row.
+MAX_REASONS = 5
+# The number of similar reference rows that are shown with a row.
+N_NEAREST = 3
 SHOWN_COLUMNS = 30
+SHOWN_CATEGORIES = 5
 N_BINS = 60
 # Thresholds between the lowest of the top rows and the lowest score.
 N_LOW_THRESHOLDS = 200
 # Scores above this quantile may share one wide bin.
 WIDE_BIN_QUANTILE = 0.995
 LIBRARIES = ("numpy", "pyarrow", "scikit-learn", "torch")
+# An empty text is a value, not a missing one.
+EMPTY_TEXT = "''"
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HALF_DAY = timedelta(hours=12)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedRows:
+    """Rows of a table with the explanation of their scores."""
+
+    rows: NDArray[np.int64]  # their numbers in the table, counted from 0
+    cells: pa.Table  # their values as the source has them
+    flagged: NDArray[np.bool_]  # whether their scores are above the threshold
+    explanation: Explanation
+
+
+def explain_rows(
+    cells: pa.Table, rows: NDArray[np.int64], parser: ColumnParser, model: FittedModel
+) -> ExplainedRows:
+    """Parse the values of some rows, compute their scores, and explain these by column.
+
+    `cells` has the columns as the source has them, and `rows` the numbers of the rows in the table.
+    """
+    explanation = model.explain(parser.parse(cells, 0, model.encoder.names))
+    flagged = explanation.score > model.threshold
+    return ExplainedRows(rows=rows, cells=cells, flagged=flagged, explanation=explanation)
+
+
+def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> pa.Table:
+    """Return a table with one record for each row and reason, as in ``reasons.csv``.
+
+    A row has at most `MAX_REASONS` reasons, and those of a row have consecutive records. Values are
+    formatted as text. Id columns get the prefix ``id_``. For scores by distance, ``nearest_1`` to
+    ``nearest_3`` are the values of the most similar reference rows.
+    """
+    explanation = explained.explanation
+    records: list[dict[str, Any]] = []
+    for index, row in enumerate(explained.rows.tolist()):
+        ids = {name: explained.cells[name][index].as_py() for name in selected.ids}
+        common = {
+            "row": row,
+            **{f"id_{name}": format_id(value) for name, value in ids.items()},
+            "score": float(explanation.score[index]),
+            "outlier": bool(explained.flagged[index]),
+        }
+        for rank, reason in enumerate(explanation.reasons(index, MAX_REASONS), start=1):
+            column = explanation.columns.index(reason.column)
+            nearest = enumerate(format_nearest_values(explanation, index, column), start=1)
+            records.append(
+                {
+                    **common,
+                    "reason": rank,
+                    "column": reason.column,
+                    "value": format_value(reason.value, digits=None),
+                    "expected": format_expected(reason.expected, reason.value),
+                    "z_score": reason.z_score,
+                    "contribution": reason.contribution,
+                    **{f"nearest_{number}": value for number, value in nearest},
+                }
+            )
+    return pa.Table.from_pylist(records)
+
+
+def format_id(value: object) -> str:
+    """Format a value of an id column; an empty text stays empty, unlike in `format_value`."""
+    return "" if value == "" else format_value(value)
+
+
+def format_nearest_values(explanation: Explanation, index: int, column: int) -> tuple[str, ...]:
+    """Return the formatted values of one column in the reference rows most similar to a row.
+
+    `index` is the row's index in the explanation, and `column` the column's index. There are at
+    most `N_NEAREST` values, most similar first. The result is empty for scores by loss.
+    """
+    if explanation.neighbours is None:
+        return ()
+    value = explanation.values[column][index].as_py()
+    indices = pa.array(explanation.neighbours[index, :N_NEAREST])
+    nearest = explanation.reference[column].take(indices).to_pylist()
+    return tuple(format_nearest(each, value) for each in nearest)
 
 
 def summarize(
@@ -48,29 +129,9 @@ def summarize(
 ) -> Summary:
     """Build the summary of a scored table, which is the content of its report.
 
-    Drift and labels that are all the same are added to the warnings.
-
-    Parameters
-    ----------
-    table : str
-        Name of the table.
-    selected : SelectedColumns
-        Which columns are features, ids and label.
-    model : FittedModel
-        The model that scored the table.
-    scored : ScoreSummary
-        Counts and histogram of all scores.
-    explained : ExplainedRows
-        The rows with the highest scores, highest first.
-    notes : sequence of str
-        Warnings about the data.
-    command : str
-        The command to show in the report.
-
-    Returns
-    -------
-    Summary
-        Plain values.
+    `table` is the table's name, and `explained` has the rows with the highest scores, highest
+    first. `notes` are warnings about the data; drift and
+    labels that are all the same are added to them.
     """
     explanation = explained.explanation
     metrics = _compute_metrics(scored, selected.label)
@@ -308,3 +369,81 @@ def _collect_versions() -> dict[str, str]:
         "Python": platform.python_version(),
         **{library: version(library) for library in LIBRARIES},
     }
+
+
+def format_value(value: object, digits: int | None = 6) -> str:
+    """Format a value of a table as text; a missing value becomes "".
+
+    None and NaN are missing. An empty text becomes two quotes, booleans "true" and "false".
+    `digits` limits the digits of numbers, and cuts dates to seconds; None keeps the exact value.
+    Midnight is left out of dates without a time zone, and "+00:00" is left out for UTC.
+
+    >>> format_value(None), format_value("")
+    ('', "''")
+    """
+    if value is None:
+        return ""
+    if value == "":
+        return EMPTY_TEXT
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if math.isnan(value):
+            return ""
+        return format_number(value, digits) if digits else repr(value).removesuffix(".0")
+    if isinstance(value, datetime):
+        value = value.replace(microsecond=0) if digits else value
+        return value.isoformat(" ").removesuffix(" 00:00:00").removesuffix("+00:00")
+    return str(value)
+
+
+def format_expected(expected: object, value: object, digits: int = 6) -> str:
+    """Format an expected value of a column, for display next to the row's `value`.
+
+    If both are dates and `value` has no time of day, the expected time is rounded to the nearest
+    date.
+    """
+    if isinstance(expected, datetime) and isinstance(value, datetime) and value.time() == time():
+        expected = (min(expected, datetime.max - HALF_DAY) + HALF_DAY).date()
+    return format_value(expected, digits)
+
+
+def format_nearest(nearest: object, value: object) -> str:
+    """Format the value of a reference row, for display next to the row's `value`.
+
+    If both are dates and neither has a time of day, only the date is shown.
+    """
+    if isinstance(nearest, datetime) and isinstance(value, datetime):
+        nearest = nearest.date() if nearest.time() == value.time() == time() else nearest
+    return format_value(nearest)
+
+
+def describe_column(column: Column) -> str:
+    """Describe the values that a column had in the training sample.
+
+    Numbers and dates: their range. Categories: at most five, and the number of the others.
+    Booleans: "true or false", or the only value. A column without values: "no values".
+    """
+    if not column.n_present:
+        return "no values"
+    if column.kind == "category":
+        shown = ", ".join(map(format_value, column.categories[:SHOWN_CATEGORIES]))
+        rest = column.n_categories - min(len(column.categories), SHOWN_CATEGORIES)
+        return f"{shown}{' and ' if shown and rest else ''}{f'{rest} more' if rest else ''}"
+    if column.kind == "boolean":
+        return "true or false" if column.low < column.high else format_value(column.low > 0)
+    low, high = (_format_bound(column, bound) for bound in (column.low, column.high))
+    return low if low == high else f"{low} to {high}"
+
+
+def _format_bound(column: Column, bound: float) -> str:
+    """Format the smallest or largest value of a column; dates are given in seconds since 1970.
+
+    Dates after the year 9999 become a number of seconds.
+    """
+    if column.kind != "date":
+        return format_number(bound)
+    try:
+        return format_value((EPOCH + timedelta(seconds=bound)).replace(tzinfo=None))
+    except OverflowError:  # beyond year 9999
+        return f"{bound:.6g} seconds after 1970"

@@ -51,18 +51,6 @@ class DistanceScorer:
     One reference row that equals the scored row in all values that are not missing is excluded. The
     scored row may be this reference row, and a row must not be its own neighbour.
 
-    Parameters
-    ----------
-    rows : ndarray of shape (n_reference, n_features_encoded)
-        The reference rows in robust z-scores, with 0 for missing values. There are at least two.
-    n_groups : int
-        Number of groups. Reference row i belongs to group ``i % n_groups``.
-    whitening : ndarray of shape (n_features_encoded, n_features_encoded) or None
-        Matrix that rows are multiplied by before distances are computed, so that features become
-        nearly uncorrelated. Missing values then count as 0. None computes distances without it.
-
-    Examples
-    --------
     >>> rows = np.array([[0, 0], [4, 0], [1, 0], [0, 1]], dtype=np.float32)
     >>> scorer = DistanceScorer(rows, n_groups=2)  # rows 0 and 2, rows 1 and 3
     >>> scorer.score(np.array([[3, 0], [0, 0]], dtype=np.float32))
@@ -71,8 +59,10 @@ class DistanceScorer:
 
     kind: ClassVar[Literal["distance"]] = "distance"
 
-    rows: Rows
-    n_groups: int
+    rows: Rows  # at least two reference rows in robust z-scores, with 0 for missing values
+    n_groups: int  # reference row i belongs to group ``i % n_groups``
+    # Matrix that rows are multiplied by before distances are computed, so that features become
+    # nearly uncorrelated. Missing values then count as 0. None computes distances without it.
     whitening: Rows | None = None
 
     def encode(self, table: Table, encoder: TableEncoder) -> Rows:
@@ -149,20 +139,9 @@ class DistanceScorer:
     def most_similar(self, rows: Rows, weights: Rows, count: int) -> Indices:
         """Return the indices ``(n_rows, count)`` of the most similar reference rows.
 
-        Parameters
-        ----------
-        rows : ndarray of shape (n_rows, n_features_encoded)
-            Encoded rows.
-        weights : ndarray of shape (n_rows, n_features_encoded)
-            Weights of the squared differences. Distances are never whitened here.
-        count : int
-            Number of reference rows. At most ``n_reference - 1`` are returned.
-
-        Returns
-        -------
-        ndarray of int
-            Indices of reference rows, the nearest first. One reference row that equals the row is
-            left out.
+        The nearest comes first. Squared differences are multiplied by `weights`, which has the
+        shape of `rows`, and never whitened. One reference row that equals the row is left out, so
+        `count` is at most ``n_reference - 1``.
         """
         filled, factors = _weight_present_values(rows)
         count = min(count, len(self.rows) - 1)
@@ -189,14 +168,8 @@ class _Groups:
     This is the same shift for all reference rows, so it does not change which one is nearest.
     Methods return the squared norms separately.
 
-    Parameters
-    ----------
-    reference : ndarray of shape (n_reference, n_features_encoded)
-        The reference rows. Row i belongs to group ``i % count``.
-    count : int
-        Number of groups.
-    whitening : ndarray or None
-        Matrix that all rows are multiplied by first.
+    Reference row i belongs to group ``i % count``. If there is a whitening, all rows are multiplied
+    by it first.
     """
 
     def __init__(self, reference: Rows, count: int, whitening: Rows | None) -> None:
@@ -511,32 +484,10 @@ def fit_distance_scorer(
 ) -> DistanceScorer:
     """Select reference rows among normal rows, and return a scorer with them.
 
-    The share `keep` of rows with the smallest losses is kept, and reference rows are sampled from
-    it. In a second round, distances to these reference rows replace the losses. At least
-    ``2 * n_groups`` rows and all labelled inliers are kept. Missing values of reference rows
-    become 0.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n_features_encoded)
-        Candidates, in robust z-scores.
-    losses : ndarray of shape (n_rows,)
-        Losses of the candidates; high means outlier.
-    keep : float in (0, 1]
-        Share of the rows that is kept.
-    n_reference, n_groups : int
-        Largest number of reference rows, and number of groups they are divided into.
-    whiten : bool
-        Whether distances use a whitening, computed from the rows kept in the first round.
-    seed : int
-        Seed of the sampling.
-    is_inlier : ndarray of bool
-        Labelled inliers. They are always kept, and sampled first.
-
-    Returns
-    -------
-    DistanceScorer
-        The scorer.
+    The share `keep` of rows with the smallest losses is kept, and at most `n_reference` reference
+    rows are sampled from it, labelled inliers first. In a second round, distances to these rows
+    replace the losses. At least ``2 * n_groups`` rows and all labelled inliers are kept. `whiten`
+    adds a whitening, computed from the rows kept first. Missing values of reference rows become 0.
     """
     generator = np.random.default_rng(seed)
     n_kept = max(round(keep * len(rows)), 2 * n_groups, int(is_inlier.sum()))

@@ -35,42 +35,22 @@ class ScoreContributions:
 
 @dataclass(frozen=True, slots=True)
 class TypicalRows:
-    """Statistics of the training rows with which explanations of losses are compared.
+    """Statistics of the training rows with which explanations of losses are compared."""
 
-    Attributes
-    ----------
-    baseline : ndarray of shape (n_columns,)
-        Value that is subtracted from each column's contribution. For columns with one encoded
-        feature it is the mean contribution over all such columns. A column with several features,
-        such as a categorical one, has its own mean.
-    usual : ndarray of shape (n_features_encoded,)
-        The 0.9 quantile of each feature's contribution over the training rows.
-    neutral : ndarray of shape (n_features_encoded,)
-        The median of each encoded feature.
-    """
-
+    # Value that is subtracted from each column's contribution, of shape (n_columns,). For columns
+    # with one encoded feature it is the mean contribution over all such columns. A column with
+    # several features, such as a categorical one, has its own mean.
     baseline: NDArray[np.float64]
-    usual: NDArray[np.float64]
-    neutral: NDArray[np.float64]
+    usual: NDArray[np.float64]  # 0.9 quantile of each feature's contribution over training rows
+    neutral: NDArray[np.float64]  # median of each encoded feature
 
 
 @dataclass(frozen=True, slots=True)
 class LossScorer:
-    """Scorer by the mean loss of a row over several snapshots.
+    """Scorer by the mean over snapshots of ``(loss - low) / width``.
 
-    Attributes
-    ----------
-    stacked : StackedSnapshots
-        The snapshots.
-    low, width : ndarray of shape (n_snapshots,)
-        The score is the mean of ``(loss - low) / width`` over the snapshots. `low` and `width` are
-        the minimum and the range of the losses of training rows, or 0 and 1 for the plain mean.
-    arrays : dict
-        The snapshots' weights, for model files.
-    landmarks : ndarray or None
-        Quantiles of each table column, which explanations of networks other than the IWAE need.
-    typical : TypicalRows or None
-        Statistics of the training rows, for explanations.
+    `low` and `width`, of shape ``(n_snapshots,)``, are the minimum and the range of the losses of
+    training rows, or 0 and 1 for the plain mean.
     """
 
     kind: ClassVar[Literal["loss"]] = "loss"
@@ -78,9 +58,10 @@ class LossScorer:
     stacked: StackedSnapshots
     low: NDArray[np.float64]
     width: NDArray[np.float64]
-    arrays: SnapshotArrays
+    arrays: SnapshotArrays  # the snapshots' weights, for model files
+    # Quantiles of each table column, which explanations of networks other than the IWAE need.
     landmarks: NDArray[np.float32] | None = None
-    typical: TypicalRows | None = None
+    typical: TypicalRows | None = None  # for explanations
 
     def encode(self, table: Table, encoder: TableEncoder) -> NDArray[np.float32]:
         """Return the rows of a table as encoded features, the input of the network."""
@@ -128,17 +109,9 @@ class LossScorer:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the values that the network expects in a context, and the distances from them.
 
-        Parameters
-        ----------
-        context : ndarray of shape (n_rows, n_features_encoded)
-            The rows, with unusual values replaced by typical ones.
-        rows : ndarray of shape (n_rows, n_features_encoded)
-            The rows themselves.
-
-        Returns
-        -------
-        expected, distance : ndarray of shape (n_rows, n_features_encoded)
-            Expected values, and half the squared z-scores of `rows`, averaged over snapshots.
+        `context` has the rows with unusual values replaced by typical ones, and `rows` the rows
+        themselves. Distances are half the squared z-scores of `rows`, averaged over snapshots. All
+        arrays have the shape ``(n_rows, n_features_encoded)``.
         """
 
         def compute(columns: Tensor) -> Tensor:
