@@ -70,6 +70,7 @@ def test_products_have_the_stated_shape():
     assert (result == 7).all()
 
 
+@pytest.mark.slow
 def test_share_table_has_all_detectors_and_widths():
     sizes = ("--seconds", 0.01, "--rounds", 1, "--fitted", 300, "--threads", 1)
 
@@ -92,6 +93,7 @@ def test_exponent_of_a_power_is_found():
     assert peers.fit_exponent({n: 3 * n**1.5 for n in (10, 100, 1000)}) == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 def test_peers_run_once_and_print_ratios(tmp_path):
     records = tmp_path / "peers.jsonl"
     records.write_text('{"system": "ECOD", "rows": 200, "fi')  # an incomplete record
@@ -114,6 +116,7 @@ def test_peers_run_once_and_print_ratios(tmp_path):
     assert float(ratio) == pytest.approx(seconds / 2, rel=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limit", "error"), [("--seconds=0.1", "more than 0.1 s"), ("--gibibytes=0.01", "GiB")]
 )
@@ -127,6 +130,7 @@ def test_system_beyond_a_limit_gets_no_larger_table(tmp_path, limit, error):
     assert error in record["error"]
 
 
+@pytest.mark.slow
 def test_folder_grows_is_scored_and_removed(tmp_path):
     records, folder = tmp_path / "records.jsonl", tmp_path / "folder"
     folder.mkdir()
@@ -154,6 +158,7 @@ def test_too_large_folder_is_refused(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_small_jobs_save_a_model_and_print_ratios(tmp_path):
     model = tmp_path / "small.altbi"
     heavy = {f'python -c "{code}"' for code in small.IMPORTS}

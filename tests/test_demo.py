@@ -54,6 +54,7 @@ def test_seed_determines_the_table():
     assert to_set(rows) != to_set(others)
 
 
+@pytest.mark.slow
 def test_demo_has_the_scores_of_the_detector(demo):
     table = create_table(seed=0)
     rows = table.drop(["diagnosis"])
@@ -120,6 +121,7 @@ def test_text_has_the_numbers(demo, capsys):
     assert all(file in text for file in demo.files)
 
 
+@pytest.mark.slow
 def test_command_prints_json(capsys, tmp_path):
     assert main(["demo", "--json", "--seed", "3", "--output", str(tmp_path / "out")]) == 0
 

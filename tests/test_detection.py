@@ -173,6 +173,7 @@ def test_pandas_index_is_kept(features):
     assert isinstance(found, pd.DataFrame)
 
 
+@pytest.mark.slow
 def test_temporary_folder_is_removed_with_the_object(features, temporary_folder):
     detection = detect(features)
     folder = detection.folder
@@ -185,6 +186,7 @@ def test_temporary_folder_is_removed_with_the_object(features, temporary_folder)
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_output_folder_outlives_the_object(features, tmp_path, temporary_folder):
     detect(features, tmp_path / "out")
     gc.collect()
@@ -251,6 +253,7 @@ def test_detector_may_be_estimator_or_settings(features, detector):
     assert detection.summary.score_by == expected
 
 
+@pytest.mark.slow
 def test_engine_writes_a_folder_of_scores(table, tmp_path):
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet")
     options = {"id": "key", "label": "bad"}

@@ -40,6 +40,7 @@ def model(tmp_path_factory):
     return str(path)
 
 
+@pytest.mark.slow
 def test_fit_imports_no_slow_modules():
     """Some modules of torch and scikit-learn take longer to import than a small table to fit."""
     code = (
@@ -55,6 +56,7 @@ def test_fit_imports_no_slow_modules():
     assert not {"sympy", "sklearn.mixture", "torch._dynamo"} & set(modules)
 
 
+@pytest.mark.slow
 def test_the_listing_sees_an_import():
     assert "sklearn" in heavy_imports("import sklearn")
 

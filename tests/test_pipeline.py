@@ -101,6 +101,7 @@ def in_memory(request):
     return table, model, model.score(features), max_rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format_", WRITERS)
 def test_file_has_scores_of_table_in_memory(tmp_path, format_, in_memory):
     table, model, scores, max_rows = in_memory
@@ -119,6 +120,7 @@ def test_file_has_scores_of_table_in_memory(tmp_path, format_, in_memory):
     assert (training.n_rows, training.n_sample) == (len(table), min(len(table), max_rows))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_rows", "max_rows"), SIZES)
 @pytest.mark.parametrize(("write", "order"), [(np.savez, "C"), (np.savez_compressed, "F")])
 def test_array_file_has_scores_of_its_array(tmp_path, write, order, n_rows, max_rows):
@@ -382,6 +384,7 @@ def detected(tmp_path_factory):
     return table, summary, folder / "out"
 
 
+@pytest.mark.slow
 def test_files_agree_with_the_summary(detected):
     table, summary, folder = detected
     text = pyarrow.csv.ConvertOptions(column_types={"invoice": pa.string()})

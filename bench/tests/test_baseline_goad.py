@@ -11,6 +11,8 @@ from torch.nn import functional
 from altbi.errors import ParameterError
 from altbi_bench.baselines.goad import GOAD, Recogniser, closeness_to, triplet_loss
 
+pytestmark = pytest.mark.slow
+
 X = np.random.default_rng(0).exponential(size=(320, 3)) ** 2
 
 

@@ -8,6 +8,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from altbi_bench import baselines
 
+pytestmark = pytest.mark.slow
+
 # DTEIG and ICL need three columns, more than some checks have.
 ESTIMATORS = {
     name: partial(getattr(baselines, name), epochs=1)

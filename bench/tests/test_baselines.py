@@ -17,6 +17,8 @@ from altbi_bench import baselines
 from altbi_bench.baselines import Baseline, ddpm, dte
 from altbi_bench.baselines.base import Linear, Trainer
 
+pytestmark = pytest.mark.slow
+
 # Two epochs are a few updates. The tests of each baseline train longer.
 BRIEF = {
     name: getattr(baselines, name)(epochs=2) for name in baselines.__all__ if name != "Baseline"

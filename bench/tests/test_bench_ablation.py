@@ -52,6 +52,8 @@ from altbi_bench.traces.records import SERIES
 from altbi_bench.traces.settings import SETTINGS
 from altbi_bench.traces.trace import Trace, TraceJob
 
+pytestmark = pytest.mark.slow
+
 PAPER = Path(__file__).parents[2].parent / "shared" / "paper"
 FIVE = (
     *("Classical/45_wine.npz", "Classical/14_glass.npz", "Classical/39_vertebral.npz"),

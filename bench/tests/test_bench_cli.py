@@ -82,6 +82,7 @@ def test_help_imports_nothing_heavy(name):
     assert heavy_imports(*name.split(), "--help") == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["datasets", "systems"])
 def test_catalogues_import_numpy_only(name):
     assert heavy_imports(name) == {"numpy"}

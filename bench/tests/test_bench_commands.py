@@ -608,6 +608,7 @@ class TestProcesses:
             assert time.monotonic() < end, "no line is written"
             time.sleep(0.02)
 
+    @pytest.mark.slow
     def test_every_system_runs_on_a_smoke_table(self, start, tmp_path, monkeypatch, capsys):
         words = ["run", "--suite", "smoke", "--seeds", "1"]
 
@@ -650,6 +651,7 @@ class TestProcesses:
         assert len(keep_latest(found)) == len(found) == n_jobs
         assert all(each.error is None for each in found)
 
+    @pytest.mark.slow
     def test_interrupt_leaves_complete_records_and_no_process(self, start, tmp_path):
         words = ["run", "--suite", "smoke", "--systems", "IForest", "--seeds", "999"]
         path = tmp_path / "bench/results/smoke.jsonl"
@@ -663,6 +665,7 @@ class TestProcesses:
         assert path.read_bytes().endswith(b"\n")
         assert len(read_runs(path)) >= 2
 
+    @pytest.mark.slow
     def test_termination_at_the_start_is_reported(self, start, tmp_path):
         process = start("run", "--suite", "smoke", "--systems", "IForest", "--processes", "2")
         self.wait_for_lines(tmp_path / "bench/results/smoke.jsonl", process, 0)

@@ -300,6 +300,7 @@ class TestProcesses:
     def run(self, asked, *, processes=1, seconds=PATIENCE, measure=run_command_in_name):
         return list(run_jobs(asked, processes=processes, seconds=seconds, threads=3, work=measure))
 
+    @pytest.mark.slow
     def test_lost_jobs_fail_and_others_continue(self, tmp_path):
         asked = build_jobs("A", "leave", "B", "be killed", "raise", f"{tmp_path}/hang", "C")
 

@@ -22,6 +22,8 @@ from altbi_bench.statistics import (
     wilcoxon_holm,
 )
 
+pytestmark = pytest.mark.slow
+
 # Demšar (2006), table 6: AUC on 14 data sets. On the 13th the last two systems tie in print but
 # are ranked 2 and 3, so one value has a digit more here.
 DEMSAR = {

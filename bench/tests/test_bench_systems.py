@@ -27,6 +27,8 @@ from altbi_bench.runs.records import Job, append, read_runs
 from altbi_bench.runs.runner import Question, keep_current
 from altbi_bench.tables.comparison import paper_table
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ("unsupervised", "semisupervised")
 SEEDED = [name for name, system in SYSTEMS.items() if system.seeded]
 UNSEEDED = [name for name, system in SYSTEMS.items() if not system.seeded]

@@ -39,6 +39,8 @@ from altbi_bench.tables.formatting import (
 )
 from altbi_bench.tables.grids import markdown_grid
 
+pytestmark = pytest.mark.slow
+
 PLAIN, REFERENCE, FOREST, NEIGHBOURS = "ALTBI", "ALTBI-I (reference)", "IForest", "kNN"
 ALL = select(suite="all")
 TWO_SEEDS = Question(seeds=(0, 1))

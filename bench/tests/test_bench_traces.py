@@ -28,6 +28,8 @@ from altbi_bench.traces.trace import (
     run_trace,
 )
 
+pytestmark = pytest.mark.slow
+
 WINE = TraceJob(file="Classical/45_wine.npz", setting="VAE", seed=0, rows=5000)
 
 

@@ -8,6 +8,8 @@ from altbi.distributed import Dask
 from altbi_bench.runs.workers import run_jobs, run_jobs_on_engine
 from bench_jobs import build_jobs, run_command_in_name
 
+pytestmark = pytest.mark.slow
+
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
 
 

@@ -19,6 +19,8 @@ from altbi_bench.runs.runner import Question
 from altbi_bench.statistics import mean_ranks
 from altbi_bench.tables.comparison import compare, difference, shared_means
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 # Names of systems in the README.

@@ -79,6 +79,7 @@ def read_scores(text):
     return [float(record["score"]) for record in csv.DictReader(io.StringIO(text))]
 
 
+@pytest.mark.slow
 def test_detect_writes_a_folder_and_prints_it(folder, capsys, scores):
     code = main(["detect", "sizes.csv", "--id", "key", "--label", "bad"])
 
@@ -137,6 +138,7 @@ def test_scores_are_written_in_other_formats(folder, capsys, scores, format_):
     assert output in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_score_reads_and_writes_standard_streams(folder, scores):
     before = names_in(folder)
     with (folder / "sizes.csv").open("rb") as table:
@@ -355,6 +357,7 @@ def test_values_that_cannot_be_written_are_an_error(tmp_path, capsys, fast):
     assert not out.exists() or not any(out.iterdir())
 
 
+@pytest.mark.slow
 def test_counts_are_approximate_under_a_budget(tmp_path, capsys):
     table = tmp_path / "sizes.csv"
     table.write_text("size\n" + "\n".join(map(str, range(40))), encoding="utf-8")
@@ -370,6 +373,7 @@ def test_counts_are_approximate_under_a_budget(tmp_path, capsys):
     assert "trained on about" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_unreadable_tables_fail_before_torch_is_loaded(tmp_path):
     program = (
         "import sys; from altbi.cli import main; code = main(sys.argv[1:]); "

@@ -124,6 +124,7 @@ def test_programming_errors_are_not_hidden(monkeypatch):
         main(["demo"])
 
 
+@pytest.mark.slow
 def test_closed_pipe_prints_nothing(model):
     reader, writer = os.pipe()
     os.close(reader)
@@ -134,6 +135,7 @@ def test_closed_pipe_prints_nothing(model):
     assert (result.returncode, result.stderr) == (1, b"")
 
 
+@pytest.mark.slow
 def test_characters_outside_the_encoding_are_escaped(model):
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
 

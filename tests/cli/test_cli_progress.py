@@ -10,6 +10,8 @@ import pytest
 
 from altbi.cli import _progress
 
+pytestmark = pytest.mark.slow
+
 ALTBI = [sys.executable, "-c", "import sys; from altbi.cli import main; sys.exit(main())"]
 LISTING = (
     "import sys; from altbi.cli import main; main(sys.argv[1:]); "

@@ -52,6 +52,7 @@ def scores(fitted):
     return fitted.outlier_score(X)
 
 
+@pytest.mark.slow
 def test_outliers_score_higher_than_inliers(scores):
     assert (scores[IS_OUTLIER][:, None] > scores[~IS_OUTLIER]).mean() > 0.85
 
@@ -260,6 +261,7 @@ def test_fits_in_threads_do_not_disturb_each_other(fitted, scores):
     assert np.array_equal(together[1], scores)
 
 
+@pytest.mark.slow
 def test_global_random_state_is_neither_used_nor_changed(fitted, scores):
     np.random.seed(1)  # noqa: NPY002 - the caller's own state
     torch.manual_seed(1)

@@ -130,6 +130,7 @@ def test_losses_are_scaled_to_their_training_range(fitted, X):
     assert np.allclose(scaled.mean(axis=0), fitted.outlier_score(X))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", ["reference", "paper"])
 def test_trained_losses_differ_from_untrained_ones(network, X):
     # An untrained network separates outliers quite well, so separation would prove nothing. But

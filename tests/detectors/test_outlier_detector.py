@@ -33,6 +33,7 @@ def test_model_holds_reference_rows_and_no_network(X):
     assert all(row.tobytes() in rows for row in model.scorer.rows)
 
 
+@pytest.mark.slow
 def test_losses_decide_which_rows_are_references():
     """A dense cluster is close to itself: only the losses show that it is unusual."""
     rng = np.random.default_rng(0)

@@ -27,6 +27,7 @@ def plain(request, paths):
     return path, writer.table, summarize(pipeline, prepared, scored)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["local", "dask_engine"])
 def test_engines_and_one_process_agree(plain, name, request, tmp_path):
     path, output, summary = plain
@@ -106,6 +107,7 @@ def run_command(capsys, *arguments):
     return facts
 
 
+@pytest.mark.slow
 def test_detect_command_agrees_with_one_process(capsys, monkeypatch, paths, tmp_path):
     monkeypatch.setattr(_commands, "read_settings", lambda _: fast_settings())
     options = ["--id", "invoice", "--label", "bad", "--no-report", "--output"]
@@ -120,6 +122,7 @@ def test_detect_command_agrees_with_one_process(capsys, monkeypatch, paths, tmp_
     assert read_folder(tmp_path / "out" / "scores").num_rows == N_ROWS
 
 
+@pytest.mark.slow
 def test_score_command_starts_a_local_cluster(capsys, paths, model, scores, tmp_path):
     model.save(tmp_path / "model.altbi")
     start = ["score", paths["one parquet file"], "-m", tmp_path / "model.altbi"]

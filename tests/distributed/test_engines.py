@@ -52,6 +52,7 @@ def test_no_items_need_no_cluster():
         assert list(engine.run(double, [])) == []
 
 
+@pytest.mark.slow
 def test_lost_workers_are_replaced(cluster, dask_engine, paths, model, scores, tmp_path):
     """One worker is killed while it writes, and one before the last partition."""
     attempts = tmp_path / "attempts"
@@ -114,6 +115,7 @@ def test_absent_scheduler_is_one_sentence(monkeypatch, capsys, paths, model, tmp
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_interrupted_command_stops_its_cluster_and_resumes(paths, model, scores, tmp_path):
     """Ctrl-C reaches all processes of the terminal: only the command prints, and all end."""
     model.save(tmp_path / "model.altbi")

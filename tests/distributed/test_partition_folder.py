@@ -19,6 +19,7 @@ from altbi.io import UNFINISHED_MARKER, ColumnSelection, open_table
 from small_tables import fast_settings
 
 
+@pytest.mark.slow
 def test_killed_run_continues_with_missing_partitions(paths, model, scores, tmp_path):
     model.save(tmp_path / "model.altbi")
     path, folder, marker = paths["parquet folder"], tmp_path / "scores", tmp_path / "marker"

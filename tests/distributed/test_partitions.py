@@ -26,6 +26,7 @@ TEXTS = st.sampled_from(
 EXPECTED = [None, ExpectedType("date", "dates as month/day/year"), ExpectedType("number", "")]
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.lists(TEXTS, min_size=1, max_size=6), min_size=1, max_size=4),
     st.sampled_from(EXPECTED),

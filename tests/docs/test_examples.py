@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [*ROOT.glob("*.md"), *DOCS.rglob("*.md")]

@@ -28,6 +28,7 @@ def restore(encoder):
 # Encoding
 
 
+@pytest.mark.slow
 @given(tables())
 def test_sample_is_encoded_in_unit_interval(sample):
     features = TableEncoder().fit_transform(sample)
@@ -48,6 +49,7 @@ def test_json_restores_encoder_to_the_bit(sample, other):
         assert restored.transform(other).tobytes() == encoder.transform(other).tobytes()
 
 
+@pytest.mark.slow
 @given(tables(), st.data())
 def test_row_is_encoded_independently_of_others(sample, data):
     encoder = TableEncoder().fit(sample)
@@ -177,6 +179,7 @@ def test_block_size_does_not_change_features(monkeypatch):
     np.testing.assert_array_equal(TableEncoder().fit_transform(sample), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_columns", [1, 3, 10, 700])
 def test_extreme_values_do_not_affect_other_rows(n_columns):
     generator = np.random.default_rng(0)
@@ -252,6 +255,7 @@ def test_column_without_values_has_zero_z_scores():
     assert (rows[:, 1] == 0).all()
 
 
+@pytest.mark.slow
 @given(tables())
 def test_z_scores_are_bounded_and_restored(sample):
     encoder = TableEncoder().fit(sample)
@@ -269,6 +273,7 @@ def test_z_scores_are_bounded_and_restored(sample):
 # Decoding
 
 
+@pytest.mark.slow
 @given(tables(has_missing=False))
 def test_decoded_features_are_the_values(sample):
     encoder = TableEncoder(max_categories=99, min_count=1).fit(sample)

@@ -30,6 +30,7 @@ def explained(request):
     return detector, X, detector.explain(X)
 
 
+@pytest.mark.slow
 def test_contributions_and_remainder_add_up(explained):
     detector, X, explanation = explained
 
@@ -73,6 +74,7 @@ def test_expected_values_follow_the_rows(explained):
     assert np.median(together) > 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DETECTORS)
 @pytest.mark.parametrize("table", TABLES)
 def test_column_of_a_changed_value_ranks_first(name, table):
@@ -112,6 +114,7 @@ def test_expected_value_is_near_the_original(name, table):
     assert np.median(off) < np.median(column_mean_off)
 
 
+@pytest.mark.slow
 def test_flow_contributions_name_changed_values():
     X = load_wine().data
     detector = ALTBI(backbone=Glow(hidden=(16, 16)), schedule=Schedule(T1=70)).fit(X)
@@ -132,6 +135,7 @@ def test_flow_contributions_name_changed_values():
     assert np.array_equal(alone.z_scores[0], explanation.z_scores[7])
 
 
+@pytest.mark.slow
 def test_flow_names_values_that_contradict_each_other():
     rng = np.random.default_rng(0)
     size = rng.normal(size=500)
@@ -162,6 +166,7 @@ def test_flow_names_values_that_contradict_each_other():
     assert all(reason.expected / reason.value < 1 for reason in named)
 
 
+@pytest.mark.slow
 def test_flow_examines_the_largest_contributions_of_wide_tables():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(150, 40))
@@ -240,6 +245,7 @@ def test_reasons_have_z_scores_of_at_least_one():
     assert [reason.column for reason in explanation.reasons(1)] == ["b"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DETECTORS)
 def test_planted_value_is_named_first_beside_skewed_columns(name):
     rng = np.random.default_rng(0)
@@ -332,6 +338,7 @@ def test_distances_have_no_remainder(explained):
     assert not explanation.remainder.any()
 
 
+@pytest.mark.slow
 def test_nearest_rows_agree_in_the_other_columns():
     rng = np.random.default_rng(0)
     kind = rng.integers(0, 2, 600)

@@ -189,6 +189,7 @@ def test_detector_can_be_pickled(rows, fitted):
     np.testing.assert_array_equal(loaded.decision_function(rows), fitted.decision_scores_)
 
 
+@pytest.mark.slow
 def test_without_pyod_the_error_names_the_extra():
     code = "import sys; sys.modules['pyod'] = None; import altbi.integrations.pyod"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

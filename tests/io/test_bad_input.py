@@ -25,6 +25,8 @@ import altbi
 from altbi import ALTBI, IWAE, Schedule
 from altbi.cli import main
 
+pytestmark = pytest.mark.slow
+
 COMMAND = str(Path(sys.executable).with_name("altbi"))
 TIMEOUT = 600  # seconds
 FAILED, USAGE, INTERRUPTED, TERMINATED = 1, 2, 130, 143

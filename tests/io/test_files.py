@@ -67,6 +67,7 @@ def test_encoding_can_be_passed(open_bytes, error_of):
     assert "byte 0x81 in line 2 cannot be read as cp1252" in error_of(b"a\n\x81\n")
 
 
+@pytest.mark.slow
 def test_lines_above_the_limit_raise(open_bytes, error_of):
     long = b"x" * (LINE_BYTES - 100)
     assert read(open_bytes(b"a,b\n" + long + b",2\n3,4\n")).column("b").to_pylist() == ["2", "4"]
@@ -75,6 +76,7 @@ def test_lines_above_the_limit_raise(open_bytes, error_of):
     assert "line 2 is longer than 16 MiB" in error_of(b'{"a":1}\n{"a":"' + long + long + b'"}\n')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", [b"a,b\n1,", b'a,b\n1,"', b'{"a": "x"}\n{"a": "'])
 def test_huge_line_is_refused_in_bounded_memory(tmp_path, start):
     path = tmp_path / "a.txt"
@@ -89,6 +91,7 @@ def test_huge_line_is_refused_in_bounded_memory(tmp_path, start):
     assert growth < 120
 
 
+@pytest.mark.slow
 def test_zip_bomb_is_refused_in_bounded_memory(tmp_path):
     path = tmp_path / "bomb"
     with (

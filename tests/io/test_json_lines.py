@@ -40,6 +40,7 @@ def test_json_nan_is_a_number(open_bytes):
     np.testing.assert_array_equal(read(source).column("a").to_numpy(), [np.nan, 1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ['{"a": 1.0}', '{"c": {"e": "x"}}', '{"b": 7}'])
 def test_last_line_changes_the_schema(open_bytes, last):
     n_lines = 200_000

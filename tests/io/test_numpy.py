@@ -108,6 +108,7 @@ def npy_that_claims(shape):
     return sink.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2**60, 3), (1, 2**40), (-1, 3), (2**62, 2**62)])
 def test_false_array_shapes_raise_in_bounded_memory(error_of, tmp_path, shape):
     error_of(npy_that_claims(shape))

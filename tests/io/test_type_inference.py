@@ -223,6 +223,7 @@ def test_find_unparsable_returns_the_first_text(texts, data):
         assert find_unparsable(NUMBER, pa.array(texts)) == refused[0]
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_are_parsed_exactly(values):
     _, read = infer([repr(value) for value in values])

@@ -9,6 +9,8 @@ from altbi.errors import ParameterError
 from altbi.table import as_table
 from altbi.torch import Glow
 
+pytestmark = pytest.mark.slow
+
 RNG = np.random.default_rng(0)
 NORMAL = RNG.normal(size=(300, 5))
 # A dense cluster: it looks normal without labels.

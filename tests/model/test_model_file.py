@@ -19,6 +19,7 @@ def load_estimator(name, path):
 # Saving and loading
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DETECTORS)
 def test_loaded_detector_equals_saved_one(get_fitted, write_model, name):
     saved = get_fitted(name)

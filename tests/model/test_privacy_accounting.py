@@ -44,6 +44,7 @@ def test_prv_bound_matches_exact_gaussian():
     assert gaussian_delta(epsilon - 0.05, mu) > DELTA
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("releases", [GROWING, WITH_ALL_ROWS], ids=["growing", "with all rows"])
 def test_bounds_agree_with_dp_accounting(releases):
     composed = None
@@ -58,6 +59,7 @@ def test_bounds_agree_with_dp_accounting(releases):
     assert expected < rdp < 1.25 * expected
 
 
+@pytest.mark.slow
 def test_rdp_bound_agrees_with_opacus():
     accountant = RDPAccountant()
     accountant.history = [(each.noise, each.rate, each.times) for each in WITH_ALL_ROWS]
@@ -67,6 +69,7 @@ def test_rdp_bound_agrees_with_opacus():
     assert compute_epsilons(WITH_ALL_ROWS, DELTA)[0] == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.slow
 def test_prv_bound_agrees_with_opacus():
     accountant = PRVAccountant()
     accountant.history = [(each.noise, each.rate, each.times) for each in GROWING]

@@ -49,6 +49,7 @@ def remove_values(X, seed=0):
     return holed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("estimator", "share"), [(ALTBI, 0.05), (OutlierDetector, 0.1)])
 @pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
 @pytest.mark.parametrize("has_missing", [False, True])

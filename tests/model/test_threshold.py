@@ -69,6 +69,7 @@ def test_estimate_is_invariant_to_scale_and_shift(rng):
     assert estimate_contamination(1000 * scores - 77) == pytest.approx(expected, abs=1e-3)
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=300))
 def test_estimate_is_one_row_to_half(values):
     assert 1 / len(values) <= estimate_contamination(np.array(values)) <= 0.5

@@ -73,6 +73,7 @@ def test_more_samples_approach_exact_likelihood():
     assert (bounds[0] - truth).min() > 0.2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounded", [False, True])
 def test_gradients_equal_finite_differences(bounded):
     model = build_small(bounded=bounded).double().eval()

@@ -89,6 +89,7 @@ def test_first_update_has_length_of_learning_rate():
     assert centre == pytest.approx(0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.5, 0.99)])
 @pytest.mark.parametrize("weight_decay", [0.0, 0.1])
 def test_adam_equals_torch_adam(weight_decay, betas):
@@ -368,6 +369,7 @@ def test_warm_up_trusts_all_labels():
     assert seen == [4, 4, 4, 2, 2, 2]
 
 
+@pytest.mark.slow
 def test_few_of_many_rows_are_sampled_uniformly(monkeypatch):
     n_rows, size, count = 60_000, 3_000, 2
     monkeypatch.setattr("altbi.networks._training._shuffle", None)  # too slow for many rows

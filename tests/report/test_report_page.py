@@ -18,6 +18,8 @@ from altbi.errors import MissingExtraError
 from altbi.report import render
 from altbi.report._page import MAX_PAGE_BYTES, format_score, format_share
 
+pytestmark = pytest.mark.slow
+
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = [
     "--headless",

@@ -223,6 +223,7 @@ def test_threshold_is_described(parameters, text):
     assert text in describe_threshold(fast_detector(**parameters).fit(X).model_)
 
 
+@pytest.mark.slow
 def test_private_threshold_is_described():
     from altbi.torch import PrivacyBudget
 

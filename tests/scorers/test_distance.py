@@ -74,6 +74,7 @@ def test_one_equal_reference_row_is_excluded(n_groups, n_equal):
     assert score != pytest.approx(score_plainly(scorer, most_similar)[0], rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whitens", [False, True])
 @pytest.mark.parametrize("distance", [1e-3, 1e-2, 0.1, 1, 10, 100])
 def test_small_distances_far_out_are_exact(distance, whitens):
@@ -230,6 +231,7 @@ def test_score_does_not_depend_on_other_rows(width, n_reference):
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["missing", "whitened", "whitened and near"])
 def test_rounding_does_not_depend_on_other_rows(kind):
     """Weights and whitened rows have more digits than float32, so rounding matters."""

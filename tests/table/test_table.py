@@ -209,6 +209,7 @@ def test_arrow_slices_are_views():
     assert chunk.buffers()[1].address == source.column(0).chunk(0).buffers()[1].address
 
 
+@pytest.mark.slow
 def test_neither_pandas_nor_polars_is_imported():
     code = (
         "import sys, numpy, altbi.encoding, altbi.table; altbi.table.as_table(numpy.ones((2, 2))); "

@@ -535,6 +535,7 @@ class Unlearned(nn.Module):
         return (rows - self.mean).square().sum(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backbone", "sentence"),
     [

@@ -323,6 +323,7 @@ def test_initialization_reaches_optimizer_parameters():
     assert float(moved) == pytest.approx(0.1, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_training_approaches_known_likelihood():
     # The four channels of each pixel are correlated, pixels are not: a mix can undo that.
     rng = np.random.default_rng(0)

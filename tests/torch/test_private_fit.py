@@ -78,6 +78,7 @@ def change_header(path, target, change):
     return target
 
 
+@pytest.mark.slow
 def test_training_learns_the_distribution():
     rows = 3 + 0.5 * np.random.default_rng(0).normal(size=(1500, 3))
     schedule = Schedule(n0=256, gamma=1.0, T0=5, T1=90, T2=100)
@@ -113,6 +114,7 @@ def test_text_formats_are_not_released():
     assert fitted.model_.training_table.conventions == TextConventions({}, ("?",))
 
 
+@pytest.mark.slow
 def test_given_noise_ends_with_the_budget():
     fitted = build_detector(BRIEF._copy_with(T0=400, n0=30), noise=1.5).fit(build_table())
 
@@ -182,6 +184,7 @@ def no_releases(monkeypatch):
     monkeypatch.setattr(PerRowGradients, "losses", lambda _, batch: torch.zeros(len(batch)))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_releases")
 @pytest.mark.parametrize("bounds", [BY_COLUMN, "estimate"], ids=["declared", "estimated"])
 def test_file_depends_on_releases_only(tmp_path, bounds):
@@ -249,6 +252,7 @@ def test_file_with_changed_ledger_raises(model_file, tmp_path, change):
         altbi.load(change_header(model_file, tmp_path / "changed.altbi", change))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(30.0, 1e-3), (3.0, 0.5), (0.5, 1e-9)])
 @pytest.mark.filterwarnings("ignore::altbi.errors.TableWarning")
 def test_any_budget_can_be_saved_and_loaded(tmp_path, epsilon, delta):

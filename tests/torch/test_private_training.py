@@ -140,6 +140,7 @@ def build_neighbours(seed):
     return rows, rows[without]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_feature", [-2.0, 0.1, 0.5, 30.0])
 def test_tracked_has_sensitivity_one(per_feature):
     rule = Tracked(N_FEATURES)
@@ -214,6 +215,7 @@ def test_releases_include_every_update():
     assert build_plan(schedule, n_rows=7).sampling_rate(5) == 1.0
 
 
+@pytest.mark.slow
 def test_batches_are_poisson_samples(monkeypatch):
     seen = []
 
@@ -292,6 +294,7 @@ def bound_epsilon(without, present):
     return bound(best, without[half:], present[half:])
 
 
+@pytest.mark.slow
 def test_attack_stays_below_ledger(monkeypatch):
     claimed, bound = attack(noise_factor=1.0, n_runs=400, monkeypatch=monkeypatch)
 
@@ -299,6 +302,7 @@ def test_attack_stays_below_ledger(monkeypatch):
     assert 0.1 < bound < claimed  # the attack works at all
 
 
+@pytest.mark.slow
 def test_attack_detects_missing_noise(monkeypatch):
     claimed, bound = attack(noise_factor=0.01, n_runs=300, monkeypatch=monkeypatch)
 
