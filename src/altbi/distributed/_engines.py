@@ -17,7 +17,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10
-# Time without any result after which the engine checks that the cluster still has workers.
+# Time after which the engine waits no longer, and checks that the cluster still has workers.
 RESULT_SECONDS = 60
 LOGGERS = ("distributed", "distributed.client", "tornado", "asyncio")
 # An address needs its port: without one, Dask would wait for its whole timeout.
@@ -184,8 +184,9 @@ class Dask(Engine):
     def _collect_results(self, pending: dict[Any, int]) -> Iterator[tuple[int, Any]]:
         """Yield the index and result of calls as they finish, and remove them from `pending`.
 
-        After 60 seconds without a result it returns, so that the caller can try again. It raises an
-        `EngineError` if the cluster has no workers then, and the exceptions of failed calls.
+        After 60 seconds it returns as soon as no result is ready, so that the caller can try again.
+        It raises an `EngineError` if the cluster has no workers then, or does not answer. A failed
+        call raises its own exception, or an `EngineError` if the cluster lost it.
         """
         distributed = import_extra("distributed", extra="cluster")
         completed = distributed.as_completed(

@@ -307,7 +307,9 @@ def select_for_model(
 ) -> SelectedColumns:
     """Select the columns of a model: by name, or by position if it was fitted on an array.
 
-    Missing columns, or another number of columns than the array had, raise a `TableError`.
+    For an array, `selection` determines which columns count and in what order; for a data frame it
+    cannot leave out a column of the model. Missing columns, or another number of columns than the
+    array had, raise a `TableError`. Other errors are those of `select_columns`.
     """
     if model.training_table.is_frame:
         return select_columns(source, selection, model.encoder.names)

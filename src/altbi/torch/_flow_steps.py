@@ -244,7 +244,11 @@ class _Network(torch.autograd.Function):
         second_bias: Tensor,
         last: Tensor,
     ) -> Tensor:
-        """Return the output of the network; save the hidden activations for `backward`."""
+        """Return the output of the network; save the hidden activations for `backward`.
+
+        The network is a 3x3, a 1x1 and a 3x3 convolution, with ReLU between them. `z` has the shape
+        ``(channels, side, side, n_rows)``. `last` must already be flipped, as `apply_network` does.
+        """
         outputs, hidden = [], []
         for block in _split_rows(z):
             hidden1 = torch.addmm(first_bias, first, extract_patches(block)).relu_()

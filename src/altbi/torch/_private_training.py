@@ -86,8 +86,9 @@ class Tracked(Truncation):
     def observe(self, losses: Tensor, noise: float, expected_rows: float, share: float) -> None:
         """Move the threshold towards the quantile `share` of the losses, in place.
 
-        Only the noisy number of rows up to the threshold is used. The change and the threshold are
-        limited.
+        Only the noisy number of rows up to the threshold is used. Rows count as 1/2 or -1/2, so
+        `noise` is a sample scaled to a sensitivity of 1/2. One update multiplies the distance
+        from the lowest loss by a bounded factor, and that distance is bounded too.
         """
         # Rows count as 1/2 or -1/2, because 0 or 1 would double the sensitivity.
         excess = float((self._is_below(losses).double() - 0.5).sum() + noise)
