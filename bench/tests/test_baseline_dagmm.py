@@ -154,7 +154,7 @@ def test_a_long_training_sample_is_settled_in_blocks(untrained):
     network.load_state_dict(untrained.network_.state_dict())
     network.block_rows = 7
 
-    network.settle(standardised(X))
+    network.store_moments(standardised(X))
 
     for before, after in zip(once, network.buffers(), strict=True):
         assert torch.allclose(before, after, rtol=1e-3, atol=1e-6)

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from altbi.errors import ParameterError, TableError
 from altbi_bench.baselines import icl
-from altbi_bench.baselines.icl import ICL, Pairs, loss_in_parts, window_length
+from altbi_bench.baselines.icl import ICL, WindowMatcher, compute_chunked_loss, window_length
 
 N_ODD = 15
 
@@ -29,7 +29,7 @@ IS_ODD = np.arange(len(X)) >= len(X) - N_ODD
 def network():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = Pairs(5)
+        network = WindowMatcher(5)
         with torch.no_grad():
             network(torch.randn(50, 5))  # BatchNorm meets some rows
     return network.eval()
@@ -63,7 +63,7 @@ def test_training_finds_the_rows_whose_parts_do_not_belong_together():
 def test_without_training_nothing_is_found():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        fresh = Pairs(6).eval()
+        fresh = WindowMatcher(6).eval()
 
     scores = fresh(torch.from_numpy(X).float()).detach()
 
@@ -97,7 +97,7 @@ def test_windows_and_rests_share_no_column_and_leave_none_out(n_features_encoded
         np.delete(np.arange(n_features_encoded), range(start, start + length)) for start in starts
     ]
 
-    assert np.array_equal(Pairs(n_features_encoded).others, rests)
+    assert np.array_equal(WindowMatcher(n_features_encoded).others, rests)
 
 
 @pytest.mark.parametrize("pairs", [40, 50, 10**6])
@@ -107,7 +107,7 @@ def test_parts_of_a_batch_add_up_to_its_gradient(network, monkeypatch, pairs):
     parameters = list(network.parameters())
     whole = network(batch).mean()
 
-    loss = loss_in_parts(network, batch)
+    loss = compute_chunked_loss(network, batch)
 
     torch.testing.assert_close(loss, whole)
     torch.testing.assert_close(

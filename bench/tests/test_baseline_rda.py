@@ -8,7 +8,7 @@ from torch import nn
 
 from altbi.errors import ParameterError
 from altbi_bench.baselines.base import Trainer
-from altbi_bench.baselines.rda import RDA, shrunk
+from altbi_bench.baselines.rda import RDA, shrink_rows
 
 QUICK = {"epochs": 60, "batch_size": 32, "learning_rate": 0.005, "shrink_every": 1}
 
@@ -90,15 +90,15 @@ def test_shrinking_solves_its_problem():
 
     for penalty in [0.5, 5.0, 12.9]:
         best = minimize(objective, row, args=(penalty,), tol=1e-10).x
-        assert np.allclose(shrunk(torch.from_numpy(row[None]), penalty)[0], best, atol=1e-4)
+        assert np.allclose(shrink_rows(torch.from_numpy(row[None]), penalty)[0], best, atol=1e-4)
 
 
 def test_short_rows_shrink_to_nothing_and_none_shrink_at_no_penalty():
     rows = torch.tensor([[0.0, 0.0], [0.3, 0.4], [3.0, 4.0]])
 
-    assert torch.equal(shrunk(rows, 0.5)[:2], torch.zeros(2, 2))
-    assert torch.allclose(shrunk(rows, 0.5)[2], 0.9 * rows[2])
-    assert torch.equal(shrunk(rows, 0.0), rows)
+    assert torch.equal(shrink_rows(rows, 0.5)[:2], torch.zeros(2, 2))
+    assert torch.allclose(shrink_rows(rows, 0.5)[2], 0.9 * rows[2])
+    assert torch.equal(shrink_rows(rows, 0.0), rows)
 
 
 def test_what_is_left_to_learn_is_the_rebuilt_row_and_a_short_error(monkeypatch):
@@ -108,7 +108,7 @@ def test_what_is_left_to_learn_is_the_rebuilt_row_and_a_short_error(monkeypatch)
     learned = rows.clone()
 
     monkeypatch.setattr("altbi_bench.baselines.rda.BLOCK_ROWS", 37)
-    network.drop_rest(learned, rows, 0.7)
+    network.update_learned_rows(learned, rows, 0.7)
 
     length = (rows - rebuilt).norm(dim=1)
     is_long = length > 0.7
@@ -120,7 +120,9 @@ def test_what_is_left_to_learn_is_the_rebuilt_row_and_a_short_error(monkeypatch)
 def test_the_rest_is_chosen_anew_after_the_passes_asked_for(monkeypatch):
     network = network_of(RDA())
     chosen, passes = [], []
-    monkeypatch.setattr(network, "drop_rest", lambda *parts: chosen.append((len(passes), parts[2])))
+    monkeypatch.setattr(
+        network, "update_learned_rows", lambda *parts: chosen.append((len(passes), parts[2]))
+    )
 
     for loss in RDA(epochs=7, shrink_every=3, penalty=0.5)._train_network(network, standardised(X)):
         passes.append(loss)

@@ -16,14 +16,14 @@ from altbi_bench.ablation.experiments import (
     RATIOS,
     ROWS,
     TECHNIQUES,
-    figure_jobs,
+    compute_points,
+    compute_technique_effects,
     filter_available,
-    panel_points,
-    published_effect,
+    find_published_effect,
+    list_figure_jobs,
+    list_trace_jobs,
+    list_variant_jobs,
     read_published,
-    technique_effects,
-    trace_jobs,
-    variant_jobs,
 )
 from altbi_bench.ablation.tables import ablation_tables
 from altbi_bench.ablation.training_analysis import (
@@ -33,18 +33,27 @@ from altbi_bench.ablation.training_analysis import (
     Memorisation,
     RiskRange,
     analyse_memorisation,
-    auc_by_share,
-    averaging_effect,
-    few_outliers_effect,
+    compute_averaging_effect,
+    compute_few_outliers_effect,
+    compute_window_aucs,
+    group_auc_by_share,
     measure_fluctuations,
-    window_aucs,
 )
 from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
 from altbi_bench.catalogue.variants import ALL_SYSTEMS, BASE, PANELS, VARIANTS, find_panels
 from altbi_bench.cli import main
 from altbi_bench.figures import charts, run_figures
-from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
+from altbi_bench.figures.charts import (
+    FAMILIES,
+    Bar,
+    Dot,
+    Shade,
+    Stroke,
+    draw_bars,
+    draw_heat_map,
+    draw_panels,
+)
 from altbi_bench.figures.page import write_figures
 from altbi_bench.runs.records import Job, append, read_runs
 from altbi_bench.statistics import paired_effect
@@ -143,9 +152,9 @@ class TestPublished:
 
     def test_what_the_techniques_are_worth_there(self):
         first, second, both = TECHNIQUES
-        assert published_effect(first) == pytest.approx(0.007)
-        assert published_effect(second) == pytest.approx(0.001)
-        assert published_effect(both) is None
+        assert find_published_effect(first) == pytest.approx(0.007)
+        assert find_published_effect(second) == pytest.approx(0.001)
+        assert find_published_effect(both) is None
 
 
 def runs_of(aucs, seeds=(0,), files=FILES):
@@ -168,7 +177,7 @@ class TestEffects:
         runs = runs_of({BASE.name: base, **without}, files=FIVE)
         worse = {name: [auc - 0.1 for auc in aucs] for name, aucs in without.items()}
         runs += runs_of({BASE.name: base, **worse}, seeds=(1,), files=FIVE)
-        effects, n_seeds = technique_effects(runs)
+        effects, n_seeds = compute_technique_effects(runs)
         assert n_seeds == 2
         order = np.argsort(FIVE)
         for place, effect in enumerate(effects.values()):
@@ -182,14 +191,14 @@ class TestEffects:
         panel = PANELS["rho"]
         aucs = {panel.find_system(value).name: [0.6, 0.7, 0.8] for value in panel.values}
         runs = runs_of(aucs) + runs_of({BASE.name: [0.1, 0.1, 0.1]}, seeds=(1,))
-        whole = panel_points(runs, panel)
+        whole = compute_points(runs, panel)
         assert whole[1:] == (3, 1)
         lacking = [
             run
             for run in runs
             if not (run.system == panel.find_system(1).name and run.file == FILES[2])
         ]
-        points, n_tables, n_seeds = panel_points(lacking, panel)
+        points, n_tables, n_seeds = compute_points(lacking, panel)
         assert (n_tables, n_seeds) == (2, 1)
         assert [point.auc for point in points] == pytest.approx([0.65] * len(panel.values))
 
@@ -200,7 +209,7 @@ class TestEffects:
         aucs = {
             name: values if len(values) > 3 else values[:1] * 5 for name, values in aucs.items()
         }
-        points, *_ = panel_points(runs_of(aucs, files=FIVE), panel)
+        points, *_ = compute_points(runs_of(aucs, files=FIVE), panel)
         last = points[-1].effect
         expected = paired_effect(np.array([0.2, 0.4, 0.6, 0.8, 0.9])[np.argsort(FIVE)] - 0.6103)
         assert (last.low, last.high) == pytest.approx((expected.low, expected.high))
@@ -215,9 +224,9 @@ class TestEffects:
         aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
         runs = runs_of(aucs)
         broken = dataclasses.replace(runs[0], auc=None, average_precision=None, error="no")
-        assert panel_points([*runs, broken], panel)[1] == 2
+        assert compute_points([*runs, broken], panel)[1] == 2
         trials = [dataclasses.replace(run, smoke=True) for run in runs]
-        assert panel_points(trials, panel) == ([], 0, 0)
+        assert compute_points(trials, panel) == ([], 0, 0)
 
     def test_runs_of_other_samples_protocols_and_makes_do_not_count(self):
         panel = PANELS["rho"]
@@ -228,17 +237,17 @@ class TestEffects:
             {"parameters": {"rho": 0.123}},
         ):
             others = [dataclasses.replace(run, auc=0.1, **change) for run in runs]
-            points, *_ = panel_points([*runs, *others], panel)
+            points, *_ = compute_points([*runs, *others], panel)
             assert [point.auc for point in points] == pytest.approx([0.6] * len(panel.values))
 
     def test_any_seed_is_a_start(self):
         panel = PANELS["rho"]
         aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
-        assert panel_points(runs_of(aucs, seeds=(4, 7)), panel)[1:] == (3, 2)
+        assert compute_points(runs_of(aucs, seeds=(4, 7)), panel)[1:] == (3, 2)
 
     def test_no_lines_no_points(self):
-        assert panel_points([], PANELS["rho"]) == ([], 0, 0)
-        assert technique_effects([]) == ({}, 0)
+        assert compute_points([], PANELS["rho"]) == ([], 0, 0)
+        assert compute_technique_effects([]) == ({}, 0)
 
     def test_an_interval_covers_what_it_should(self):
         generator = np.random.default_rng(0)
@@ -258,7 +267,7 @@ class TestEffects:
 class TestJobs:
     def test_each_value_has_a_job_on_each_table_and_once(self, adbench):
         tables = select(["wine", "glass", "ionosphere"])
-        jobs = variant_jobs(list(PANELS.values()), tables, (0, 1))
+        jobs = list_variant_jobs(list(PANELS.values()), tables, (0, 1))
         assert len(jobs) == len(set(jobs))
         assert {job.rows for job in jobs} == {None}  # all smaller than the sample
         wide = {job.system for job in jobs if "Ionosphere" in job.file}
@@ -269,7 +278,7 @@ class TestJobs:
         }
 
     def test_chosen_panels_and_both_techniques(self, adbench):
-        jobs = variant_jobs([PANELS["n0"]], select(["wine"]), (0,))
+        jobs = list_variant_jobs([PANELS["n0"]], select(["wine"]), (0,))
         names = {job.system for job in jobs}
         assert {each.name for each in TECHNIQUES.values()} <= names
         assert "ALTBI-I, n0 16" in names
@@ -277,15 +286,15 @@ class TestJobs:
 
     def test_every_table_is_watched_in_every_setting(self, adbench):
         tables = select(suite="tables")
-        narrow = [each for each in tables if each.parts[0].n_features <= 200]
-        jobs = trace_jobs(tables, (0, 1))
+        narrow = [each for each in tables if each.files[0].n_features <= 200]
+        jobs = list_trace_jobs(tables, (0, 1))
         assert len(set(jobs)) == len(jobs) == 2 * len(narrow) * len(SETTINGS)
-        there = [each for each in narrow if is_available(each.parts[0])]
+        there = [each for each in narrow if is_available(each.files[0])]
         assert len(filter_available(jobs)) == 2 * len(there) * len(SETTINGS)
         assert {job.rows for job in jobs} == {ROWS}
 
     def test_the_papers_single_tables(self):
-        jobs = figure_jobs()
+        jobs = list_figure_jobs()
         assert len(jobs) == len(set(jobs)) == 190
         tables = {(Path(job.file).stem.split("_")[1], job.setting, job.share) for job in jobs}
         four = product(("Ionosphere", "letter", "vowels", "magic.gamma"), ("VAE", "VAE, both"))
@@ -325,7 +334,7 @@ class TestWatching:
         assert held.a2 == pytest.approx(0.8)
         assert held.a1 == pytest.approx(inlier[89])  # nor do steps after the 80th
         assert held.share == 1
-        assert found.last_gap == pytest.approx(0.1)
+        assert found.last_difference == pytest.approx(0.1)
         assert found.find_risk_range(0.11).share == 0
         assert found.find_risk_range(0.11).a1 is None
 
@@ -341,7 +350,7 @@ class TestWatching:
         (found,) = analyse_memorisation(
             [a_trace(FILES[0], inlier_loss=[0.5] * 110, outlier_loss=outlier)]
         )
-        assert found.last_gap == pytest.approx(0.4)
+        assert found.last_difference == pytest.approx(0.4)
 
     def test_seeds_are_averaged_before_anything_is_said(self):
         traces = [
@@ -361,14 +370,14 @@ class TestWatching:
             for file in FILES
             for seed, windows in enumerate((0.7, 0.8))
         ]
-        found = window_aucs(traces)
+        found = compute_window_aucs(traces)
         assert found[AVERAGED] == pytest.approx([0.6] * 3)
         assert found[ALONE] == pytest.approx([0.65] * 3)
         assert found["60-80"] == pytest.approx([0.75] * 3)
-        assert averaging_effect(traces, AVERAGED).mean == pytest.approx(0.15)
-        assert averaging_effect(traces, ALONE).mean == pytest.approx(0.1)
-        assert averaging_effect([], ALONE) is None
-        assert window_aucs([]) == {}
+        assert compute_averaging_effect(traces, AVERAGED).mean == pytest.approx(0.15)
+        assert compute_averaging_effect(traces, ALONE).mean == pytest.approx(0.1)
+        assert compute_averaging_effect([], ALONE) is None
+        assert compute_window_aucs([]) == {}
 
     def test_fluctuation_is_the_mean_change_of_late_steps(self):
         restless = [0.9, 0.1] * 25 + [0.5, 0.6] * 25
@@ -394,12 +403,12 @@ class TestWatching:
         half = a_trace(pages, "VAE", 2, share=0.05, rows=20_000)  # not there for all shares
         other = a_trace(FILES[0], "VAE", 0, share=0.05, rows=20_000)
         both = a_trace(pages, "VAE, both", 0, share=0.05, rows=20_000)
-        found = auc_by_share([*traces, half, other, both, a_trace(FILES[0], "VAE")])
+        found = group_auc_by_share([*traces, half, other, both, a_trace(FILES[0], "VAE")])
         assert list(found) == list(RATIOS)
         assert found[0.05] == pytest.approx([0.85, 0.75])
-        effect = few_outliers_effect(found)
+        effect = compute_few_outliers_effect(found)
         assert effect.mean == pytest.approx(0.06)
-        assert auc_by_share(traces[:-2]) == {}
+        assert group_auc_by_share(traces[:-2]) == {}
 
     def test_failed_trainings_and_other_samples_do_not_count(self):
         good = a_trace(FILES[0])
@@ -417,7 +426,7 @@ def texts(svg):
 class TestPictures:
     def test_bars_have_names_numbers_and_a_legend(self):
         rows = [Bar("one & <only>", 0.8, 0.01, "classic"), Bar("other", 0.7, None, "deep")]
-        svg = bars(rows, title="AUC", kinds=FAMILIES, lowest=0.4)
+        svg = draw_bars(rows, title="AUC", kinds=FAMILIES, lowest=0.4)
         found = texts(svg)
         assert {"one & <only>", "other", "0.800", "0.700", "AUC", "classic", "deep"} <= set(found)
         assert svg.count(FAMILIES["classic"]) >= 2  # the bar, and its place in the legend
@@ -429,25 +438,25 @@ class TestPictures:
             "first": [Stroke("ours", dots), Stroke("paper", dots[:2])],
             "second": [Stroke("ours", [Dot(step, 0.5) for step in range(50)])],
         }
-        svg = panels(drawn, x_title="x", y_title="AUC", logarithmic=frozenset({"first"}))
+        svg = draw_panels(drawn, x_title="x", y_title="AUC", logarithmic=frozenset({"first"}))
         found = texts(svg)
         assert {"first", "second", "ours", "paper", "x", "AUC", "0.01", "0.1", "1"} <= set(found)
 
     def test_a_grid_shows_every_number(self):
         cells = [Shade(x, y, 0.7 + 0.01 * place) for place, (x, y) in enumerate(["ab", "cd"])]
         assert {"0.700", "0.710", "a", "b", "c", "d", "T1"} <= set(
-            texts(heat(cells, x_title="T1", y_title="T2"))
+            texts(draw_heat_map(cells, x_title="T1", y_title="T2"))
         )
 
     def test_the_same_numbers_make_the_same_picture(self):
         rows = [Bar("a", 0.8, 0.01, "classic")]
-        one, other = (bars(rows, title="t", kinds=FAMILIES, lowest=0.4) for _ in range(2))
+        one, other = (draw_bars(rows, title="t", kinds=FAMILIES, lowest=0.4) for _ in range(2))
         assert one == other
 
     def test_without_the_extra_it_is_said_what_to_install(self, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
         with pytest.raises(Exception, match=r"pip install 'altbi\[report\]'"):
-            charts._svg(None)
+            charts._render_svg(None)
 
 
 @pytest.fixture
@@ -484,7 +493,7 @@ class TestPage:
             assert f"](figures/{name}.svg)" in text
         assert text.count("Not drawn: its runs are missing.") == 10 - len(drawn)
         assert "in all steps on 3 of 3 tables" in " ".join(text.split())
-        assert "ALTBI-I (reference) is 2 of 4" in text
+        assert "ALTBI-I (reference) has rank 2 of 4" in text
 
     def test_a_picture_whose_runs_are_gone_goes_too(self, folder):
         page = folder.parent / "figures.md"
@@ -591,7 +600,7 @@ class TestPage:
         page = folder.parent / "docs"
         page.mkdir()
         assert main(["figures", "--records", str(folder), "--page", str(page)]) == 1
-        assert "docs is a folder, but expected a file" in capsys.readouterr().err
+        assert "docs: a folder, but expected a file" in capsys.readouterr().err
         assert not list(page.iterdir())
 
     def test_named_setting_runs_without_trainings(self, tmp_path, adbench, capsys, monkeypatch):
@@ -669,11 +678,11 @@ class TestPage:
         write_figures(page, folder)
         text = page.read_text()
         assert "ionosphere +0.100 [+0.100, +0.100], letter +0.000 [+0.000, +0.000]" in text
-        assert "it is clear on 1 of 2" in text
+        assert "the interval is above 0 on 1 of 2" in text
         assert "cardio 8.0% and 3.0%, of 9.0% in the table" in text
-        assert "a fall is clear on 1 of 1" in text
+        assert "the interval is below 0 on 1 of 1" in text
         assert "than with 7 to 9 % by +0.060 [+0.060, +0.060]" in text
-        assert "so it is here" in text
+        assert "this is confirmed here" in text
 
     def test_privacy_is_compared_on_the_same_tables(self, folder):
         settings = ("loss", "loss, neither", "epsilon 10", "epsilon 10, neither")
@@ -701,7 +710,7 @@ class TestPage:
         svg = (folder.parent / "figures" / "private.svg").read_text()
         paper = (PAPER / "b11_dp.csv").read_text().splitlines() if PAPER.is_dir() else []
         assert {"0.900", "0.880", "0.860", "0.840"} <= set(texts(svg))
-        theirs = run_figures._published_private()
+        theirs = run_figures._read_published_private()
         assert len(theirs["wine"]) == 4
         assert not paper or any(str(theirs["wine"]["loss"])[:5] in line for line in paper)
 
@@ -720,7 +729,7 @@ class TestPage:
         write_figures(page, tmp_path / "results")
         text = page.read_text()
         assert "](../../results/traces.jsonl)" in text
-        assert "- watched, VAE: all 1 tables" in text
+        assert "- observed training, VAE: all 1 tables" in text
         assert "- 190 trainings of figures, first " in text
 
     def test_a_failure_that_was_made_good_is_not_missing(self, folder):
@@ -735,7 +744,7 @@ class TestPage:
         assert "`<b>no</b>`" in text
 
     def test_families_are_the_papers(self):
-        family = run_figures._family
+        family = run_figures._find_family
         assert [family(name) for name in ("ALTBI", "ODIM", "DTE-NP", "DDPM", "GOAD", "kNN")] == [
             *("memorisation", "memorisation", "diffusion", "diffusion", "deep", "classic")
         ]

@@ -92,8 +92,8 @@ class TestDatasets:
         assert main(["datasets", "--files"]) == 0
 
         out, _ = said(capsys)
-        parts = [part for dataset in catalogue() for part in dataset.parts]
-        assert [line.split()[0] for line in out[1:-3]] == [part.file for part in parts]
+        parts = [part for dataset in catalogue() for part in dataset.files]
+        assert [line.split()[0] for line in out[1:-3]] == [part.path for part in parts]
 
     def test_json_holds_every_file(self, place, capsys):
         assert main(["datasets", "--json"]) == 0
@@ -141,7 +141,7 @@ class TestDatasets:
 
         assert main(["datasets", "--check"]) == 1
 
-        assert f"is at hand in {place / 'nowhere'}. Set ALTBI_ADBENCH" in refused(capsys)
+        assert f"is available in {place / 'nowhere'}. Set ALTBI_ADBENCH" in refused(capsys)
 
     @pytest.mark.parametrize("other", ["--files", "--json"])
     def test_a_check_lists_nothing(self, place, capsys, other):
@@ -251,7 +251,7 @@ class TestRun:
         self, place, at_once, protocol, words, rows
     ):
         (donors,) = [dataset for dataset in catalogue() if dataset.name == "donors"]
-        (place / "adbench" / donors.parts[0].file).touch()
+        (place / "adbench" / donors.files[0].path).touch()
 
         run("--datasets", "donors", "--systems", "HBOS", "--protocol", protocol, *words)
 
@@ -435,7 +435,7 @@ class TestLines:
         assert main(["records", *words]) == 0
 
         titles, now = said(capsys)[0][::3], f", by now it is {code_digest()})"
-        assert titles[0].endswith(f"(altbi's code was not written down{now}")
+        assert titles[0].endswith(f"(altbi's code was not recorded{now}")
         assert titles[1].endswith(f"(altbi's code was other{now}")
         assert titles[2].endswith("transductive")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from altbi.errors import ParameterError, TableError
-from altbi_bench.catalogue.datasets import catalogue, find_part, is_chosen_on, select
+from altbi_bench.catalogue.datasets import catalogue, find_file, is_chosen_on, select
 from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.cli import parser
@@ -70,7 +70,7 @@ def runs_of(question, aucs):
     for system, by_dataset in aucs.items():
         for name, values in by_dataset.items():
             for dataset in select([name]):
-                for part in dataset.parts:
+                for part in dataset.files:
                     jobs = question.list_jobs(part, SYSTEMS[system])
                     found += [a_run(job, auc) for job, auc in zip(jobs, values, strict=False)]
     return found
@@ -93,8 +93,8 @@ class TestCells:
         found = compare(runs, "auc", TWO_SEEDS)
 
         assert found.systems == (REFERENCE,)
-        assert [line.dataset.name for line in found.lines] == ["glass", "wine"]
-        got = [line.ours[REFERENCE] for line in found.lines]
+        assert [line.dataset.name for line in found.results] == ["glass", "wine"]
+        got = [line.ours[REFERENCE] for line in found.results]
         assert [cell.mean for cell in got] == pytest.approx([0.72, 0.43])
         assert [cell.std for cell in got] == pytest.approx([0.02 * 2**0.5, 0.03 * 2**0.5])
         gap = difference(found, REFERENCE)
@@ -109,13 +109,13 @@ class TestCells:
         question = Question(seeds=(0, 1))
         dataset = select(["20news (RoBERTa)"])[0]
         system = SYSTEMS[REFERENCE]
-        first, second = (question.list_jobs(part, system) for part in dataset.parts[:2])
+        first, second = (question.list_jobs(part, system) for part in dataset.files[:2])
         runs = [
             a_run(job, auc)
             for job, auc in zip([*first, *second], (0.1, 0.3, 0.5, 0.9), strict=True)
         ]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
 
         assert line.ours[REFERENCE].mean == pytest.approx(0.45)
         assert line.ours[REFERENCE].std == pytest.approx((0.2 + 0.4) / 2**0.5 / 2)
@@ -123,18 +123,18 @@ class TestCells:
 
     def test_more_than_two_files_have_a_mean_too(self):
         question = Question(seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        parts = select(["20news (RoBERTa)"])[0].files[:3]
         jobs = [question.list_jobs(part, SYSTEMS[REFERENCE])[0] for part in parts]
 
         runs = [a_run(job, auc) for job, auc in zip(jobs, (0.1, 0.2, 0.9), strict=True)]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
         assert line.ours[REFERENCE].mean == pytest.approx(0.4)
 
     @pytest.mark.parametrize("error", [None, "over the limit"])
     def test_a_file_that_few_have_begun_with_takes_no_number_away(self, error):
         question = Question(seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        parts = select(["20news (RoBERTa)"])[0].files[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
         runs = [
             a_run(question.list_jobs(part, SYSTEMS[name])[0], auc)
@@ -143,29 +143,29 @@ class TestCells:
         ]
         runs.append(a_run(question.list_jobs(parts[2], SYSTEMS[FOREST])[0], 0.9, error))
 
-        (line,) = compare(runs, "auc", question, find_systems(systems)).lines
+        (line,) = compare(runs, "auc", question, find_systems(systems)).results
 
         assert [line.ours[name].mean for name in systems] == [pytest.approx(0.2)] * 3
         assert line.title == "20news (RoBERTa), 2 of 6 files"
 
     def test_files_that_each_another_system_has_begun_with_are_all_there(self):
         question = Question(seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        parts = select(["20news (RoBERTa)"])[0].files[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
         jobs = [
             question.list_jobs(part, SYSTEMS[name])[0]
             for name, part in zip(systems, parts, strict=True)
         ]
 
-        (line,) = compare(map(a_run, jobs), "auc", question, find_systems(systems)).lines
+        (line,) = compare(map(a_run, jobs), "auc", question, find_systems(systems)).results
 
-        assert line.n_parts == 3
+        assert line.n_files_run == 3
         assert not any(line.ours.values())
 
     @pytest.mark.parametrize(("n_parts", "compared"), [(5, False), (6, True)])
     def test_the_paper_s_number_is_about_all_files(self, n_parts, compared):
         question = Question("official", seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:n_parts]
+        parts = select(["20news (RoBERTa)"])[0].files[:n_parts]
         runs = [a_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0]) for part in parts]
 
         assert (difference(compare(runs, "auc", question), REFERENCE) is not None) is compared
@@ -180,46 +180,47 @@ class TestCells:
     def test_one_run_of_an_unseeded_system_is_a_whole_cell_without_spread(self):
         runs = runs_of(TWO_SEEDS, {NEIGHBOURS: {"glass": (0.6,)}})
 
-        (line,) = compare(runs, "auc", TWO_SEEDS).lines
+        (line,) = compare(runs, "auc", TWO_SEEDS).results
 
         assert (line.ours[NEIGHBOURS].mean, line.ours[NEIGHBOURS].std) == (0.6, None)
 
     def test_a_lacking_seed_leaves_no_number(self):
         runs = runs_of(TWO_SEEDS, {REFERENCE: {"glass": (0.6,)}, FOREST: {"glass": (0.6, 0.7)}})
 
-        (line,) = compare(runs, "auc", TWO_SEEDS, find_systems([REFERENCE, FOREST])).lines
+        (line,) = compare(runs, "auc", TWO_SEEDS, find_systems([REFERENCE, FOREST])).results
 
         assert line.ours[REFERENCE] is None
         assert line.ours[FOREST].mean == pytest.approx(0.65)
 
     def test_a_lacking_file_leaves_no_number_where_another_system_ran_it(self):
         question = Question(seeds=(0,))
-        parts = select(["20news (BERT)"])[0].parts[:2]
+        parts = select(["20news (BERT)"])[0].files[:2]
         jobs = {
             name: [question.list_jobs(part, SYSTEMS[name])[0] for part in parts]
             for name in (REFERENCE, FOREST)
         }
         runs = [a_run(job) for job in [*jobs[REFERENCE], jobs[FOREST][0]]]
 
-        (line,) = compare(runs, "auc", question, find_systems([REFERENCE, FOREST])).lines
+        (line,) = compare(runs, "auc", question, find_systems([REFERENCE, FOREST])).results
 
         assert line.ours[REFERENCE] is not None
         assert line.ours[FOREST] is None
 
     def test_a_failed_run_counts_until_a_later_line_replaces_it(self):
         question = Question(seeds=(0,))
-        (job,) = question.list_jobs(select(["glass"])[0].parts[0], SYSTEMS[FOREST])
+        (job,) = question.list_jobs(select(["glass"])[0].files[0], SYSTEMS[FOREST])
         failed = a_run(job, error="ValueError: no")
 
         assert (
-            compare([failed], "auc", question, find_systems([FOREST])).lines[0].ours[FOREST] is None
+            compare([failed], "auc", question, find_systems([FOREST])).results[0].ours[FOREST]
+            is None
         )
         assert find_failures([failed], question, find_systems([FOREST]), ALL) == [failed]
         assert find_failures([failed], question, find_systems([FOREST]), select(["wine"])) == []
         stale = replace(failed, parameters={"n_estimators": 7})
         assert find_failures([stale], question, find_systems([FOREST]), ALL) == []
         again = [failed, a_run(job, 0.8)]
-        assert compare(again, "auc", question).lines[0].ours[FOREST].mean == 0.8
+        assert compare(again, "auc", question).results[0].ours[FOREST].mean == 0.8
         assert find_failures(again, question, find_systems([FOREST]), ALL) == []
 
     @pytest.mark.parametrize(
@@ -230,7 +231,7 @@ class TestCells:
     def test_trials_and_other_protocols_samples_and_seeds_are_barred(self, change):
         runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
 
-        assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).lines == ()
+        assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).results == ()
 
     def test_whole_runs_of_a_large_table_do_not_stand_for_its_sample(self):
         whole, sample = Question(seeds=(0,)), Question(rows=20_000, seeds=(0,))
@@ -238,7 +239,7 @@ class TestCells:
 
         found = compare(runs, "auc", sample)
 
-        assert [line.dataset.name for line in found.lines] == ["glass"]
+        assert [line.dataset.name for line in found.results] == ["glass"]
 
     def test_a_measure_that_older_lines_lack_leaves_no_number(self):
         runs = [
@@ -246,18 +247,20 @@ class TestCells:
             for run in runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
         ]
 
-        assert compare(runs, "auc", TWO_SEEDS).lines[0].ours[FOREST] is not None
+        assert compare(runs, "auc", TWO_SEEDS).results[0].ours[FOREST] is not None
         assert (
-            compare(runs, "precision_at_n", TWO_SEEDS, find_systems([FOREST])).lines[0].ours[FOREST]
+            compare(runs, "precision_at_n", TWO_SEEDS, find_systems([FOREST]))
+            .results[0]
+            .ours[FOREST]
             is None
         )
 
     def test_runs_of_a_system_built_otherwise_are_absent(self):
         runs = runs_of(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
 
-        assert compare(runs, "auc", TWO_SEEDS).lines
+        assert compare(runs, "auc", TWO_SEEDS).results
         for change in ({"parameters": {"n_estimators": 7}}, {"source": "other:Forest"}):
-            assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).lines == ()
+            assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).results == ()
 
 
 class TestPaper:
@@ -297,19 +300,19 @@ class TestPaper:
     def test_the_paper_stands_beside_the_very_files_it_is_about(self, dataset, system, has_number):
         question = Question(seeds=(0,))
         (found,) = select([dataset])
-        runs = [a_run(question.list_jobs(part, SYSTEMS[system])[0]) for part in found.parts]
+        runs = [a_run(question.list_jobs(part, SYSTEMS[system])[0]) for part in found.files]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
 
         assert (line.paper[system] is not None) is has_number
 
     def test_on_inliers_alone_only_the_papers_one_altbi_is_compared(self):
         question = Question("semi", seeds=(0,))
-        part = select(["wine"])[0].parts[0]
+        part = select(["wine"])[0].files[0]
         names = [REFERENCE, "ALTBI-I (paper)", "ODIM", FOREST]
         runs = [a_run(question.list_jobs(part, SYSTEMS[name])[0]) for name in names]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
 
         number = paper_table("auc", "semisupervised")["wine"]
         assert line.paper[REFERENCE] == number["ALTBI"]
@@ -366,7 +369,7 @@ class TestMeans:
 
     def test_what_only_failed_has_no_means(self, tmp_path):
         question = Question(seeds=(0,))
-        (part,) = select(["wine"])[0].parts
+        (part,) = select(["wine"])[0].files
         failed = a_run(question.list_jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
 
         text = format_question(written_lines(tmp_path, [failed]), question, None, ALL)
@@ -448,7 +451,7 @@ class TestLook:
 
     def test_one_file_of_a_data_set_is_a_row_that_says_so(self, tmp_path, paper):
         (whole,) = select(["MVTec-AD (ViT)"])
-        first, second = whole.parts[:2]
+        first, second = whole.files[:2]
         question = Question("official", seeds=(0,))
         path = written_lines(
             tmp_path,
@@ -458,14 +461,14 @@ class TestLook:
             ],
         )
 
-        text = format_question(path, question, None, select([first.file]), markdown=True)
+        text = format_question(path, question, None, select([first.path]), markdown=True)
 
         assert "| MVTec-AD (ViT), 1 of 15 files | 0.700 | 0.500 |" in text
         assert "mean difference" not in text  # the paper's number is about all files
 
     def test_what_is_missing_is_said_with_its_reason(self):
         question = Question(seeds=(0,))
-        part = select(["glass"])[0].parts[0]
+        part = select(["glass"])[0].files[0]
         failed = a_run(
             question.list_jobs(part, SYSTEMS[FOREST])[0], error="over the limit of 3 seconds"
         )
@@ -519,7 +522,7 @@ class TestLook:
 
     def test_a_system_that_failed_everywhere_is_named_and_one_elsewhere_is_not(self, tmp_path):
         question = Question(seeds=(0,))
-        glass, wine = (select([name])[0].parts[0] for name in ("glass", "wine"))
+        glass, wine = (select([name])[0].files[0] for name in ("glass", "wine"))
         runs = [
             a_run(question.list_jobs(wine, SYSTEMS[REFERENCE])[0]),
             a_run(question.list_jobs(wine, SYSTEMS["HBOS"])[0], error="no bins"),
@@ -533,7 +536,7 @@ class TestLook:
 
     def test_a_trial_or_another_protocol_makes_no_system_missing(self, tmp_path):
         question = Question(seeds=(0,))
-        (part,) = select(["glass"])[0].parts
+        (part,) = select(["glass"])[0].files
         begun = [
             a_run(replace(question, **change).list_jobs(part, SYSTEMS[name])[0])
             for name, change in (("HBOS", {"smoke": True}), ("LOF", {"protocol": "dte"}))
@@ -626,7 +629,7 @@ class TestFindings:
         told = describe_leaders(self.found(aucs), self.found(aucs, "average_precision"))
 
         assert f"{PLAIN} has the highest mean AUC (0.633)" in told
-        assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (place 1 of 3), " in told
+        assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (rank 1 of 3), " in told
 
     def test_five_data_sets_are_named_where_ours_is_behind(self):
         ours = {name: 0.5 - place / 100 for place, name in enumerate(self.NAMES)}
@@ -680,14 +683,14 @@ class TestFindings:
         assert f"F = {by_hand.f_statistic:.2f}, p = {by_hand.f_p_value:.2g})" in told
 
     def test_where_all_tables_were_set_aside_they_are_not_judged_again(self):
-        aside = [name for name in self.NAMES if not is_chosen_on(select([name])[0].parts[0].name)]
+        aside = [name for name in self.NAMES if not is_chosen_on(select([name])[0].files[0].name)]
         assert 2 <= len(aside) < len(self.NAMES)
 
         for names, n_told in ((self.NAMES, 1), (aside, 0)):
             ours, others = dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.4)
             told = self.told({PLAIN: ours, FOREST: others, NEIGHBOURS: others})
 
-            assert sum("set aside" in text for text in told) == n_told
+            assert sum("reserved for" in text for text in told) == n_told
 
 
 class TestPage:
@@ -722,7 +725,7 @@ class TestPage:
             "Over the 6 data sets that all 3 systems ran, IForest has the highest mean AUC (0.800)"
             in text
         )
-        assert f"{PLAIN} has 0.600 (place 2 of 3), 0.300 and 2.0." in text
+        assert f"{PLAIN} has 0.600 (rank 2 of 3), 0.300 and 2.0." in text
 
     def page_of(self, folder, aucs, question=page.MAIN):
         folder.mkdir()
@@ -773,8 +776,8 @@ class TestPage:
 
         text = self.page_of(tmp_path / "results", aucs)
 
-        (told,) = (line for line in text if "set aside" in line)
-        assert f"On the {len(aside)} of them" in told
+        (told,) = (line for line in text if "reserved for" in line)
+        assert f"{len(aside)} of them were reserved" in told
         assert told.endswith(
             f"{PLAIN} is better than none and worse than none; no difference is shown against "
             "IForest, kNN."
@@ -802,7 +805,7 @@ class TestPage:
     @pytest.mark.parametrize(
         ("forest", "told"),
         [
-            (0.8, f"IForest has the highest mean AUC (0.800), {PLAIN} has 0.700 (place 2 of 2)."),
+            (0.8, f"IForest has the highest mean AUC (0.800), {PLAIN} has 0.700 (rank 2 of 2)."),
             (0.6, f"{PLAIN} has the highest mean AUC (0.700), IForest the second highest (0.600)."),
         ],
     )
@@ -823,7 +826,7 @@ class TestPage:
                 if link := re.fullmatch(r"\[.*\]\((.*\.jsonl)#L(\d+)\)", cell):
                     lines = (written.parent / link[1]).read_text().splitlines()
                     line = json.loads(lines[int(link[2]) - 1])
-                    dataset, _ = find_part(line["file"])
+                    dataset, _ = find_file(line["file"])
                     assert (dataset.label, line["system"], line["seed"]) == (
                         texts[0],
                         system,
@@ -849,7 +852,7 @@ class TestPage:
 
     def test_the_distance_of_the_figure_is_that_of_the_text(self, uneven, tmp_path):
         """Three systems on the eight tables that all ran, not on nine: 2.343 * sqrt(12 / 48)."""
-        assert "mean ranks further apart than 1.17 differ" in uneven
+        assert "mean ranks differ significantly if their difference exceeds 1.17" in uneven
         assert "1.17" in (tmp_path / "page/ranks.svg").read_text()
 
     def test_tables_and_figures_stand_beside_it(self, written):
@@ -959,14 +962,14 @@ class TestPage:
         write_page(tmp_path / "page.md", tmp_path / "results")
 
         text = (tmp_path / "page.md").read_text()
-        assert "There are too few runs to say anything." in text
+        assert "There are too few runs for a comparison." in text
         assert "| glass |" in text
         assert "ranks.svg" not in text
 
     @pytest.mark.parametrize(
         ("question", "file"),
         [
-            (page.WHOLE, "transductive"),
+            (page.ALL_ROWS, "transductive"),
             (page.MAIN, "transductive"),
             (page.PUBLISHED, "dte"),
             (page.SEMI, "semi"),
@@ -974,7 +977,7 @@ class TestPage:
         ids=["whole", "main", "published", "semi"],
     )
     def test_every_failure_is_told_with_its_reason(self, folder, question, file):
-        (part,) = select(["donors"])[0].parts
+        (part,) = select(["donors"])[0].files
         failed = a_run(question.list_jobs(part, SYSTEMS["LODA"])[0], error="over the limit")
         with (folder / f"{file}.jsonl").open("a") as lines:
             lines.write(json.dumps(asdict(failed)) + "\n")
@@ -996,9 +999,9 @@ class TestPage:
         assert f"- LODA: not run with all seeds on {names}\n" in told
 
     def test_of_whole_files_only_large_ones_and_quick_systems_are_asked_for(self, folder):
-        (wine,), (donors,) = (select([name])[0].parts for name in ("wine", "donors"))
+        (wine,), (donors,) = (select([name])[0].files for name in ("wine", "donors"))
         runs = [
-            a_run(page.WHOLE.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
+            a_run(page.ALL_ROWS.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
             for part, name in ((wine, "LODA"), (donors, "kNN"), (donors, "HBOS"))
         ]
         with (folder / "transductive.jsonl").open("a") as lines:
@@ -1012,7 +1015,7 @@ class TestPage:
         assert "kNN is ill" not in told
 
     def test_images_that_no_system_has_run_whole_have_no_table(self, folder):
-        parts = select(["SVHN (ViT)"])[0].parts[:2]
+        parts = select(["SVHN (ViT)"])[0].files[:2]
         systems = [PLAIN, FOREST]
         runs = [
             a_run(page.MAIN.list_jobs(part, SYSTEMS[name])[0])
@@ -1024,7 +1027,7 @@ class TestPage:
         write_page(folder.parent / "page.md", folder)
 
         told = (folder.parent / "page.md").read_text().split("## Images and texts")[1]
-        assert told.split("## Whole files")[0].endswith("\n\nNo lines yet.\n\n")
+        assert told.split("## Whole files")[0].endswith("\n\nNo records yet.\n\n")
 
     def test_the_sample_is_that_of_the_command(self):
         assert descriptions.SAMPLE == parser.ROWS
@@ -1047,7 +1050,7 @@ class TestPage:
         write_page(written, folder)
         text = written.read_text()
         assert "- IForest: not run with all seeds on vowels" in text
-        absent = text.split("No run is about these: ")[1].split(";")[0].split(", ")
+        absent = text.split("These data sets were not run: ")[1].split(". Nor")[0].split(", ")
 
         assert "speech" in absent
         assert "agnews (BERT)" in absent
@@ -1123,14 +1126,14 @@ class TestPage:
             "With the deep baselines, on tables of up to 10,000 rows and with one seed, over the 6 "
             "data sets that all 4 systems ran, IForest has the highest mean AUC (0.800), "
             "the highest mean average precision (0.400), and the best mean rank (1.0). "
-            f"{PLAIN} has 0.500 (place 2 of 4), 0.250 and 2.0."
+            f"{PLAIN} has 0.500 (rank 2 of 4), 0.250 and 2.0."
         ) in text.splitlines()
         (told,) = (line for line in text.splitlines() if line.startswith("With ICL"))
         assert "over the 2 data sets that all 5 systems ran, ICL (100 epochs) has" in told
         assert [row[0] for row in grids[1]][:2] == ["ICL (100 epochs)", FOREST]
         assert {row[-1] for row in grids[1]} == {"6 of 6", "2 of 6"}
         assert "| DAGMM | 1 | 0.4000 |" in again
-        over_seeds = part.split("The quick ones have three seeds:")[1]
+        over_seeds = part.split("Fast systems have three seeds:")[1]
         assert [line for line in over_seeds.splitlines() if line[:1] == "|"][2:] == [
             f"| RDA | {len(self.DATASETS)} | 0.200 | 0.100 | 0.100 |"
         ]
@@ -1139,11 +1142,11 @@ class TestPage:
         assert "With the deep baselines" not in written.read_text()
 
     def test_one_file_of_lines_is_not_enough(self, folder, tmp_path):
-        with pytest.raises(TableError, match="expected a folder with the lines of all protocols"):
+        with pytest.raises(TableError, match="the folder with the records of all protocols"):
             write_page(tmp_path / "page.md", folder / "dte.jsonl")
 
     def test_a_folder_without_lines_is_said(self, tmp_path):
-        with pytest.raises(TableError, match="no lines of runs there"):
+        with pytest.raises(TableError, match="no records of runs"):
             write_page(tmp_path / "page.md", tmp_path)
 
     def test_no_committed_job_was_run_twice(self):

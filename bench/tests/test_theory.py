@@ -8,9 +8,9 @@ import pytest
 import theory
 from altbi_bench.theory import (
     Conditions,
-    least_kept_inliers,
-    most_kept_outliers,
-    rates_of_learning,
+    learning_rate_bounds,
+    max_kept_outlier_share,
+    min_kept_inlier_share,
 )
 
 USUAL = Conditions(a1=0.1, a2=0.4, a3=0.3, c=0.3, alpha=0.1, delta=0.05)
@@ -31,14 +31,16 @@ class TestKeptShares:
         kept = self.WEIGHTS[risk >= self.LOSSES].sum()
 
         assert kept < c_of(self.LOSSES, self.WEIGHTS)
-        assert kept >= least_kept_inliers(c_of(self.LOSSES, self.WEIGHTS))
+        assert kept >= min_kept_inlier_share(c_of(self.LOSSES, self.WEIGHTS))
 
     def test_the_mended_share_of_kept_inliers_holds_for_any_losses(self):
         rng = np.random.default_rng(0)
         for _ in range(500):
             losses, weights = rng.beta(*rng.uniform(0.1, 3, 2), 8), rng.dirichlet(np.full(8, 0.5))
             risk = weights @ losses
-            assert weights[losses <= risk].sum() >= least_kept_inliers(c_of(losses, weights)) - 1e-9
+            assert (
+                weights[losses <= risk].sum() >= min_kept_inlier_share(c_of(losses, weights)) - 1e-9
+            )
 
     def test_the_share_of_kept_outliers_holds_for_any_losses_and_is_reached(self):
         rng = np.random.default_rng(0)
@@ -47,10 +49,10 @@ class TestKeptShares:
             risk = rng.uniform(0, 0.9)
             gap = weights @ losses - risk
             if gap > 0:
-                assert weights[losses <= risk].sum() <= most_kept_outliers(risk, gap) + 1e-9
+                assert weights[losses <= risk].sum() <= max_kept_outlier_share(risk, gap) + 1e-9
 
         # Half of them at the risk, the others at 1: nothing smaller would be true.
-        assert most_kept_outliers(0.2, 0.5 * 0.2 + 0.5 * 1 - 0.2) == pytest.approx(0.5)
+        assert max_kept_outlier_share(0.2, 0.5 * 0.2 + 0.5 * 1 - 0.2) == pytest.approx(0.5)
 
 
 class TestPrinted:
@@ -86,7 +88,7 @@ class TestPrinted:
         slope = 2.0
         sharpest = slope**2 / (2 * conditions.a2)
 
-        low, high = rates_of_learning(conditions, slope, sharpest)
+        low, high = learning_rate_bounds(conditions, slope, sharpest)
 
         assert low > high
 
