@@ -46,7 +46,7 @@ Runs = NDArray[np.float64]
 def build_model() -> IWAENetwork:
     """Return the same small network each time."""
     model = IWAENetwork(N_FEATURES, (8, 6), 3, 2, bounded=True, batch_norm=False)
-    model.initialize(torch.Generator().manual_seed(0))
+    model.initialize_weights(torch.Generator().manual_seed(0))
     return fix_noise(model)
 
 
