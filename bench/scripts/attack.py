@@ -53,7 +53,7 @@ def build_model() -> IWAENetwork:
 def fix_noise(model: IWAENetwork) -> IWAENetwork:
     """Use the same noise for every row, so that its loss does not depend on other rows."""
     noise = torch.randn(model.scoring_noise.shape, generator=torch.Generator().manual_seed(1))
-    model._noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]  # patched
+    model._sample_noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]  # patched
     return model
 
 
