@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.runs.json_records import append_json_record, read_json_records
 from altbi_bench.tables.grids import markdown_grid
 from measuring import COLUMNS, Record, altbi_command, describe_machine, generate_rows, run_command
 
@@ -75,7 +75,7 @@ def fill(records: Records, sizes: list[int], folder: Path, args: argparse.Namesp
 
     def add(record: Record) -> None:
         records[record["step"], record["rows"]] = record
-        append_json_line(args.records, record)
+        append_json_record(args.records, record)
         sys.stderr.write(f"{record['step']}, {record['rows']:,} rows: {record['seconds']:.1f} s\n")
 
     grow(rows, sizes[0], per_file)
@@ -120,7 +120,7 @@ def main() -> None:
     args = parse_arguments()
     if args.write:
         return write_files(Path(args.write[0]), *map(int, args.write[1:]))
-    records = {(each["step"], each["rows"]): each for each in read_json_lines(args.records)}
+    records = {(each["step"], each["rows"]): each for each in read_json_records(args.records)}
     sizes = sorted(int(float(size)) for size in args.rows.split(","))
     if any(size % min(sizes[0], PER_FILE) for size in sizes):
         raise SystemExit(f"--rows {args.rows}: expected multiples of the first, or of a million.")

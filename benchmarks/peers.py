@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.runs.json_records import append_json_record, read_json_records
 from altbi_bench.tables.grids import markdown_grid
 from measuring import COLUMNS, Record, describe_machine, generate_rows, peak_memory
 
@@ -156,7 +156,7 @@ def fill(records: Records, args: argparse.Namespace) -> None:
             continue
         record = measure(name, n_rows, args.seconds, args.gibibytes)
         records[name, n_rows] = record
-        append_json_line(args.records, record)
+        append_json_record(args.records, record)
         result = record["error"] if "error" in record else f"{total_seconds(record):.3g} s"
         sys.stderr.write(f"{n_rows:,} rows, {name}: {result}\n")
 
@@ -276,7 +276,7 @@ def main() -> None:
         signal.SIGTERM, lambda *_: sys.exit("ended")
     )  # otherwise its child would continue
     args = parse_arguments()
-    records = {(each["system"], each["rows"]): each for each in read_json_lines(args.records)}
+    records = {(each["system"], each["rows"]): each for each in read_json_records(args.records)}
     if not args.no_runs:
         fill(records, args)
     sys.stdout.write(format_tables(records) + "\n")

@@ -4,8 +4,8 @@
 
 Fast systems run once to warm up, then the median of the repeats counts. PyOD's VAE, default
 parameters, takes minutes and runs once, without warm-up, on one torch thread. Up to 50,000 rows
-(shuttle) it is fitted on all of them, and its `fit` gives their scores, so that they are not
-computed twice. A larger table (donors) gives it 20,000 sampled rows to fit on, all rows to score.
+(shuttle) it is fitted on all rows, and the scores of its fit are used. On larger tables (donors) it
+is fitted on a sample of 20,000 rows and scores all rows.
 ALTBI trains on one thread and scores on as many as torch has. PyOD's VAE also needs tqdm.
 """
 
@@ -109,7 +109,7 @@ def main() -> None:
     sys.stdout.write("| table | system | runs | median s | min to max s | seconds / ours |\n")
     sys.stdout.write("| --- | --- | ---: | ---: | ---: | ---: |\n")
     for dataset in select(args.tables.split(",")):
-        rows, _ = load(dataset.parts[0])
+        rows, _ = load(dataset.files[0])
         base = None
         for each in list_systems(len(rows), args.vae_epochs):
             times = measure_seconds(each, rows, args.repeats)

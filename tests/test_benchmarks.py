@@ -16,7 +16,7 @@ import measuring
 import peers
 import share
 import small
-from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.runs.json_records import append_json_record, read_json_records
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 OURS = {1000: 1.0, 100_000: 1.0}
@@ -104,11 +104,11 @@ def test_peers_run_once_and_print_ratios(tmp_path):
     run_script("peers", *arguments)
 
     assert records.read_text() == first
-    found = {(each["system"], each["rows"]): each for each in read_json_lines(records)}
+    found = {(each["system"], each["rows"]): each for each in read_json_records(records)}
     assert set(found) == {("ECOD", 200), ("IsolationForest", 200)}
     assert all(each["fit"] > 0 and each["peak"] > 0 for each in found.values())
     ours = dict(found["ECOD", 200], system=peers.OURS, fit=2.0, score=0.0)
-    append_json_line(records, ours)
+    append_json_record(records, ours)
     table = run_script("peers", "--no-runs", "--records", records)
     seconds = peers.total_seconds(found["IsolationForest", 200])
     ratios = next(i for i, row in enumerate(table) if row[0] == "seconds / ours")
@@ -125,7 +125,7 @@ def test_system_beyond_a_limit_gets_no_larger_table(tmp_path, limit, error):
 
     run_script("peers", "--rows", "300,600", "--systems", "ALTBI()", "--records", records, limit)
 
-    (record,) = read_json_lines(records)
+    (record,) = read_json_records(records)
     assert record["rows"] == 300
     assert error in record["error"]
 
@@ -142,7 +142,7 @@ def test_folder_grows_is_scored_and_removed(tmp_path):
     assert [row[:2] for row in rows] == [
         ["altbi fit", "1,000"], ["altbi score", "1,000"], ["altbi score", "3,000"]
     ]  # fmt: skip
-    assert all(each["peak"] > 50 * 2**20 for each in read_json_lines(records))
+    assert all(each["peak"] > 50 * 2**20 for each in read_json_records(records))
     assert head[-1] == "peak MiB"
     assert list(folder.iterdir()) == []
 

@@ -33,7 +33,7 @@ from altbi.scorers._distance import DistanceScorer, compute_whitening, fit_dista
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Dataset, is_available, is_chosen_on, load, select
 from altbi_bench.catalogue.protocols import sample_table
-from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.runs.json_records import append_json_record, read_json_records
 from altbi_bench.statistics import paired_effect
 from altbi_bench.tables.grids import markdown_grid
 
@@ -251,23 +251,25 @@ VARIANTS: dict[str, Variant] = {
 
 def run(dataset: Dataset, seed: int, records: Records, path: Path) -> None:
     """Measure the variants without a record for one table and seed."""
-    stem = Path(dataset.parts[0].file).stem
+    stem = Path(dataset.files[0].path).stem
     missing = [name for name in VARIANTS if (stem, seed, name) not in records]
     if not missing:
         return
-    X, y = sample_table(*load(dataset.parts[0]), ROWS)
+    X, y = sample_table(*load(dataset.files[0]), ROWS)
     data = Data(X, TableEncoder().fit(as_table(X)).standardize(as_table(X)), seed)
     for name in missing:
         scores = VARIANTS[name](data)
         found = [float(roc_auc_score(y, scores)), float(average_precision_score(y, scores))]
         records[stem, seed, name] = found
-        append_json_line(path, [stem, seed, name, *found])
+        append_json_record(path, [stem, seed, name, *found])
 
 
 def read(path: Path) -> Records:
     """Read all complete records."""
     return {
-        tuple(key): measures for *key, auc, ap in read_json_lines(path) for measures in [[auc, ap]]
+        tuple(key): measures
+        for *key, auc, ap in read_json_records(path)
+        for measures in [[auc, ap]]
     }
 
 
@@ -316,7 +318,7 @@ def main() -> None:
     parser.add_argument("--records", type=Path, default=RECORDS)
     args = parser.parse_args()
     records = read(args.records)
-    available = [each for each in select(suite="tables") if is_available(each.parts[0])]
+    available = [each for each in select(suite="tables") if is_available(each.files[0])]
     for seed, dataset in product(range(SEEDS), [] if args.no_runs else available):
         run(dataset, seed, records, args.records)
         sys.stderr.write(f"{dataset.name}, seed {seed}\n")

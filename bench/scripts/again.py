@@ -63,7 +63,7 @@ def main() -> None:
     found = find_pairs()
     machines = sorted(
         {
-            again.versions.get("processor", "not written down")
+            again.versions.get("processor", "not recorded")
             for each in found.values()
             for _, again in each
         }

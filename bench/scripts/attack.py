@@ -47,14 +47,14 @@ Runs = NDArray[np.float64]
 def build_model() -> IWAENetwork:
     """Return the same small network each time."""
     model = IWAENetwork(N_FEATURES, (8, 6), 3, 2, bounded=True, batch_norm=False)
-    model.start(torch.Generator().manual_seed(0))
+    model.initialize_weights(torch.Generator().manual_seed(0))
     return fix_noise(model)
 
 
 def fix_noise(model: IWAENetwork) -> IWAENetwork:
     """Use the same noise for every row, so that its loss does not depend on other rows."""
     noise = torch.randn(model.scoring_noise.shape, generator=torch.Generator().manual_seed(1))
-    model._noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]  # patched
+    model._sample_noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]  # patched
     return model
 
 

@@ -204,7 +204,7 @@ def load_or_compute_scores(
     dataset: Dataset, scoring: str, seed: int, folder: Path | None
 ) -> tuple[NDArray[np.int64], Scores]:
     """Return labels and scores of a table; scores in the folder are used again."""
-    file = dataset.parts[0]
+    file = dataset.files[0]
     cached = folder / f"{file.name}-{scoring}-{seed}.npz" if folder else None
     if cached and cached.is_file():
         with np.load(cached) as arrays:
@@ -320,7 +320,7 @@ def run(folder: Path | None) -> None:
     for scoring, seed in FITS:
         for dataset in list_datasets(scoring):
             records = read_records()
-            table = dataset.parts[0].name
+            table = dataset.files[0].name
             if not any(
                 record["table"] == table for record in filter_records(records, scoring, seed=seed)
             ):
@@ -339,7 +339,7 @@ def list_datasets(scoring: str) -> list[Dataset]:
     suite = select(suite="tables" if scoring == "plain" else "small")
     return sorted(
         filter(is_available, suite),
-        key=lambda each: (not is_chosen_on(each.parts[0].name), each.n_cells),
+        key=lambda each: (not is_chosen_on(each.files[0].name), each.n_cells),
     )
 
 
@@ -407,7 +407,7 @@ def main() -> None:
             sys.stdout.write(format_report(records, scoring, seed) + "\n")
             sys.stdout.write(format_comparison(records, scoring, seed) + "\n")
     reasons = "; ".join(f"{method}: {why}" for method, why in find_failures(records).items())
-    sys.stdout.write(f"PyThresh methods that are out: {reasons or 'none'}.\n")
+    sys.stdout.write(f"Excluded methods of PyThresh: {reasons or 'none'}.\n")
 
 
 if __name__ == "__main__":

@@ -45,12 +45,12 @@ def main() -> None:
     parser.add_argument("--systems", default=",".join(COMPARED))
     args = parser.parse_args()
     for dataset in select(args.datasets.split(",")):
-        (part,) = dataset.parts
-        if not is_available(part):
-            parser.error(f"{part.file} is missing: `altbi-bench datasets` shows where to put it")
+        (file,) = dataset.files
+        if not is_available(file):
+            parser.error(f"{file.path} is missing: `altbi-bench datasets` shows where to put it")
         costs: dict[str, float | None] = {}
         for name in args.systems.split(","):
-            costs[name] = measure_seconds(name, part.file)
+            costs[name] = measure_seconds(name, file.path)
             sys.stderr.write(f"{dataset.name}, {name}\n")
         bases = {name: cost for name in BASES if (cost := costs.get(name))}
         order = sorted(costs, key=lambda name: costs[name] or float("inf"))

@@ -21,7 +21,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 from altbi import ALTBI
 from altbi_bench.catalogue.datasets import Labels, load_table
-from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.runs.json_records import append_json_record, read_json_records
 from altbi_bench.tables.grids import markdown_grid
 
 RECORDS = Path(__file__).parents[1] / "results" / "labels.jsonl"
@@ -79,14 +79,14 @@ def read(path: Path) -> Records:
         (run["protocol"], run["dataset"], run["system"], run["seed"]): {
             metric: run[metric] for metric in METRICS
         }
-        for run in read_json_lines(path)
+        for run in read_json_records(path)
     }
 
 
 def append(path: Path, job: Job, measures: dict[str, float]) -> None:
     """Add one record."""
     names = ("protocol", "dataset", "system", "seed")
-    append_json_line(path, dict(zip(names, job, strict=True)) | measures)
+    append_json_record(path, dict(zip(names, job, strict=True)) | measures)
 
 
 def format_table(records: Records, protocol: str, metric: str, datasets: list[str]) -> str:

@@ -1,4 +1,4 @@
-"""Does ODIM's rule stop at the right update? AUC there against AUC at every other check.
+"""AUC at the update that ODIM's rule selects, compared with all other checks.
 
     python bench/scripts/odim_rule.py --models 3
 

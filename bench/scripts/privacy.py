@@ -36,7 +36,7 @@ from altbi.torch import PrivacyBudget
 from altbi.torch._private_training import NoisyPlan, Tracked, train_privately
 from altbi_bench.catalogue.datasets import adbench_folder, is_available, load, select
 from altbi_bench.catalogue.protocols import find_protocol
-from altbi_bench.runs.json_lines import append_json_line, read_json_lines
+from altbi_bench.runs.json_records import append_json_record, read_json_records
 from altbi_bench.statistics import paired_effect
 from altbi_bench.tables.grids import markdown_grid
 from altbi_bench.truncation import Previous
@@ -100,7 +100,7 @@ def load_tables() -> Iterator[tuple[str, Rows, Labels]]:
     names = [name for name in read_published() if name not in (CENSUS, "speech", "Average")]
     for dataset in sorted(select(names), key=lambda each: each.n_cells):
         if is_available(dataset):
-            yield dataset.name, *load(dataset.parts[0])
+            yield dataset.name, *load(dataset.files[0])
     folder = adbench_folder()
     rebuilt = folder.parent / "adbench_rebuilt" / "9_census.npz" if folder else None
     if rebuilt is not None and rebuilt.is_file():
@@ -119,12 +119,12 @@ def run(settings: Sequence[str], seeds: int, max_values: float) -> None:
                 done = {(each["table"], each["setting"], each["seed"]) for each in read_kind("auc")}
                 if (name, setting, seed) not in done:
                     record = {"kind": "auc", "table": name, "setting": setting, "seed": seed}
-                    append_json_line(RECORDS, record | evaluate(X, y, split, setting, seed))
+                    append_json_record(RECORDS, record | evaluate(X, y, split, setting, seed))
                     sys.stderr.write(f"{name}, {setting}, seed {seed}\n")
             # With 500 columns and 200,000 rows, the losses of all steps take too long.
             done = {CENSUS, *(record["table"] for record in read_kind("left out"))}
             if seed == 0 and name not in done:
-                append_json_line(
+                append_json_record(
                     RECORDS, {"kind": "left out", "table": name} | measure_left_out(X, y)
                 )
 
@@ -237,7 +237,7 @@ def compute_losses(model: GenerativeModel, rows: torch.Tensor) -> NDArray[np.flo
 
 def read_kind(kind: str) -> list[Record]:
     """Read the records of a kind."""
-    return [record for record in read_json_lines(RECORDS) if record["kind"] == kind]
+    return [record for record in read_json_records(RECORDS) if record["kind"] == kind]
 
 
 def compute_means() -> dict[str, dict[str, float]]:

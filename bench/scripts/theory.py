@@ -39,8 +39,8 @@ def compute_losses(centre: Points, rows: Points) -> Points:
 def risk(centre: Points, mean: Points) -> float:
     """Return the expected loss of rows that are normal around a mean, in closed form."""
     spread = WIDTH**2 + 1
-    shrunk = (WIDTH**2 / spread) ** (len(mean) / 2)
-    return float(1 - shrunk * np.exp(-((centre - mean) ** 2).sum() / (2 * spread)))
+    factor = (WIDTH**2 / spread) ** (len(mean) / 2)
+    return float(1 - factor * np.exp(-((centre - mean) ** 2).sum() / (2 * spread)))
 
 
 def gradient(centre: Points, rows: Points) -> Points:
@@ -99,8 +99,8 @@ def find_conditions(runs: list[list[Step]]) -> Conditions:
 def format_table(runs: list[list[Step]], conditions: Conditions) -> str:
     """Format one row for each step in `SHOWN`."""
     head = [
-        "step", "batch", "inlier risk", "gap", "fewest kept inliers", "mended bound",
-        "printed bound", "most kept outliers", "mended bound", "all outliers", "printed bound",
+        "step", "batch", "inlier risk", "gap", "fewest kept inliers", "corrected bound",
+        "printed bound", "most kept outliers", "corrected bound", "all outliers", "printed bound",
         "outliers among kept",
     ]  # fmt: skip
     rows = []

@@ -154,7 +154,7 @@ def test_moments_do_not_depend_on_block_size(untrained):
     network.load_state_dict(untrained.network_.state_dict())
     network.block_rows = 7
 
-    network.settle(standardise(X))
+    network.store_moments(standardise(X))
 
     for before, after in zip(once, network.buffers(), strict=True):
         assert torch.allclose(before, after, rtol=1e-3, atol=1e-6)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from altbi_bench.baselines.base import Trainer
-from altbi_bench.baselines.ddpm import DDPM, START, TIMES, Denoiser, has_stalled, waves
+from altbi_bench.baselines.ddpm import DDPM, START, TIMES, Denoiser, encode_times, has_stalled
 
 BETAS = np.linspace(1e-4, 1e-2, 1000)
 KEPT = np.cumprod(1 - BETAS)
@@ -36,8 +36,10 @@ class TestTraining:
         network = trained.network_
         for time in (100, 300, 600, 900):
             noise = torch.from_numpy(np.random.default_rng(time).normal(size=rows.shape)).float()
-            noisy = network.noisy(rows, noise, torch.full((len(rows),), time))
-            predicted = network.noise(noisy, network.clock(network.waves[time])).numpy()
+            noisy = network.add_noise(rows, noise, torch.full((len(rows),), time))
+            predicted = network.predict_noise(
+                noisy, network.embed_time(network.time_encodings[time])
+            ).numpy()
             # The optimal predictor for Gaussian rows is linear.
             noisy_covariance = KEPT[time] * covariance + (1 - KEPT[time]) * np.eye(4)
             best = np.sqrt(1 - KEPT[time]) * noisy.numpy() @ np.linalg.inv(noisy_covariance)
@@ -56,7 +58,7 @@ class TestMathematics:
         network = Denoiser(1)
         for time in (0, 249, 999):
             times = torch.full((len(rows),), time)
-            spread = network.noisy(3 * rows, noise, times).var()
+            spread = network.add_noise(3 * rows, noise, times).var()
 
             assert float(spread) == pytest.approx(9 * KEPT[time] + 1 - KEPT[time], rel=0.03)
 
@@ -70,9 +72,9 @@ class TestMathematics:
             noisy_variance = kept * variance + 1 - kept
             return np.sqrt(1 - kept) * (rows - np.sqrt(kept) * mean) / noisy_variance
 
-        monkeypatch.setattr(network, "noise", return_true_noise)
+        monkeypatch.setattr(network, "predict_noise", return_true_noise)
         rows = np.array([[-4.0], [0.0], [0.7], [5.0]])
-        found = network.cleaned(torch.from_numpy(rows)).detach().numpy()
+        found = network.denoise(torch.from_numpy(rows)).detach().numpy()
 
         expected = rows
         for time in reversed(range(START)):
@@ -85,12 +87,12 @@ class TestMathematics:
 
     def test_score_is_the_mean_squared_change(self, trained):
         rows = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
-        change = rows - trained.network_.cleaned(rows)
+        change = rows - trained.network_.denoise(rows)
 
         assert torch.allclose(trained.network_(rows), (change**2).mean(1))
 
     def test_time_embedding_has_cosines_then_sines(self):
-        found = waves(TIMES, 256).numpy()
+        found = encode_times(TIMES, 256).numpy()
         speeds = 10_000.0 ** (-np.arange(128) / 128)
 
         assert found.shape == (1000, 256)

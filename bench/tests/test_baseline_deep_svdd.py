@@ -6,7 +6,7 @@ import torch
 
 from altbi.errors import ParameterError
 from altbi_bench.baselines import DeepSAD, DeepSVDD
-from altbi_bench.baselines.deep_svdd import away_from_zero
+from altbi_bench.baselines.deep_svdd import move_from_zero
 
 
 def sample_rows(n_rows=400, n_columns=4, seed=0):
@@ -46,11 +46,11 @@ class TestDeepSVDD:
         encoded = own._standardize(X)
         outputs = own.network_.layers(torch.from_numpy(encoded))[1].mean(0)
 
-        assert torch.allclose(own.network_.centre, away_from_zero(outputs), atol=1e-5)
-        assert not torch.allclose(foreign.network_.centre, away_from_zero(outputs), atol=1e-2)
+        assert torch.allclose(own.network_.centre, move_from_zero(outputs), atol=1e-5)
+        assert not torch.allclose(foreign.network_.centre, move_from_zero(outputs), atol=1e-2)
 
     def test_centre_coordinates_are_moved_from_zero(self):
-        centre = away_from_zero(torch.tensor([-0.05, 0.0, 0.05, 0.5, -2.0]))
+        centre = move_from_zero(torch.tensor([-0.05, 0.0, 0.05, 0.5, -2.0]))
 
         assert torch.equal(centre, torch.tensor([-0.1, 0.1, 0.1, 0.5, -2.0]))
 

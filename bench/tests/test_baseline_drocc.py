@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional
 
 from altbi.errors import ParameterError
-from altbi_bench.baselines.drocc import DROCC, into_ring
+from altbi_bench.baselines.drocc import DROCC, project_to_ring
 
 QUICK = {"warm_up": 5, "batch_size": 64, "learning_rate": 0.02, "radius": 0.8}
 
@@ -45,7 +45,7 @@ def test_training_separates_rows_from_distant_points(fitted):
 
 @pytest.mark.filterwarnings("ignore::altbi.errors.TableWarning")
 def test_warm_up_generates_no_adversarial_points(monkeypatch):
-    monkeypatch.setattr(DROCC, "_made_up", None)
+    monkeypatch.setattr(DROCC, "_generate_negatives", None)
     open_region = DROCC(**QUICK, epochs=5).fit(X)
 
     assert len(open_region.history_) == 5
@@ -54,7 +54,7 @@ def test_warm_up_generates_no_adversarial_points(monkeypatch):
 
 
 def test_adversarial_points_have_the_negative_label(monkeypatch):
-    monkeypatch.setattr(DROCC, "_made_up", lambda self, network, batch: batch + 3)
+    monkeypatch.setattr(DROCC, "_generate_negatives", lambda self, network, batch: batch + 3)
     network, rows = build_network(2), sample_rows(64, 2)
     with torch.no_grad():
         logits = torch.cat([network.logit(rows), network.logit(rows + 3)])
@@ -88,7 +88,7 @@ def test_points_ascend_the_gradient_of_the_loss(n_columns):
         (gradient,) = torch.autograd.grad(loss, expected)
         expected = (expected + 0.05 * gradient / gradient.norm(dim=1, keepdim=True)).detach()
 
-    found = points + network.climb(points, 8, 0.05)
+    found = points + network.ascend(points, 8, 0.05)
 
     assert torch.allclose(found, expected, atol=1e-4)
     assert (network.logit(found) > network.logit(points)).all()
@@ -99,15 +99,15 @@ def test_point_with_zero_gradient_does_not_move():
     with torch.no_grad():
         network.hidden.bias.fill_(-1e6)
 
-    assert torch.equal(network.climb(sample_rows(5, 3), 10, 0.1), torch.zeros(5, 3))
+    assert torch.equal(network.ascend(sample_rows(5, 3), 10, 0.1), torch.zeros(5, 3))
 
 
 def test_offsets_are_projected_radially_into_the_ring():
     offsets = torch.tensor([[0.3, 0.4], [3.0, 4.0], [30.0, 40.0]])
     expected = torch.tensor([[1.8, 2.4], [3.0, 4.0], [3.6, 4.8]])
 
-    assert torch.allclose(into_ring(offsets, 3.0), expected)
-    assert into_ring(torch.zeros(1, 2), 3.0).isfinite().all()
+    assert torch.allclose(project_to_ring(offsets, 3.0), expected)
+    assert project_to_ring(torch.zeros(1, 2), 3.0).isfinite().all()
 
 
 @pytest.mark.parametrize(("radius", "inner"), [(3.0, 3.0), (0.5, 0.5), ("auto", math.sqrt(30) / 2)])
@@ -117,7 +117,7 @@ def test_adversarial_points_lie_in_the_ring(radius, inner, ascent_steps):
     detector = DROCC(radius=radius, ascent_steps=ascent_steps, ascent_rate=0.3)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        adversarial = detector._made_up(build_network(30), rows)
+        adversarial = detector._generate_negatives(build_network(30), rows)
 
     distance = (adversarial - rows).norm(dim=1)
     assert (distance >= inner * (1 - 1e-4)).all()
@@ -130,7 +130,7 @@ def test_more_ascent_raises_the_logit_of_points():
     def compute_mean_logit(**options):
         with torch.random.fork_rng(), torch.no_grad():
             torch.manual_seed(0)
-            return float(network.logit(DROCC(**options)._made_up(network, rows)).mean())
+            return float(network.logit(DROCC(**options)._generate_negatives(network, rows)).mean())
 
     near = compute_mean_logit(ascent_steps=10)
     assert compute_mean_logit(ascent_steps=200) > near

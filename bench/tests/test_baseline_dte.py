@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 from torch.nn import functional
 
 from altbi.errors import ParameterError, TableError
-from altbi_bench.baselines.dte import DTEC, DTEIG, TIMES, BinGauge, Dropout, ScaleGauge
+from altbi_bench.baselines.dte import DTEC, DTEIG, TIMES, BinEstimator, Dropout, ScaleEstimator
 
 VARIANCES = 1 - np.cumprod(1 - np.linspace(1e-4, 1e-2, 400))
 N_COLUMNS = 8
@@ -71,10 +71,13 @@ class TestDTEC:
         assert (np.diff(means) > 0.2).all()
 
     def test_bins_have_equal_widths(self):
-        network = BinGauge(3, softmax_twice=False)
+        network = BinEstimator(3, softmax_twice=False)
         certain = 50 * torch.eye(7)
         bins = [
-            min(range(7), key=lambda k: float(network.mismatch(certain[k : k + 1], time[None])))
+            min(
+                range(7),
+                key=lambda k: float(network.compute_output_loss(certain[k : k + 1], time[None])),
+            )
             for time in torch.arange(TIMES)
         ]
 
@@ -89,8 +92,8 @@ class TestDTEC:
     def test_softmax_twice_gives_the_published_loss(self):
         outputs = torch.randn(9, 7, generator=torch.Generator().manual_seed(0))
         times = torch.arange(9) * 40
-        once = BinGauge(3, softmax_twice=False).mismatch(outputs, times)
-        twice = BinGauge(3, softmax_twice=True).mismatch(outputs, times)
+        once = BinEstimator(3, softmax_twice=False).compute_output_loss(outputs, times)
+        twice = BinEstimator(3, softmax_twice=True).compute_output_loss(outputs, times)
         bins = times * 7 // 400
 
         assert torch.allclose(once, functional.cross_entropy(outputs, bins))
@@ -123,10 +126,10 @@ class TestDTEIG:
     @pytest.mark.parametrize("n_features_encoded", [3, 4, 50])
     @pytest.mark.parametrize("time", [10, 399])
     def test_loss_is_minimal_at_the_expected_scale(self, n_features_encoded, time):
-        network = ScaleGauge(n_features_encoded, raw_output=False).double()
+        network = ScaleEstimator(n_features_encoded, raw_output=False).double()
 
         def loss(root):
-            return float(network.mismatch(torch.tensor([[root]]), torch.tensor([time])))
+            return float(network.compute_output_loss(torch.tensor([[root]]), torch.tensor([time])))
 
         root = minimize_scalar(loss, bounds=(1e-4, 10), method="bounded").x
         assert root**2 == pytest.approx(
@@ -153,7 +156,7 @@ class TestDTEIG:
 
 class TestShared:
     def test_variances_follow_a_linear_schedule(self):
-        found = BinGauge(3, softmax_twice=False).variances.numpy()
+        found = BinEstimator(3, softmax_twice=False).variances.numpy()
 
         assert np.allclose(found, VARIANCES, atol=1e-6)
         assert found[-1] == pytest.approx(0.868, abs=0.001)

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from altbi.errors import ParameterError, TableError
 from altbi_bench.baselines import icl
-from altbi_bench.baselines.icl import ICL, Pairs, loss_in_parts, window_length
+from altbi_bench.baselines.icl import ICL, WindowMatcher, compute_chunked_loss, window_length
 
 N_OUTLIERS = 15
 
@@ -29,7 +29,7 @@ IS_OUTLIER = np.arange(len(X)) >= len(X) - N_OUTLIERS
 def network():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        network = Pairs(5)
+        network = WindowMatcher(5)
         with torch.no_grad():
             network(torch.randn(50, 5))  # set the running statistics of BatchNorm
     return network.eval()
@@ -63,7 +63,7 @@ def test_training_detects_inconsistent_columns():
 def test_untrained_network_does_not_detect_outliers():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        fresh = Pairs(6).eval()
+        fresh = WindowMatcher(6).eval()
 
     scores = fresh(torch.from_numpy(X).float()).detach()
 
@@ -100,7 +100,7 @@ def test_windows_and_complements_partition_the_columns(n_features_encoded, lengt
         np.delete(np.arange(n_features_encoded), range(start, start + length)) for start in starts
     ]
 
-    assert np.array_equal(Pairs(n_features_encoded).others, rests)
+    assert np.array_equal(WindowMatcher(n_features_encoded).others, rests)
 
 
 @pytest.mark.parametrize("pairs", [40, 50, 10**6])
@@ -110,7 +110,7 @@ def test_chunked_loss_has_the_gradient_of_the_batch(network, monkeypatch, pairs)
     parameters = list(network.parameters())
     complete = network(batch).mean()
 
-    loss = loss_in_parts(network, batch)
+    loss = compute_chunked_loss(network, batch)
 
     torch.testing.assert_close(loss, complete)
     torch.testing.assert_close(

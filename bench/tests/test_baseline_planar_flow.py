@@ -8,7 +8,7 @@ import torch
 from sklearn.base import clone
 
 from altbi.errors import ParameterError
-from altbi_bench.baselines.planar_flow import LEAST_PRODUCT, Bends, PlanarFlow
+from altbi_bench.baselines.planar_flow import MIN_PRODUCT, PlanarFlow, PlanarLayers
 
 
 def sample_two_clusters(n_rows=600):
@@ -21,12 +21,12 @@ def build_random_flow(n_features_encoded, *, unfolded=True):
     """Return a flow with large random weights in double precision."""
     with torch.random.fork_rng():
         torch.manual_seed(1)
-        network = Bends(n_features_encoded, log_det_only=False).double()
+        network = PlanarLayers(n_features_encoded, log_det_only=False).double()
         with torch.no_grad():
             for parameter in network.parameters():
                 parameter.normal_()
     if unfolded:
-        network.unfold()
+        network.project_to_invertible()
     return network.requires_grad_(requires_grad=False)
 
 
@@ -67,7 +67,7 @@ class TestTraining:
         trained = PlanarFlow(epochs=40, learning_rate=0.02, random_state=1).fit(X)
         products = (trained.network_.across * trained.network_.along).sum(1)
 
-        assert float(products.min()) == pytest.approx(LEAST_PRODUCT, abs=1e-5)
+        assert float(products.min()) == pytest.approx(MIN_PRODUCT, abs=1e-5)
         assert integrate_density(trained.network_) == pytest.approx(1, abs=0.01)
         assert trained.outlier_score([[0.0]])[0] > trained.outlier_score(X).max()
 
@@ -77,11 +77,11 @@ class TestMathematics:
     def test_log_determinant_equals_autograd_jacobian(self, n_features_encoded):
         network = build_random_flow(n_features_encoded)
         rows = torch.from_numpy(np.random.default_rng(2).normal(size=(20, n_features_encoded)))
-        found = network.bend(rows)[1]
+        found = network.transform(rows)[1]
 
         for row, log_det in zip(rows, found, strict=True):
             jacobian = torch.autograd.functional.jacobian(
-                lambda r: network.bend(r[None])[0][0], row
+                lambda r: network.transform(r[None])[0][0], row
             )
             assert float(torch.linalg.slogdet(jacobian)[1]) == pytest.approx(float(log_det))
 
@@ -93,7 +93,7 @@ class TestMathematics:
         for w, u, b in zip(across, along, network.shift.numpy(), strict=True):
             expected += np.tanh(expected @ w + b)[:, None] * u
 
-        assert np.allclose(network.bend(torch.from_numpy(rows))[0].numpy(), expected)
+        assert np.allclose(network.transform(torch.from_numpy(rows))[0].numpy(), expected)
 
     def test_random_flow_is_a_normalised_density(self):
         assert integrate_density(build_random_flow(1)) == pytest.approx(1, abs=1e-3)
@@ -103,11 +103,11 @@ class TestMathematics:
         old = (before.across * before.along).sum(1)
         new = (after.across * after.along).sum(1)
         moved = after.along - before.along
-        is_folded = old < LEAST_PRODUCT
+        is_folded = old < MIN_PRODUCT
 
         assert 0 < is_folded.sum() < len(is_folded)
         assert torch.equal(moved[~is_folded], torch.zeros_like(moved[~is_folded]))
-        assert torch.allclose(new[is_folded], torch.full_like(new[is_folded], LEAST_PRODUCT))
+        assert torch.allclose(new[is_folded], torch.full_like(new[is_folded], MIN_PRODUCT))
         # The projection onto a half-space is along its normal.
         cosines = torch.cosine_similarity(moved[is_folded], after.across[is_folded])
         assert torch.allclose(cosines, torch.ones_like(cosines))
@@ -119,7 +119,7 @@ class TestParameters:
         both = PlanarFlow(epochs=3).fit(X)
         alone = clone(both).set_params(log_det_only=True).fit(X)
         rows = torch.from_numpy(((X - X.mean(0)) / X.std(0)).astype(np.float32))
-        transformed, log_det = both.network_.bend(rows)
+        transformed, log_det = both.network_.transform(rows)
         base = -0.5 * transformed.square().sum(1).numpy() - 1.5 * math.log(2 * math.pi)
 
         assert alone.outlier_score(X) == pytest.approx(-log_det.numpy(), abs=1e-5)

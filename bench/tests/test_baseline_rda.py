@@ -8,7 +8,7 @@ from torch import nn
 
 from altbi.errors import ParameterError
 from altbi_bench.baselines.base import Trainer
-from altbi_bench.baselines.rda import RDA, shrunk
+from altbi_bench.baselines.rda import RDA, shrink_rows
 
 QUICK = {"epochs": 60, "batch_size": 32, "learning_rate": 0.005, "shrink_every": 1}
 
@@ -90,15 +90,15 @@ def test_shrinkage_minimises_the_penalised_objective():
 
     for penalty in [0.5, 5.0, 12.9]:
         best = minimize(compute_objective, row, args=(penalty,), tol=1e-10).x
-        assert np.allclose(shrunk(torch.from_numpy(row[None]), penalty)[0], best, atol=1e-4)
+        assert np.allclose(shrink_rows(torch.from_numpy(row[None]), penalty)[0], best, atol=1e-4)
 
 
 def test_rows_shorter_than_the_penalty_become_zero():
     rows = torch.tensor([[0.0, 0.0], [0.3, 0.4], [3.0, 4.0]])
 
-    assert torch.equal(shrunk(rows, 0.5)[:2], torch.zeros(2, 2))
-    assert torch.allclose(shrunk(rows, 0.5)[2], 0.9 * rows[2])
-    assert torch.equal(shrunk(rows, 0.0), rows)
+    assert torch.equal(shrink_rows(rows, 0.5)[:2], torch.zeros(2, 2))
+    assert torch.allclose(shrink_rows(rows, 0.5)[2], 0.9 * rows[2])
+    assert torch.equal(shrink_rows(rows, 0.0), rows)
 
 
 def test_long_errors_are_clipped_in_training_target(monkeypatch):
@@ -108,7 +108,7 @@ def test_long_errors_are_clipped_in_training_target(monkeypatch):
     target = rows.clone()
 
     monkeypatch.setattr("altbi_bench.baselines.rda.BLOCK_ROWS", 37)
-    network.drop_rest(target, rows, 0.7)
+    network.update_learned_rows(target, rows, 0.7)
 
     length = (rows - reconstructed).norm(dim=1)
     is_long = length > 0.7
@@ -121,7 +121,9 @@ def test_sparse_component_is_updated_every_shrink_epochs(monkeypatch):
     network = build_network(RDA())
     updates, losses = [], []
     monkeypatch.setattr(
-        network, "drop_rest", lambda *arguments: updates.append((len(losses), arguments[2]))
+        network,
+        "update_learned_rows",
+        lambda *arguments: updates.append((len(losses), arguments[2])),
     )
 
     for loss in RDA(epochs=7, shrink_every=3, penalty=0.5)._train_network(network, standardise(X)):

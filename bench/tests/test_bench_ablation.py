@@ -16,14 +16,14 @@ from altbi_bench.ablation.experiments import (
     RATIOS,
     ROWS,
     TECHNIQUES,
-    figure_jobs,
+    compute_points,
+    compute_technique_effects,
     filter_available,
-    panel_points,
-    published_effect,
+    find_published_effect,
+    list_figure_jobs,
+    list_trace_jobs,
+    list_variant_jobs,
     read_published,
-    technique_effects,
-    trace_jobs,
-    variant_jobs,
 )
 from altbi_bench.ablation.tables import ablation_tables
 from altbi_bench.ablation.training_analysis import (
@@ -33,18 +33,27 @@ from altbi_bench.ablation.training_analysis import (
     Memorisation,
     RiskRange,
     analyse_memorisation,
-    auc_by_share,
-    averaging_effect,
-    few_outliers_effect,
+    compute_averaging_effect,
+    compute_few_outliers_effect,
+    compute_window_aucs,
+    group_auc_by_share,
     measure_fluctuations,
-    window_aucs,
 )
 from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
 from altbi_bench.catalogue.variants import ALL_SYSTEMS, BASE, PANELS, VARIANTS, find_panels
 from altbi_bench.cli import main
 from altbi_bench.figures import charts, run_figures
-from altbi_bench.figures.charts import FAMILIES, Bar, Dot, Shade, Stroke, bars, heat, panels
+from altbi_bench.figures.charts import (
+    FAMILIES,
+    Bar,
+    Dot,
+    Shade,
+    Stroke,
+    draw_bars,
+    draw_heat_map,
+    draw_panels,
+)
 from altbi_bench.figures.page import write_figures
 from altbi_bench.runs.records import Job, append, read_runs
 from altbi_bench.statistics import paired_effect
@@ -145,9 +154,9 @@ class TestPublished:
 
     def test_published_effects_of_techniques_are_known(self):
         first, second, both = TECHNIQUES
-        assert published_effect(first) == pytest.approx(0.007)
-        assert published_effect(second) == pytest.approx(0.001)
-        assert published_effect(both) is None
+        assert find_published_effect(first) == pytest.approx(0.007)
+        assert find_published_effect(second) == pytest.approx(0.001)
+        assert find_published_effect(both) is None
 
 
 def build_runs(aucs, seeds=(0,), files=FILES):
@@ -170,7 +179,7 @@ class TestEffects:
         runs = build_runs({BASE.name: base, **without}, files=FIVE)
         worse = {name: [auc - 0.1 for auc in aucs] for name, aucs in without.items()}
         runs += build_runs({BASE.name: base, **worse}, seeds=(1,), files=FIVE)
-        effects, n_seeds = technique_effects(runs)
+        effects, n_seeds = compute_technique_effects(runs)
         assert n_seeds == 2
         order = np.argsort(FIVE)
         for index, effect in enumerate(effects.values()):
@@ -184,14 +193,14 @@ class TestEffects:
         panel = PANELS["rho"]
         aucs = {panel.find_system(value).name: [0.6, 0.7, 0.8] for value in panel.values}
         runs = build_runs(aucs) + build_runs({BASE.name: [0.1, 0.1, 0.1]}, seeds=(1,))
-        all_points = panel_points(runs, panel)
+        all_points = compute_points(runs, panel)
         assert all_points[1:] == (3, 1)
         incomplete = [
             run
             for run in runs
             if not (run.system == panel.find_system(1).name and run.file == FILES[2])
         ]
-        points, n_tables, n_seeds = panel_points(incomplete, panel)
+        points, n_tables, n_seeds = compute_points(incomplete, panel)
         assert (n_tables, n_seeds) == (2, 1)
         assert [point.auc for point in points] == pytest.approx([0.65] * len(panel.values))
 
@@ -202,7 +211,7 @@ class TestEffects:
         aucs = {
             name: values if len(values) > 3 else values[:1] * 5 for name, values in aucs.items()
         }
-        points, *_ = panel_points(build_runs(aucs, files=FIVE), panel)
+        points, *_ = compute_points(build_runs(aucs, files=FIVE), panel)
         last = points[-1].effect
         expected = paired_effect(np.array([0.2, 0.4, 0.6, 0.8, 0.9])[np.argsort(FIVE)] - 0.6103)
         assert (last.low, last.high) == pytest.approx((expected.low, expected.high))
@@ -217,9 +226,9 @@ class TestEffects:
         aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
         runs = build_runs(aucs)
         broken = dataclasses.replace(runs[0], auc=None, average_precision=None, error="no")
-        assert panel_points([*runs, broken], panel)[1] == 2
+        assert compute_points([*runs, broken], panel)[1] == 2
         trials = [dataclasses.replace(run, smoke=True) for run in runs]
-        assert panel_points(trials, panel) == ([], 0, 0)
+        assert compute_points(trials, panel) == ([], 0, 0)
 
     def test_other_samples_protocols_and_recipes_are_excluded(self):
         panel = PANELS["rho"]
@@ -230,17 +239,17 @@ class TestEffects:
             {"parameters": {"rho": 0.123}},
         ):
             others = [dataclasses.replace(run, auc=0.1, **change) for run in runs]
-            points, *_ = panel_points([*runs, *others], panel)
+            points, *_ = compute_points([*runs, *others], panel)
             assert [point.auc for point in points] == pytest.approx([0.6] * len(panel.values))
 
     def test_any_seeds_are_accepted(self):
         panel = PANELS["rho"]
         aucs = {panel.find_system(value).name: [0.6] * 3 for value in panel.values}
-        assert panel_points(build_runs(aucs, seeds=(4, 7)), panel)[1:] == (3, 2)
+        assert compute_points(build_runs(aucs, seeds=(4, 7)), panel)[1:] == (3, 2)
 
     def test_no_records_have_no_points(self):
-        assert panel_points([], PANELS["rho"]) == ([], 0, 0)
-        assert technique_effects([]) == ({}, 0)
+        assert compute_points([], PANELS["rho"]) == ([], 0, 0)
+        assert compute_technique_effects([]) == ({}, 0)
 
     def test_interval_has_its_coverage(self):
         generator = np.random.default_rng(0)
@@ -260,7 +269,7 @@ class TestEffects:
 class TestJobs:
     def test_each_value_has_one_job_per_table(self, adbench):
         tables = select(["wine", "glass", "ionosphere"])
-        jobs = variant_jobs(list(PANELS.values()), tables, (0, 1))
+        jobs = list_variant_jobs(list(PANELS.values()), tables, (0, 1))
         assert len(jobs) == len(set(jobs))
         assert {job.rows for job in jobs} == {None}  # all smaller than the sample
         wide = {job.system for job in jobs if "Ionosphere" in job.file}
@@ -271,7 +280,7 @@ class TestJobs:
         }
 
     def test_chosen_panel_includes_both_techniques(self, adbench):
-        jobs = variant_jobs([PANELS["n0"]], select(["wine"]), (0,))
+        jobs = list_variant_jobs([PANELS["n0"]], select(["wine"]), (0,))
         names = {job.system for job in jobs}
         assert {each.name for each in TECHNIQUES.values()} <= names
         assert "ALTBI-I, n0 16" in names
@@ -279,15 +288,15 @@ class TestJobs:
 
     def test_every_table_has_traces_of_every_setting(self, adbench):
         tables = select(suite="tables")
-        narrow = [each for each in tables if each.parts[0].n_features <= 200]
-        jobs = trace_jobs(tables, (0, 1))
+        narrow = [each for each in tables if each.files[0].n_features <= 200]
+        jobs = list_trace_jobs(tables, (0, 1))
         assert len(set(jobs)) == len(jobs) == 2 * len(narrow) * len(SETTINGS)
-        there = [each for each in narrow if is_available(each.parts[0])]
+        there = [each for each in narrow if is_available(each.files[0])]
         assert len(filter_available(jobs)) == 2 * len(there) * len(SETTINGS)
         assert {job.rows for job in jobs} == {ROWS}
 
     def test_figure_jobs_are_those_of_the_paper(self):
-        jobs = figure_jobs()
+        jobs = list_figure_jobs()
         assert len(jobs) == len(set(jobs)) == 190
         tables = {(Path(job.file).stem.split("_")[1], job.setting, job.share) for job in jobs}
         four = product(("Ionosphere", "letter", "vowels", "magic.gamma"), ("VAE", "VAE, both"))
@@ -327,7 +336,7 @@ class TestTrainingAnalysis:
         assert held.a2 == pytest.approx(0.8)
         assert held.a1 == pytest.approx(inlier[89])  # nor do steps after the 80th
         assert held.share == 1
-        assert found.last_gap == pytest.approx(0.1)
+        assert found.last_difference == pytest.approx(0.1)
         assert found.find_risk_range(0.11).share == 0
         assert found.find_risk_range(0.11).a1 is None
 
@@ -343,7 +352,7 @@ class TestTrainingAnalysis:
         (found,) = analyse_memorisation(
             [build_trace(FILES[0], inlier_loss=[0.5] * 110, outlier_loss=outlier)]
         )
-        assert found.last_gap == pytest.approx(0.4)
+        assert found.last_difference == pytest.approx(0.4)
 
     def test_seeds_are_averaged_first(self):
         traces = [
@@ -363,14 +372,14 @@ class TestTrainingAnalysis:
             for file in FILES
             for seed, windows in enumerate((0.7, 0.8))
         ]
-        found = window_aucs(traces)
+        found = compute_window_aucs(traces)
         assert found[AVERAGED] == pytest.approx([0.6] * 3)
         assert found[ALONE] == pytest.approx([0.65] * 3)
         assert found["60-80"] == pytest.approx([0.75] * 3)
-        assert averaging_effect(traces, AVERAGED).mean == pytest.approx(0.15)
-        assert averaging_effect(traces, ALONE).mean == pytest.approx(0.1)
-        assert averaging_effect([], ALONE) is None
-        assert window_aucs([]) == {}
+        assert compute_averaging_effect(traces, AVERAGED).mean == pytest.approx(0.15)
+        assert compute_averaging_effect(traces, ALONE).mean == pytest.approx(0.1)
+        assert compute_averaging_effect([], ALONE) is None
+        assert compute_window_aucs([]) == {}
 
     def test_fluctuation_is_the_mean_change_of_late_steps(self):
         restless = [0.9, 0.1] * 25 + [0.5, 0.6] * 25
@@ -396,12 +405,12 @@ class TestTrainingAnalysis:
         half = build_trace(pages, "VAE", 2, share=0.05, rows=20_000)  # not there for all shares
         other = build_trace(FILES[0], "VAE", 0, share=0.05, rows=20_000)
         both = build_trace(pages, "VAE, both", 0, share=0.05, rows=20_000)
-        found = auc_by_share([*traces, half, other, both, build_trace(FILES[0], "VAE")])
+        found = group_auc_by_share([*traces, half, other, both, build_trace(FILES[0], "VAE")])
         assert list(found) == list(RATIOS)
         assert found[0.05] == pytest.approx([0.85, 0.75])
-        effect = few_outliers_effect(found)
+        effect = compute_few_outliers_effect(found)
         assert effect.mean == pytest.approx(0.06)
-        assert auc_by_share(traces[:-2]) == {}
+        assert group_auc_by_share(traces[:-2]) == {}
 
     def test_failed_trainings_and_other_samples_are_excluded(self):
         good = build_trace(FILES[0])
@@ -419,7 +428,7 @@ def find_texts(svg):
 class TestCharts:
     def test_bars_have_names_numbers_and_a_legend(self):
         rows = [Bar("one & <only>", 0.8, 0.01, "classic"), Bar("other", 0.7, None, "deep")]
-        svg = bars(rows, title="AUC", kinds=FAMILIES, lowest=0.4)
+        svg = draw_bars(rows, title="AUC", kinds=FAMILIES, lowest=0.4)
         found = find_texts(svg)
         assert {"one & <only>", "other", "0.800", "0.700", "AUC", "classic", "deep"} <= set(found)
         assert svg.count(FAMILIES["classic"]) >= 2  # the bar and the legend
@@ -431,25 +440,25 @@ class TestCharts:
             "first": [Stroke("ours", dots), Stroke("paper", dots[:2])],
             "second": [Stroke("ours", [Dot(step, 0.5) for step in range(50)])],
         }
-        svg = panels(figures, x_title="x", y_title="AUC", logarithmic=frozenset({"first"}))
+        svg = draw_panels(figures, x_title="x", y_title="AUC", logarithmic=frozenset({"first"}))
         found = find_texts(svg)
         assert {"first", "second", "ours", "paper", "x", "AUC", "0.01", "0.1", "1"} <= set(found)
 
     def test_grid_shows_every_number(self):
         cells = [Shade(x, y, 0.7 + 0.01 * index) for index, (x, y) in enumerate(["ab", "cd"])]
         assert {"0.700", "0.710", "a", "b", "c", "d", "T1"} <= set(
-            find_texts(heat(cells, x_title="T1", y_title="T2"))
+            find_texts(draw_heat_map(cells, x_title="T1", y_title="T2"))
         )
 
     def test_charts_are_reproducible(self):
         rows = [Bar("a", 0.8, 0.01, "classic")]
-        one, other = (bars(rows, title="t", kinds=FAMILIES, lowest=0.4) for _ in range(2))
+        one, other = (draw_bars(rows, title="t", kinds=FAMILIES, lowest=0.4) for _ in range(2))
         assert one == other
 
     def test_missing_extra_raises_with_the_command(self, monkeypatch):
         monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
         with pytest.raises(MissingExtraError, match=r"pip install 'altbi\[report\]'"):
-            charts._svg(None)
+            charts._render_svg(None)
 
 
 @pytest.fixture
@@ -486,7 +495,7 @@ class TestPage:
             assert f"](figures/{name}.svg)" in text
         assert text.count("Not drawn: its runs are missing.") == 10 - len(figures)
         assert "in all steps on 3 of 3 tables" in " ".join(text.split())
-        assert "ALTBI-I (reference) is 2 of 4" in text
+        assert "ALTBI-I (reference) has rank 2 of 4" in text
 
     def test_outdated_figure_is_removed(self, folder):
         page = folder.parent / "figures.md"
@@ -597,7 +606,7 @@ class TestPage:
         page = folder.parent / "docs"
         page.mkdir()
         assert main(["figures", "--records", str(folder), "--page", str(page)]) == 1
-        assert "docs is a folder, but expected a file" in capsys.readouterr().err
+        assert "docs: a folder, but expected a file" in capsys.readouterr().err
         assert not list(page.iterdir())
 
     def test_named_setting_runs_without_trainings(self, tmp_path, adbench, capsys, monkeypatch):
@@ -675,11 +684,11 @@ class TestPage:
         write_figures(page, folder)
         text = page.read_text()
         assert "ionosphere +0.100 [+0.100, +0.100], letter +0.000 [+0.000, +0.000]" in text
-        assert "it is clear on 1 of 2" in text
+        assert "the interval is above 0 on 1 of 2" in text
         assert "cardio 8.0% and 3.0%, of 9.0% in the table" in text
-        assert "a fall is clear on 1 of 1" in text
+        assert "the interval is below 0 on 1 of 1" in text
         assert "than with 7 to 9 % by +0.060 [+0.060, +0.060]" in text
-        assert "so it is here" in text
+        assert "this is confirmed here" in text
 
     def test_privacy_comparison_uses_shared_tables(self, folder):
         settings = ("loss", "loss, neither", "epsilon 10", "epsilon 10, neither")
@@ -707,7 +716,7 @@ class TestPage:
         svg = (folder.parent / "figures" / "private.svg").read_text()
         paper = (PAPER / "b11_dp.csv").read_text().splitlines() if PAPER.is_dir() else []
         assert {"0.900", "0.880", "0.860", "0.840"} <= set(find_texts(svg))
-        theirs = run_figures._published_private()
+        theirs = run_figures._read_published_private()
         assert len(theirs["wine"]) == 4
         if paper:
             expected = next(line for line in paper if line.startswith("wine,1.03,0.92,no,"))
@@ -728,7 +737,7 @@ class TestPage:
         write_figures(page, tmp_path / "results")
         text = page.read_text()
         assert "](../../results/traces.jsonl)" in text
-        assert "- watched, VAE: all 1 tables" in text
+        assert "- observed training, VAE: all 1 tables" in text
         assert "- 190 trainings of figures, first " in text
 
     def test_repeated_failure_is_not_listed(self, folder):
@@ -743,7 +752,7 @@ class TestPage:
         assert "`<b>no</b>`" in text
 
     def test_families_are_those_of_the_paper(self):
-        family = run_figures._family
+        family = run_figures._find_family
         assert [family(name) for name in ("ALTBI", "ODIM", "DTE-NP", "DDPM", "GOAD", "kNN")] == [
             *("memorisation", "memorisation", "diffusion", "diffusion", "deep", "classic")
         ]

@@ -92,8 +92,8 @@ class TestDatasets:
         assert main(["datasets", "--files"]) == 0
 
         out, _ = read_lines(capsys)
-        parts = [part for dataset in catalogue() for part in dataset.parts]
-        assert [line.split()[0] for line in out[1:-3]] == [part.file for part in parts]
+        parts = [part for dataset in catalogue() for part in dataset.files]
+        assert [line.split()[0] for line in out[1:-3]] == [part.path for part in parts]
 
     def test_json_has_every_file(self, workspace, capsys):
         assert main(["datasets", "--json"]) == 0
@@ -139,7 +139,7 @@ class TestDatasets:
 
         assert main(["datasets", "--check"]) == 1
 
-        assert f"is at hand in {workspace / 'nowhere'}. Set ALTBI_ADBENCH" in read_error(capsys)
+        assert f"is available in {workspace / 'nowhere'}. Set ALTBI_ADBENCH" in read_error(capsys)
 
     @pytest.mark.parametrize("other", ["--files", "--json"])
     def test_check_excludes_listing_options(self, workspace, capsys, other):
@@ -247,7 +247,7 @@ class TestRun:
     )
     def test_large_files_are_sampled_by_default(self, workspace, job_errors, protocol, words, rows):
         (donors,) = [dataset for dataset in catalogue() if dataset.name == "donors"]
-        (workspace / "adbench" / donors.parts[0].file).touch()
+        (workspace / "adbench" / donors.files[0].path).touch()
 
         run("--datasets", "donors", "--systems", "HBOS", "--protocol", protocol, *words)
 
@@ -436,7 +436,7 @@ class TestRecords:
         assert main(["records", *words]) == 0
 
         titles, now = read_lines(capsys)[0][::3], f", by now it is {code_digest()})"
-        assert titles[0].endswith(f"(altbi's code was not written down{now}")
+        assert titles[0].endswith(f"(altbi's code was not recorded{now}")
         assert titles[1].endswith(f"(altbi's code was other{now}")
         assert titles[2].endswith("transductive")
 

@@ -11,11 +11,11 @@ import pytest
 from altbi.errors import ParameterError, TableError
 from altbi_bench.catalogue.datasets import (
     SUITES,
+    DataFile,
     Dataset,
-    Part,
     adbench_folder,
     catalogue,
-    find_part,
+    find_file,
     is_available,
     load,
     load_table,
@@ -47,20 +47,20 @@ def write_file(path, **arrays):
     np.savez(path, **{"X": np.arange(12).reshape(6, 2), "y": [0, 0, 0, 0, 1, 1], **arrays})
 
 
-TOY = Part("toy.npz", 6, 2, 2)
+TOY = DataFile("toy.npz", 6, 2, 2)
 
 
 class TestCatalogue:
     def test_unknown_sizes_have_estimates_of_the_paper(self):
-        unknown = [part for dataset in catalogue() for part in dataset.parts if part.n_rows is None]
+        unknown = [part for dataset in catalogue() for part in dataset.files if part.n_rows is None]
 
         assert len(unknown) == 104
-        assert find_part("NLP_by_BERT/20news_0.npz")[1].rows_in_paper == 11_905
+        assert find_file("NLP_by_BERT/20news_0.npz")[1].rows_in_paper == 11_905
         assert all(part.rows_in_paper <= 20_000 for part in unknown)
 
     def test_catalogue_has_57_data_sets_in_195_files(self):
         names = [dataset.name for dataset in catalogue()]
-        files = [part.file for dataset in catalogue() for part in dataset.parts]
+        files = [part.path for dataset in catalogue() for part in dataset.files]
 
         assert len(set(names)) == 57
         assert len({dataset.label for dataset in catalogue()}) == len(names) == 67
@@ -72,7 +72,7 @@ class TestCatalogue:
         assert list(dict.fromkeys(each.name for each in catalogue())) == list(table)
         for dataset in catalogue():
             if dataset.kind == "table":
-                (part,) = dataset.parts
+                (part,) = dataset.files
                 found = (part.n_rows, part.n_features, part.n_outliers)
                 assert found == list_sizes(table[dataset.name]), dataset.name
         # Some rows, copied from the paper by hand.
@@ -85,22 +85,22 @@ class TestCatalogue:
     def test_mvtec_files_sum_to_the_papers_sizes(self, embedding):
         (dataset,) = select([f"MVTec-AD ({embedding})"])
 
-        assert len(dataset.parts) == 15
-        assert sum(part.n_rows for part in dataset.parts) == 5354
-        assert sum(part.n_outliers for part in dataset.parts) == 1258
+        assert len(dataset.files) == 15
+        assert sum(part.n_rows for part in dataset.files) == 5354
+        assert sum(part.n_outliers for part in dataset.files) == 1258
 
     @pytest.mark.parametrize("name", ["CIFAR10", "SVHN"])
     def test_papers_image_sizes_are_of_one_file(self, name):
         (dataset,) = select([f"{name} (ResNet18)"])
 
-        first = dataset.parts[0]
+        first = dataset.files[0]
 
         assert (first.n_rows, first.n_features, first.n_outliers) == list_sizes(
             read_paper_summary()[name]
         )
 
     def test_digests_of_83_files_are_unique(self):
-        digests = [part.sha256 for each in catalogue() for part in each.parts if part.sha256]
+        digests = [part.sha256 for each in catalogue() for part in each.files if part.sha256]
 
         assert len(set(digests)) == len(digests) == 83
         assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
@@ -115,29 +115,29 @@ class TestCatalogue:
     def test_both_embeddings_have_the_same_files(self, name, n_parts):
         first, second = select([name])
 
-        assert [part.name for part in first.parts] == [part.name for part in second.parts]
-        assert len(first.parts) == n_parts
+        assert [part.name for part in first.files] == [part.name for part in second.files]
+        assert len(first.files) == n_parts
 
     def test_embedding_determines_folder_and_number_of_features(self):
         columns = {"ResNet18": 512, "ViT": 1000, "BERT": 768, "RoBERTa": 768}
 
         for dataset in catalogue():
-            for part in dataset.parts:
+            for part in dataset.files:
                 if dataset.embedding:
-                    assert part.file.split("/")[0].endswith(f"_by_{dataset.embedding}"), part
+                    assert part.path.split("/")[0].endswith(f"_by_{dataset.embedding}"), part
                     assert part.n_features == columns[dataset.embedding], part
                 else:
-                    assert part.file.startswith("Classical/"), part
+                    assert part.path.startswith("Classical/"), part
 
     def test_authors_drop_outliers_of_34_tables(self):
         tables = [each for each in catalogue() if each.kind == "table" and each.name != "mnist"]
         kept = {each.name: each.official_outliers for each in tables}
 
-        dropped = [each.name for each in tables if kept[each.name] < each.parts[0].n_outliers]
+        dropped = [each.name for each in tables if kept[each.name] < each.files[0].n_outliers]
 
         assert (len(tables), len(dropped)) == (46, 34)
         assert (kept["satimage-2"], kept["thyroid"], kept["pima"]) == (57, 75, 257)
-        assert all(kept[each.name] <= each.parts[0].n_outliers for each in tables)
+        assert all(kept[each.name] <= each.files[0].n_outliers for each in tables)
         others = [each for each in catalogue() if each.kind != "table"]
         assert {each.official_outliers for each in others} == {None}
 
@@ -163,21 +163,21 @@ class TestCatalogue:
             assert dataset.is_column_of(column) is dte, column
 
     def test_names_come_from_file_and_embedding(self):
-        dataset, part = find_part("CV_by_ViT/MVTec-AD_metal_nut.npz")
+        dataset, part = find_file("CV_by_ViT/MVTec-AD_metal_nut.npz")
 
         assert part.name == "MVTec-AD_metal_nut"
         assert (dataset.label, dataset.name) == ("MVTec-AD (ViT)", "MVTec-AD")
-        assert find_part("Classical/22_magic.gamma.npz")[1].name == "22_magic.gamma"
+        assert find_file("Classical/22_magic.gamma.npz")[1].name == "22_magic.gamma"
 
     def test_cells_of_known_sizes_are_counted(self):
-        parts = (Part("a", 10, 3, 1), Part("b", None, 3, None), Part("c", 2, 3, 1))
+        parts = (DataFile("a", 10, 3, 1), DataFile("b", None, 3, None), DataFile("c", 2, 3, 1))
 
         assert Dataset("toy", "", "table", "", parts).n_cells == 36
 
     @pytest.mark.parametrize("file", ["wine", "../wine.npz", "/etc/passwd", ""])
     def test_file_outside_the_catalogue_raises(self, file):
-        with pytest.raises(ParameterError, match="is no file of ADBench"):
-            find_part(file)
+        with pytest.raises(ParameterError, match="is not a file of ADBench"):
+            find_file(file)
 
 
 class TestSelect:
@@ -206,7 +206,7 @@ class TestSelect:
         assert len(chosen["embeddings"]) == 20
         assert len(chosen["all"]) == 67
         assert {each.kind for each in chosen["small"]} == {"table"}
-        assert max(each.parts[0].n_rows for each in chosen["small"]) == 7603
+        assert max(each.files[0].n_rows for each in chosen["small"]) == 7603
         names = {each.name for each in chosen["small"]}
         assert {"mnist", "speech"} < names
         assert "mammography" not in names
@@ -232,7 +232,7 @@ class TestFolder:
         assert adbench_folder().resolve() == tmp_path / "shared" / "adbench"
 
     def test_one_file_makes_a_data_set_available(self, folder):
-        missing = Part("lacking.npz", 6, 2, 2)
+        missing = DataFile("lacking.npz", 6, 2, 2)
 
         assert is_available(TOY)
         assert not is_available(missing)
@@ -308,18 +308,18 @@ class TestLoad:
         write_file(folder / "toy.npz", **arrays)
 
         with pytest.raises(TableError, match=r"of shape \(\)"):
-            load(Part("toy.npz", None, 2, None))
+            load(DataFile("toy.npz", None, 2, None))
 
     def test_unknown_sizes_are_not_checked(self, folder):
-        X, y = load(Part("toy.npz", None, 2, None))
+        X, y = load(DataFile("toy.npz", None, 2, None))
 
         assert (X.shape, int(y.sum())) == ((6, 2), 2)
         with pytest.raises(TableError, match="some rows, 3 features, labels 0 and 1, some out"):
-            load(Part("toy.npz", None, 3, None))
+            load(DataFile("toy.npz", None, 3, None))
 
     def test_wrong_digest_raises(self, folder):
         digest = hashlib.sha256((folder / "toy.npz").read_bytes()).hexdigest()
-        part = Part("toy.npz", 6, 2, 2, digest)
+        part = DataFile("toy.npz", 6, 2, 2, digest)
         assert load(part)[0].shape == (6, 2)
 
         # The same sizes and labels, but other values.
@@ -333,7 +333,7 @@ class TestLoad:
         other = digest[:-1] + ("0" if digest[-1] != "0" else "1")
 
         with pytest.raises(TableError, match="sha256"):
-            load(Part("toy.npz", 6, 2, 2, other))
+            load(DataFile("toy.npz", 6, 2, 2, other))
 
     def test_impossible_shape_raises(self, folder):
         head = io.BytesIO()
@@ -361,7 +361,7 @@ class TestLoad:
         # Opcodes of a call of print.
         (folder / "toy.npz").write_bytes(b"\x80\x04c__builtin__\nprint\n(S'sprung'\ntR.")
 
-        with pytest.raises(TableError, match=r"plain arrays X and y \(it is no npz archive\)"):
+        with pytest.raises(TableError, match=r"plain arrays X and y \(it is not an npz archive\)"):
             load(TOY)
         assert capsys.readouterr().out == ""
 
@@ -439,12 +439,12 @@ class TestLoad:
 
 class TestRealFiles:
     def test_available_files_agree_with_the_catalogue(self, adbench):
-        available = [part for each in catalogue() for part in each.parts if is_available(part)]
+        available = [part for each in catalogue() for part in each.files if is_available(part)]
 
         for part in available:
             X, y = load(part)
 
-            assert X.shape == (part.n_rows or len(X), part.n_features), part.file
-            assert y.sum() == (part.n_outliers or y.sum()), part.file
-            assert np.isfinite(X).all(), part.file
+            assert X.shape == (part.n_rows or len(X), part.n_features), part.path
+            assert y.sum() == (part.n_outliers or y.sum()), part.path
+            assert np.isfinite(X).all(), part.path
         assert available

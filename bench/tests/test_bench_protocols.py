@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from altbi.errors import ParameterError
-from altbi_bench.catalogue.datasets import Dataset, find_part, load, select
+from altbi_bench.catalogue.datasets import Dataset, find_file, load, select
 from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol, sample_table
 
 # Protocols with disjoint training and test rows.
@@ -84,7 +84,7 @@ class TestAll:
     def test_only_transductive_protocols_score_training_rows(self, name):
         found = split_by(name, build_labels(700, 50))
 
-        assert found.scores_its_own is (name in ("transductive", "official"))
+        assert found.scores_training_rows is (name in ("transductive", "official"))
 
     @pytest.mark.parametrize("name", PROTOCOLS)
     def test_only_dte_scales_by_test_rows(self, name):
@@ -145,7 +145,7 @@ class TestOfficial:
         assert count_classes(y, split_by("official", y, official_outliers=stated).train) == (397, 3)
 
     def test_sample_keeps_the_share_of_outliers(self):
-        dataset, part = find_part("Classical/31_satimage-2.npz")
+        dataset, part = find_file("Classical/31_satimage-2.npz")
         assert (part.n_outliers, dataset.official_outliers) == (71, 57)
         y = build_labels(1_000, 36)
 
@@ -165,7 +165,7 @@ class TestOfficial:
         ],
     )
     def test_counts_agree_with_the_authors_numbers(self, file, kept):
-        dataset, part = find_part(file)
+        dataset, part = find_file(file)
         y = build_labels(part.n_rows, part.n_outliers)
 
         found = PROTOCOLS["official"].split(y, dataset, 0)
@@ -342,7 +342,7 @@ class TestSampled:
 
     def test_sample_of_a_real_table_keeps_its_share(self, adbench):
         (dataset,) = select(["mammography"])
-        X, y = load(dataset.parts[0])
+        X, y = load(dataset.files[0])
 
         rows, found = sample_table(X, y, 5_000)
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from altbi.errors import ParameterError, TableError
-from altbi_bench.catalogue.datasets import Dataset, Part, select
+from altbi_bench.catalogue.datasets import DataFile, Dataset, select
 from altbi_bench.catalogue.systems import Recipe, System, find_systems
 from altbi_bench.runs import runner
 from altbi_bench.runs.measurement import measure
@@ -395,9 +395,13 @@ class TestPlan:
     def parts(self, tmp_path, monkeypatch):
         """Return three files, of which the second is not available."""
         monkeypatch.setenv("ALTBI_ADBENCH", str(tmp_path))
-        parts = (Part("large", 100, 9, 3), Part("away", 1, 1, 1), Part("small", 100, 2, 3))
+        parts = (
+            DataFile("large", 100, 9, 3),
+            DataFile("away", 1, 1, 1),
+            DataFile("small", 100, 2, 3),
+        )
         for part in parts[::2]:
-            (tmp_path / part.file).touch()
+            (tmp_path / part.path).touch()
         return parts
 
     def system(self, name, **more):
@@ -441,8 +445,10 @@ class TestPlan:
 
     def test_rows_are_set_only_for_larger_files(self):
         question, system = Question(rows=100), self.system("A", seeded=False)
-        parts = [Part("f", n_rows, 2, None, rows_in_paper=101) for n_rows in (99, 100, 101, None)]
-        parts += [Part("f", None, 2, None, rows_in_paper=most) for most in (100, None)]
+        parts = [
+            DataFile("f", n_rows, 2, None, rows_in_paper=101) for n_rows in (99, 100, 101, None)
+        ]
+        parts += [DataFile("f", None, 2, None, rows_in_paper=most) for most in (100, None)]
 
         rows = [question.list_jobs(part, system)[0].rows for part in parts]
 

@@ -13,12 +13,12 @@ import scipy.stats
 from altbi.errors import ParameterError
 from altbi_bench.results_page.diagrams import critical_difference_svg, scatter_svg
 from altbi_bench.statistics import (
-    cliques,
     critical_difference,
+    find_cliques,
     friedman,
     mean_ranks,
     paired_effect,
-    shared,
+    select_shared,
     wilcoxon_holm,
 )
 
@@ -50,7 +50,7 @@ def test_shared_keeps_data_sets_of_all_systems():
         "a": {"w": 0.1, "x": 0.2, "y": 0.3, "z": 0.4},
         "b": {"z": 0.8, "y": math.nan, "x": 0.6, "other": 0.5},
     }
-    datasets, values = shared(scores)
+    datasets, values = select_shared(scores)
     assert datasets == ["x", "z"]
     np.testing.assert_array_equal(values, [[0.2, 0.6], [0.4, 0.8]])
 
@@ -70,7 +70,7 @@ def test_data_sets_with_missing_scores_are_excluded():
         ({"a": {"x": 0.1, "y": 0.2}, "b": {"x": 0.1}}, "share 1 data sets"),
     ],
 )
-@pytest.mark.parametrize("function", [shared, mean_ranks, friedman, wilcoxon_holm])
+@pytest.mark.parametrize("function", [select_shared, mean_ranks, friedman, wilcoxon_holm])
 def test_too_few_scores_raise(function, scores, message):
     with pytest.raises(ParameterError, match=message):
         function(scores)
@@ -160,7 +160,7 @@ def test_critical_difference_of_invalid_arguments_raises(arguments):
 
 def test_cliques_agree_with_demsar(demsar):
     """Figure 1a: at 0.10 C4.5 differs from the two best, C4.5+cf from none."""
-    groups = cliques(mean_ranks(demsar), critical_difference(4, 14, alpha=0.1))
+    groups = find_cliques(mean_ranks(demsar), critical_difference(4, 14, alpha=0.1))
     assert groups == [("C4.5+m+cf", "C4.5+m", "C4.5+cf"), ("C4.5+cf", "C4.5")]
 
 
@@ -175,7 +175,7 @@ def test_cliques_agree_with_demsar(demsar):
     ],
 )
 def test_cliques_are_maximal_groups(ranks, expected):
-    assert cliques(ranks, difference=1.5) == expected
+    assert find_cliques(ranks, difference=1.5) == expected
 
 
 def test_wilcoxon_agrees_with_demsar(demsar):
@@ -422,7 +422,7 @@ def test_diagram_labels_do_not_overlap_and_stay_inside(count):
     names = [f"A long name (reference) {i}" for i in range(count)]
     # All ranks are close to the middle.
     ranks = {name: 1 + (count - 1) / 2 + 0.01 * i for i, name in enumerate(names)}
-    svg = critical_difference_svg(ranks, 0.1, cliques(ranks, 0.1))
+    svg = critical_difference_svg(ranks, 0.1, find_cliques(ranks, 0.1))
     labels = [text for text in find_texts(svg) if "long name" in text]
     found = list(find_boxes(svg, labels))
     assert len(found) == count

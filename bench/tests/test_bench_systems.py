@@ -17,7 +17,7 @@ from altbi import ALTBI, IWAE, ODIM, OutlierDetector, Schedule
 from altbi.errors import MissingExtraError, ParameterError
 from altbi.torch import Glow
 from altbi_bench.catalogue import datasets
-from altbi_bench.catalogue.datasets import Dataset, Part, select
+from altbi_bench.catalogue.datasets import DataFile, Dataset, select
 from altbi_bench.catalogue.protocols import PROTOCOLS
 from altbi_bench.catalogue.systems import SYSTEMS, Recipe, System, build_fit, find_systems
 from altbi_bench.results_page.deep_baselines import COMPARED
@@ -145,7 +145,7 @@ class TestCatalogue:
     )
     def test_earlier_records_match_by_frozen_recipes(self, name, source, parameters, counts):
         system = SYSTEMS[name]
-        (job,) = Question(seeds=(0,)).list_jobs(select(["wine"])[0].parts[0], system)
+        (job,) = Question(seeds=(0,)).list_jobs(select(["wine"])[0].files[0], system)
         earlier = replace(failed_run(job, "no"), source=source, parameters=parameters)
 
         assert bool(keep_current([earlier])) is counts
@@ -420,7 +420,7 @@ class Bench:
     def table(self, X, y):
         np.savez(self.folder / FILE, X=X, y=y)
         self.X, self.y = X, y
-        part = Part(FILE, *X.shape, int(y.sum()))
+        part = DataFile(FILE, *X.shape, int(y.sum()))
         catalogue = (Dataset("toy", "", "table", "Toys", (part,)),)
         self.monkeypatch.setattr(datasets, "catalogue", lambda: catalogue)
         measurement._load_file.cache_clear()
@@ -875,7 +875,7 @@ class TestPublishedNumbers:
         self, adbench, name, system, protocol, mean, deviation
     ):
         (dataset,) = select([name])
-        (part,) = dataset.parts
+        (part,) = dataset.files
 
         jobs = Question(protocol).list_jobs(part, SYSTEMS[system])
         runs = [measure(job, threads=1) for job in jobs]

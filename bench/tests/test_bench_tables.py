@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from altbi.errors import ParameterError, TableError
-from altbi_bench.catalogue.datasets import catalogue, find_part, is_chosen_on, select
+from altbi_bench.catalogue.datasets import catalogue, find_file, is_chosen_on, select
 from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
 from altbi_bench.catalogue.systems import SYSTEMS, find_systems
 from altbi_bench.cli import parser
@@ -72,7 +72,7 @@ def build_runs(question, aucs):
     for system, by_dataset in aucs.items():
         for name, values in by_dataset.items():
             for dataset in select([name]):
-                for part in dataset.parts:
+                for part in dataset.files:
                     jobs = question.list_jobs(part, SYSTEMS[system])
                     found += [build_run(job, auc) for job, auc in zip(jobs, values, strict=False)]
     return found
@@ -95,8 +95,8 @@ class TestCells:
         found = compare(runs, "auc", TWO_SEEDS)
 
         assert found.systems == (REFERENCE,)
-        assert [line.dataset.name for line in found.lines] == ["glass", "wine"]
-        got = [line.ours[REFERENCE] for line in found.lines]
+        assert [line.dataset.name for line in found.results] == ["glass", "wine"]
+        got = [line.ours[REFERENCE] for line in found.results]
         assert [cell.mean for cell in got] == pytest.approx([0.72, 0.43])
         assert [cell.std for cell in got] == pytest.approx([0.02 * 2**0.5, 0.03 * 2**0.5])
         found_difference = difference(found, REFERENCE)
@@ -111,13 +111,13 @@ class TestCells:
         question = Question(seeds=(0, 1))
         dataset = select(["20news (RoBERTa)"])[0]
         system = SYSTEMS[REFERENCE]
-        first, second = (question.list_jobs(part, system) for part in dataset.parts[:2])
+        first, second = (question.list_jobs(part, system) for part in dataset.files[:2])
         runs = [
             build_run(job, auc)
             for job, auc in zip([*first, *second], (0.1, 0.3, 0.5, 0.9), strict=True)
         ]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
 
         assert line.ours[REFERENCE].mean == pytest.approx(0.45)
         assert line.ours[REFERENCE].std == pytest.approx((0.2 + 0.4) / 2**0.5 / 2)
@@ -125,18 +125,18 @@ class TestCells:
 
     def test_mean_covers_more_than_two_files(self):
         question = Question(seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        parts = select(["20news (RoBERTa)"])[0].files[:3]
         jobs = [question.list_jobs(part, SYSTEMS[REFERENCE])[0] for part in parts]
 
         runs = [build_run(job, auc) for job, auc in zip(jobs, (0.1, 0.2, 0.9), strict=True)]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
         assert line.ours[REFERENCE].mean == pytest.approx(0.4)
 
     @pytest.mark.parametrize("error", [None, "over the limit"])
     def test_file_of_few_systems_is_left_out(self, error):
         question = Question(seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        parts = select(["20news (RoBERTa)"])[0].files[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
         runs = [
             build_run(question.list_jobs(part, SYSTEMS[name])[0], auc)
@@ -145,29 +145,29 @@ class TestCells:
         ]
         runs.append(build_run(question.list_jobs(parts[2], SYSTEMS[FOREST])[0], 0.9, error))
 
-        (line,) = compare(runs, "auc", question, find_systems(systems)).lines
+        (line,) = compare(runs, "auc", question, find_systems(systems)).results
 
         assert [line.ours[name].mean for name in systems] == [pytest.approx(0.2)] * 3
         assert line.title == "20news (RoBERTa), 2 of 6 files"
 
     def test_files_of_different_systems_are_all_counted(self):
         question = Question(seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:3]
+        parts = select(["20news (RoBERTa)"])[0].files[:3]
         systems = [REFERENCE, FOREST, NEIGHBOURS]
         jobs = [
             question.list_jobs(part, SYSTEMS[name])[0]
             for name, part in zip(systems, parts, strict=True)
         ]
 
-        (line,) = compare(map(build_run, jobs), "auc", question, find_systems(systems)).lines
+        (line,) = compare(map(build_run, jobs), "auc", question, find_systems(systems)).results
 
-        assert line.n_parts == 3
+        assert line.n_files_run == 3
         assert not any(line.ours.values())
 
     @pytest.mark.parametrize(("n_parts", "compared"), [(5, False), (6, True)])
     def test_difference_needs_all_files(self, n_parts, compared):
         question = Question("official", seeds=(0,))
-        parts = select(["20news (RoBERTa)"])[0].parts[:n_parts]
+        parts = select(["20news (RoBERTa)"])[0].files[:n_parts]
         runs = [build_run(question.list_jobs(part, SYSTEMS[REFERENCE])[0]) for part in parts]
 
         assert (difference(compare(runs, "auc", question), REFERENCE) is not None) is compared
@@ -182,46 +182,47 @@ class TestCells:
     def test_unseeded_system_has_no_spread(self):
         runs = build_runs(TWO_SEEDS, {NEIGHBOURS: {"glass": (0.6,)}})
 
-        (line,) = compare(runs, "auc", TWO_SEEDS).lines
+        (line,) = compare(runs, "auc", TWO_SEEDS).results
 
         assert (line.ours[NEIGHBOURS].mean, line.ours[NEIGHBOURS].std) == (0.6, None)
 
     def test_missing_seed_leaves_no_mean(self):
         runs = build_runs(TWO_SEEDS, {REFERENCE: {"glass": (0.6,)}, FOREST: {"glass": (0.6, 0.7)}})
 
-        (line,) = compare(runs, "auc", TWO_SEEDS, find_systems([REFERENCE, FOREST])).lines
+        (line,) = compare(runs, "auc", TWO_SEEDS, find_systems([REFERENCE, FOREST])).results
 
         assert line.ours[REFERENCE] is None
         assert line.ours[FOREST].mean == pytest.approx(0.65)
 
     def test_missing_file_leaves_no_mean(self):
         question = Question(seeds=(0,))
-        parts = select(["20news (BERT)"])[0].parts[:2]
+        parts = select(["20news (BERT)"])[0].files[:2]
         jobs = {
             name: [question.list_jobs(part, SYSTEMS[name])[0] for part in parts]
             for name in (REFERENCE, FOREST)
         }
         runs = [build_run(job) for job in [*jobs[REFERENCE], jobs[FOREST][0]]]
 
-        (line,) = compare(runs, "auc", question, find_systems([REFERENCE, FOREST])).lines
+        (line,) = compare(runs, "auc", question, find_systems([REFERENCE, FOREST])).results
 
         assert line.ours[REFERENCE] is not None
         assert line.ours[FOREST] is None
 
     def test_failure_counts_until_a_later_record(self):
         question = Question(seeds=(0,))
-        (job,) = question.list_jobs(select(["glass"])[0].parts[0], SYSTEMS[FOREST])
+        (job,) = question.list_jobs(select(["glass"])[0].files[0], SYSTEMS[FOREST])
         failed = build_run(job, error="ValueError: no")
 
         assert (
-            compare([failed], "auc", question, find_systems([FOREST])).lines[0].ours[FOREST] is None
+            compare([failed], "auc", question, find_systems([FOREST])).results[0].ours[FOREST]
+            is None
         )
         assert find_failures([failed], question, find_systems([FOREST]), ALL) == [failed]
         assert find_failures([failed], question, find_systems([FOREST]), select(["wine"])) == []
         stale = replace(failed, parameters={"n_estimators": 7})
         assert find_failures([stale], question, find_systems([FOREST]), ALL) == []
         again = [failed, build_run(job, 0.8)]
-        assert compare(again, "auc", question).lines[0].ours[FOREST].mean == 0.8
+        assert compare(again, "auc", question).results[0].ours[FOREST].mean == 0.8
         assert find_failures(again, question, find_systems([FOREST]), ALL) == []
 
     @pytest.mark.parametrize(
@@ -232,7 +233,7 @@ class TestCells:
     def test_other_jobs_are_excluded(self, change):
         runs = build_runs(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
 
-        assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).lines == ()
+        assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).results == ()
 
     def test_runs_on_all_rows_are_not_samples(self):
         complete, sample = Question(seeds=(0,)), Question(rows=20_000, seeds=(0,))
@@ -240,7 +241,7 @@ class TestCells:
 
         found = compare(runs, "auc", sample)
 
-        assert [line.dataset.name for line in found.lines] == ["glass"]
+        assert [line.dataset.name for line in found.results] == ["glass"]
 
     def test_missing_metric_leaves_no_mean(self):
         runs = [
@@ -248,18 +249,20 @@ class TestCells:
             for run in build_runs(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
         ]
 
-        assert compare(runs, "auc", TWO_SEEDS).lines[0].ours[FOREST] is not None
+        assert compare(runs, "auc", TWO_SEEDS).results[0].ours[FOREST] is not None
         assert (
-            compare(runs, "precision_at_n", TWO_SEEDS, find_systems([FOREST])).lines[0].ours[FOREST]
+            compare(runs, "precision_at_n", TWO_SEEDS, find_systems([FOREST]))
+            .results[0]
+            .ours[FOREST]
             is None
         )
 
     def test_runs_with_outdated_recipes_are_excluded(self):
         runs = build_runs(TWO_SEEDS, {FOREST: {"glass": (0.1, 0.2)}})
 
-        assert compare(runs, "auc", TWO_SEEDS).lines
+        assert compare(runs, "auc", TWO_SEEDS).results
         for change in ({"parameters": {"n_estimators": 7}}, {"source": "other:Forest"}):
-            assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).lines == ()
+            assert compare([replace(run, **change) for run in runs], "auc", TWO_SEEDS).results == ()
 
 
 class TestPaper:
@@ -299,19 +302,19 @@ class TestPaper:
     def test_paper_numbers_belong_to_their_files(self, dataset, system, has_number):
         question = Question(seeds=(0,))
         (found,) = select([dataset])
-        runs = [build_run(question.list_jobs(part, SYSTEMS[system])[0]) for part in found.parts]
+        runs = [build_run(question.list_jobs(part, SYSTEMS[system])[0]) for part in found.files]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
 
         assert (line.paper[system] is not None) is has_number
 
     def test_semi_supervised_comparison_has_one_altbi(self):
         question = Question("semi", seeds=(0,))
-        part = select(["wine"])[0].parts[0]
+        part = select(["wine"])[0].files[0]
         names = [REFERENCE, "ALTBI-I (paper)", "ODIM", FOREST]
         runs = [build_run(question.list_jobs(part, SYSTEMS[name])[0]) for name in names]
 
-        (line,) = compare(runs, "auc", question).lines
+        (line,) = compare(runs, "auc", question).results
 
         number = paper_table("auc", "semisupervised")["wine"]
         assert line.paper[REFERENCE] == number["ALTBI"]
@@ -366,7 +369,7 @@ class TestMeans:
 
     def test_failed_systems_have_no_means(self, tmp_path):
         question = Question(seeds=(0,))
-        (part,) = select(["wine"])[0].parts
+        (part,) = select(["wine"])[0].files
         failed = build_run(question.list_jobs(part, SYSTEMS["HBOS"])[0], error="no bins")
 
         text = format_question(write_records(tmp_path, [failed]), question, None, ALL)
@@ -450,7 +453,7 @@ class TestFormatting:
 
     def test_row_shows_the_number_of_files(self, tmp_path, paper):
         (dataset,) = select(["MVTec-AD (ViT)"])
-        first, second = dataset.parts[:2]
+        first, second = dataset.files[:2]
         question = Question("official", seeds=(0,))
         path = write_records(
             tmp_path,
@@ -460,14 +463,14 @@ class TestFormatting:
             ],
         )
 
-        text = format_question(path, question, None, select([first.file]), markdown=True)
+        text = format_question(path, question, None, select([first.path]), markdown=True)
 
         assert "| MVTec-AD (ViT), 1 of 15 files | 0.700 | 0.500 |" in text
         assert "mean difference" not in text  # the paper's number is about all files
 
     def test_missing_runs_are_listed_with_reason(self):
         question = Question(seeds=(0,))
-        part = select(["glass"])[0].parts[0]
+        part = select(["glass"])[0].files[0]
         failed = build_run(
             question.list_jobs(part, SYSTEMS[FOREST])[0], error="over the limit of 3 seconds"
         )
@@ -522,7 +525,7 @@ class TestFormatting:
 
     def test_only_failures_on_selected_data_are_listed(self, tmp_path):
         question = Question(seeds=(0,))
-        glass, wine = (select([name])[0].parts[0] for name in ("glass", "wine"))
+        glass, wine = (select([name])[0].files[0] for name in ("glass", "wine"))
         runs = [
             build_run(question.list_jobs(wine, SYSTEMS[REFERENCE])[0]),
             build_run(question.list_jobs(wine, SYSTEMS["HBOS"])[0], error="no bins"),
@@ -536,7 +539,7 @@ class TestFormatting:
 
     def test_smoke_and_other_protocols_are_not_missing(self, tmp_path):
         question = Question(seeds=(0,))
-        (part,) = select(["glass"])[0].parts
+        (part,) = select(["glass"])[0].files
         begun = [
             build_run(replace(question, **change).list_jobs(part, SYSTEMS[name])[0])
             for name, change in (("HBOS", {"smoke": True}), ("LOF", {"protocol": "dte"}))
@@ -629,7 +632,7 @@ class TestFindings:
         found_text = describe_leaders(self.found(aucs), self.found(aucs, "average_precision"))
 
         assert f"{PLAIN} has the highest mean AUC (0.633)" in found_text
-        assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (place 1 of 3), " in found_text
+        assert f"IForest the best mean rank (1.3). {PLAIN} has 0.633 (rank 1 of 3), " in found_text
 
     def test_five_largest_deficits_are_listed(self):
         ours = {name: 0.5 - index / 100 for index, name in enumerate(self.NAMES)}
@@ -684,14 +687,14 @@ class TestFindings:
         assert f"F = {by_hand.f_statistic:.2f}, p = {by_hand.f_p_value:.2g})" in found_text
 
     def test_confirmation_needs_tables_of_both_kinds(self):
-        aside = [name for name in self.NAMES if not is_chosen_on(select([name])[0].parts[0].name)]
+        aside = [name for name in self.NAMES if not is_chosen_on(select([name])[0].files[0].name)]
         assert 2 <= len(aside) < len(self.NAMES)
 
         for names, n_expected in ((self.NAMES, 1), (aside, 0)):
             ours, others = dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.4)
             found_text = self.describe({PLAIN: ours, FOREST: others, NEIGHBOURS: others})
 
-            assert sum("set aside" in text for text in found_text) == n_expected
+            assert sum("reserved for" in text for text in found_text) == n_expected
 
 
 class TestPage:
@@ -728,7 +731,7 @@ class TestPage:
             "Over the 6 data sets that all 3 systems ran, IForest has the highest mean AUC (0.800)"
             in text
         )
-        assert f"{PLAIN} has 0.600 (place 2 of 3), 0.300 and 2.0." in text
+        assert f"{PLAIN} has 0.600 (rank 2 of 3), 0.300 and 2.0." in text
 
     def write_and_read_page(self, folder, aucs, question=page.MAIN):
         folder.mkdir()
@@ -779,8 +782,8 @@ class TestPage:
 
         text = self.write_and_read_page(tmp_path / "results", aucs)
 
-        (found_text,) = (line for line in text if "set aside" in line)
-        assert f"On the {len(aside)} of them" in found_text
+        (found_text,) = (line for line in text if "reserved for" in line)
+        assert f"{len(aside)} of them were reserved" in found_text
         assert found_text.endswith(
             f"{PLAIN} is better than none and worse than none; no difference is shown against "
             "IForest, kNN."
@@ -810,7 +813,7 @@ class TestPage:
     @pytest.mark.parametrize(
         ("forest", "found_text"),
         [
-            (0.8, f"IForest has the highest mean AUC (0.800), {PLAIN} has 0.700 (place 2 of 2)."),
+            (0.8, f"IForest has the highest mean AUC (0.800), {PLAIN} has 0.700 (rank 2 of 2)."),
             (0.6, f"{PLAIN} has the highest mean AUC (0.700), IForest the second highest (0.600)."),
         ],
     )
@@ -831,7 +834,7 @@ class TestPage:
                 if link := re.fullmatch(r"\[.*\]\((.*\.jsonl)#L(\d+)\)", cell):
                     lines = (written.parent / link[1]).read_text().splitlines()
                     line = json.loads(lines[int(link[2]) - 1])
-                    dataset, _ = find_part(line["file"])
+                    dataset, _ = find_file(line["file"])
                     assert (dataset.label, line["system"], line["seed"]) == (
                         texts[0],
                         system,
@@ -857,7 +860,9 @@ class TestPage:
 
     def test_text_and_figure_share_the_critical_difference(self, uneven, tmp_path):
         """Three systems on the eight shared tables of nine: 2.343 * sqrt(12 / 48)."""
-        assert re.search(r"mean ranks further \w+ than 1\.17 differ", uneven)
+        assert re.search(
+            r"mean ranks differ significantly if their difference exceeds 1\.17", uneven
+        )
         assert "1.17" in (tmp_path / "page/ranks.svg").read_text()
 
     def test_tables_and_figures_are_written(self, written):
@@ -971,14 +976,14 @@ class TestPage:
         write_page(tmp_path / "page.md", tmp_path / "results")
 
         text = (tmp_path / "page.md").read_text()
-        assert "There are too few runs to say anything." in text
+        assert "There are too few runs for a comparison." in text
         assert "| glass |" in text
         assert "ranks.svg" not in text
 
     @pytest.mark.parametrize(
         ("question", "file"),
         [
-            (page.WHOLE, "transductive"),
+            (page.ALL_ROWS, "transductive"),
             (page.MAIN, "transductive"),
             (page.PUBLISHED, "dte"),
             (page.SEMI, "semi"),
@@ -986,7 +991,7 @@ class TestPage:
         ids=["whole", "main", "published", "semi"],
     )
     def test_every_failure_is_listed_with_its_reason(self, folder, question, file):
-        (part,) = select(["donors"])[0].parts
+        (part,) = select(["donors"])[0].files
         failed = build_run(question.list_jobs(part, SYSTEMS["LODA"])[0], error="over the limit")
         with (folder / f"{file}.jsonl").open("a") as lines:
             lines.write(json.dumps(asdict(failed)) + "\n")
@@ -1008,9 +1013,9 @@ class TestPage:
         assert f"- LODA: not run with all seeds on {names}\n" in found_text
 
     def test_complete_files_need_large_tables_and_fast_systems(self, folder):
-        (wine,), (donors,) = (select([name])[0].parts for name in ("wine", "donors"))
+        (wine,), (donors,) = (select([name])[0].files for name in ("wine", "donors"))
         runs = [
-            build_run(page.WHOLE.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
+            build_run(page.ALL_ROWS.list_jobs(part, SYSTEMS[name])[0], error=f"{name} is ill")
             for part, name in ((wine, "LODA"), (donors, "kNN"), (donors, "HBOS"))
         ]
         with (folder / "transductive.jsonl").open("a") as lines:
@@ -1024,7 +1029,7 @@ class TestPage:
         assert "kNN is ill" not in found_text
 
     def test_incomplete_images_have_no_table(self, folder):
-        parts = select(["SVHN (ViT)"])[0].parts[:2]
+        parts = select(["SVHN (ViT)"])[0].files[:2]
         systems = [PLAIN, FOREST]
         runs = [
             build_run(page.MAIN.list_jobs(part, SYSTEMS[name])[0])
@@ -1036,7 +1041,7 @@ class TestPage:
         write_page(folder.parent / "page.md", folder)
 
         found_text = (folder.parent / "page.md").read_text().split("## Images and texts")[1]
-        assert found_text.split("## Whole files")[0].endswith("\n\nNo lines yet.\n\n")
+        assert found_text.split("## Whole files")[0].endswith("\n\nNo records yet.\n\n")
 
     def test_sample_size_equals_the_default_option(self):
         assert descriptions.SAMPLE == parser.ROWS
@@ -1059,7 +1064,7 @@ class TestPage:
         write_page(written, folder)
         text = written.read_text()
         assert "- IForest: not run with all seeds on vowels" in text
-        absent = text.split("No run is about these: ")[1].split(";")[0].split(", ")
+        absent = text.split("These data sets were not run: ")[1].split(". Nor")[0].split(", ")
 
         assert "speech" in absent
         assert "agnews (BERT)" in absent
@@ -1137,14 +1142,14 @@ class TestPage:
             "With the deep baselines, on tables of up to 10,000 rows and with one seed, over the 6 "
             "data sets that all 4 systems ran, IForest has the highest mean AUC (0.800), "
             "the highest mean average precision (0.400), and the best mean rank (1.0). "
-            f"{PLAIN} has 0.500 (place 2 of 4), 0.250 and 2.0."
+            f"{PLAIN} has 0.500 (rank 2 of 4), 0.250 and 2.0."
         ) in text.splitlines()
         (found_text,) = (line for line in text.splitlines() if line.startswith("With ICL"))
         assert "over the 2 data sets that all 5 systems ran, ICL (100 epochs) has" in found_text
         assert [row[0] for row in grids[1]][:2] == ["ICL (100 epochs)", FOREST]
         assert {row[-1] for row in grids[1]} == {"6 of 6", "2 of 6"}
         assert "| DAGMM | 1 | 0.4000 |" in again
-        over_seeds = part.split("The quick ones have three seeds:")[1]
+        over_seeds = part.split("Fast systems have three seeds:")[1]
         assert [line for line in over_seeds.splitlines() if line[:1] == "|"][2:] == [
             f"| RDA | {len(self.DATASETS)} | 0.200 | 0.100 | 0.100 |"
         ]
@@ -1153,11 +1158,11 @@ class TestPage:
         assert "With the deep baselines" not in written.read_text()
 
     def test_records_must_be_a_folder(self, folder, tmp_path):
-        with pytest.raises(TableError, match="expected a folder with the lines of all protocols"):
+        with pytest.raises(TableError, match="the folder with the records of all protocols"):
             write_page(tmp_path / "page.md", folder / "dte.jsonl")
 
     def test_folder_without_records_raises(self, tmp_path):
-        with pytest.raises(TableError, match="no lines of runs there"):
+        with pytest.raises(TableError, match="no records of runs"):
             write_page(tmp_path / "page.md", tmp_path)
 
     def test_committed_jobs_are_unique(self):

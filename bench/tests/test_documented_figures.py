@@ -14,7 +14,7 @@ from altbi_bench.catalogue.systems import find_systems
 from altbi_bench.cli import main
 from altbi_bench.results_page.findings import OURS
 from altbi_bench.results_page.page import embeddings_comparison, main_comparison
-from altbi_bench.results_page.summaries import Evidence
+from altbi_bench.results_page.summaries import PageRecords
 from altbi_bench.runs.runner import Question
 from altbi_bench.statistics import mean_ranks
 from altbi_bench.tables.comparison import compare, difference, shared_means
@@ -38,7 +38,7 @@ NUMBERS = {3: "three", 4: "four", 5: "five", 10: "ten", 11: "eleven", 12: "twelv
 @pytest.fixture
 def evidence():
     """Return all committed records."""
-    return Evidence.of(ROOT / "bench" / "results", DOCS)
+    return PageRecords.read(ROOT / "bench" / "results", DOCS)
 
 
 def format_number(number):
@@ -134,7 +134,7 @@ class TestReadme:
 
         shared, systems = found(r"Over the (\d+) data sets that all (\d+) systems")
         (alone,) = found(r"AUC, among .*? alone has the highest on (\d+ of \d+)")
-        (confirmed,) = found(r"only to confirm .*? is better than (.*?) and worse")
+        (confirmed,) = found(r"reserved for confirmation .*? is better than (.*?) and worse")
         (precision,) = found(r"Average precision, by .*? is better than (.*?) and worse")
 
         assert f"over the {shared} ADBench tables that all {systems} systems completed" in readme
@@ -154,7 +154,7 @@ class TestReadme:
             select(suite="tables"),
         )
         reported = difference(found, reference)
-        pairs = [(line.ours[reference], line.paper[reference]) for line in found.lines]
+        pairs = [(line.ours[reference], line.paper[reference]) for line in found.results]
         signed = [ours.mean - paper for ours, paper in pairs if ours and paper is not None]
         far = sum(abs(each) > 0.03 for each in signed)
 

@@ -8,9 +8,9 @@ import pytest
 import theory
 from altbi_bench.theory import (
     Conditions,
-    least_kept_inliers,
-    most_kept_outliers,
-    rates_of_learning,
+    learning_rate_bounds,
+    max_kept_outlier_share,
+    min_kept_inlier_share,
 )
 
 USUAL = Conditions(a1=0.1, a2=0.4, a3=0.3, c=0.3, alpha=0.1, delta=0.05)
@@ -31,7 +31,7 @@ class TestKeptShares:
         kept = self.WEIGHTS[risk >= self.LOSSES].sum()
 
         assert kept < compute_c(self.LOSSES, self.WEIGHTS)
-        assert kept >= least_kept_inliers(compute_c(self.LOSSES, self.WEIGHTS))
+        assert kept >= min_kept_inlier_share(compute_c(self.LOSSES, self.WEIGHTS))
 
     def test_corrected_share_of_kept_inliers_holds(self):
         rng = np.random.default_rng(0)
@@ -40,7 +40,7 @@ class TestKeptShares:
             risk = weights @ losses
             assert (
                 weights[losses <= risk].sum()
-                >= least_kept_inliers(compute_c(losses, weights)) - 1e-9
+                >= min_kept_inlier_share(compute_c(losses, weights)) - 1e-9
             )
 
     def test_share_of_kept_outliers_holds_and_is_tight(self):
@@ -51,12 +51,12 @@ class TestKeptShares:
             risk = rng.uniform(0, 0.9)
             excess = weights @ losses - risk
             if excess > 0:
-                assert weights[losses <= risk].sum() <= most_kept_outliers(risk, excess) + 1e-9
+                assert weights[losses <= risk].sum() <= max_kept_outlier_share(risk, excess) + 1e-9
                 n_checked += 1
         assert n_checked > 100
 
         # Half of the losses equal the risk and the others 1, so the bound is tight.
-        assert most_kept_outliers(0.2, 0.5 * 0.2 + 0.5 * 1 - 0.2) == pytest.approx(0.5)
+        assert max_kept_outlier_share(0.2, 0.5 * 0.2 + 0.5 * 1 - 0.2) == pytest.approx(0.5)
 
 
 class TestPrinted:
@@ -92,7 +92,7 @@ class TestPrinted:
         gradient_bound = 2.0
         sharpest = gradient_bound**2 / (2 * conditions.a2)
 
-        low, high = rates_of_learning(conditions, gradient_bound, sharpest)
+        low, high = learning_rate_bounds(conditions, gradient_bound, sharpest)
 
         assert low > high
 

@@ -1,9 +1,9 @@
-"""Which differences between systems over many data sets are more than chance (Demšar, 2006).
+"""Statistical tests of systems over many data sets (Demšar, 2006).
 
-Scores are given as system -> data set -> value, where higher is better. The reference is
+Scores are mappings system -> data set -> value; higher is better. The reference is
 J. Demšar, *Statistical Comparisons of Classifiers over Multiple Data Sets*, Journal of Machine
-Learning Research 7, 2006. scipy and statsmodels are imported where they are used: the command line
-starts without them.
+Learning Research 7, 2006. scipy and statsmodels are imported inside functions, so that
+the command line starts fast.
 """
 
 import math
@@ -23,27 +23,28 @@ __all__ = [
     "Effect",
     "Friedman",
     "Pair",
-    "cliques",
     "critical_difference",
+    "find_cliques",
     "friedman",
     "mean_ranks",
     "paired_effect",
-    "shared",
+    "select_shared",
     "wilcoxon_holm",
 ]
 
 Scores = Mapping[str, Mapping[str, float]]
 
-# What is equal on paper must tie: 0.3 - 0.2 and 0.2 - 0.1 differ in the last bits only.
+# Values are rounded to this number of decimals, so that 0.3 - 0.2 ties with 0.2 - 0.1.
 DECIMALS = 12
 RESAMPLES = 4000
-FEWEST = 5
+# Smallest number of data sets for an interval.
+MIN_DATASETS = 5
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Friedman:
-    """The test that all systems are alike, and Iman and Davenport's less timid form of it."""
+    """Friedman's test that all systems are equal, and its F form by Iman and Davenport."""
 
     n_datasets: int
     n_systems: int
@@ -56,9 +57,10 @@ class Friedman:
 @final
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two systems over the data sets that both have: first minus second, wins of the first.
+    """Comparison of two systems on the data sets that both have.
 
-    `favours_first` is what Wilcoxon's ranks say, which may differ from the count of wins.
+    Differences are first minus second; wins are those of the first. `favours_first` is the sign of
+    Wilcoxon's rank sum, which may differ from the count of wins.
     """
 
     first: str
@@ -87,22 +89,22 @@ class Effect:
 
     @property
     def is_chance(self) -> bool:
-        """Whether the interval contains 0, or there is none."""
-        return self.n_datasets < FEWEST or self.low <= 0 <= self.high
+        """Whether the interval contains 0, or there are too few data sets for one."""
+        return self.n_datasets < MIN_DATASETS or self.low <= 0 <= self.high
 
     def __str__(self) -> str:
         return format(self, ".3f")
 
     def __format__(self, digits: str) -> str:
-        """Write the mean and its interval, which is none for fewer data sets than five."""
+        """Format the mean, and its interval if there are at least five data sets."""
         mean, low, high = (
             format(v, f"+{digits or '.3f'}") for v in (self.mean, self.low, self.high)
         )
-        return f"{mean} [{low}, {high}]" if self.n_datasets >= FEWEST else mean
+        return f"{mean} [{low}, {high}]" if self.n_datasets >= MIN_DATASETS else mean
 
 
 def paired_effect(differences: Sequence[float] | NDArray[np.float64]) -> Effect:
-    """Average the differences over data sets; the interval is by the bootstrap.
+    """Compute the mean difference over data sets, with a bootstrap interval.
 
     Examples
     --------
@@ -123,15 +125,15 @@ def paired_effect(differences: Sequence[float] | NDArray[np.float64]) -> Effect:
     return Effect(mean, float(interval.low), float(interval.high), len(found))
 
 
-def shared(scores: Scores) -> tuple[list[str], NDArray[np.float64]]:
-    """Keep the data sets that every system has a finite value for.
+def select_shared(scores: Scores) -> tuple[list[str], NDArray[np.float64]]:
+    """Return the data sets for which every system has a finite value.
 
     Returns
     -------
     datasets : list of str
         In the order of the first system.
     values : ndarray of shape (n_datasets, n_systems)
-        Systems stand in the order of `scores`.
+        Systems in the order of `scores`.
     """
     _check_systems(scores)
     columns = list(scores.values())
@@ -148,7 +150,7 @@ def shared(scores: Scores) -> tuple[list[str], NDArray[np.float64]]:
 
 
 def mean_ranks(scores: Scores) -> dict[str, float]:
-    """Rank the systems on each data set, 1 for the best, and average over the data sets.
+    """Return the mean rank of each system over the data sets; 1 is the best.
 
     Systems that tie share the mean of their ranks.
 
@@ -157,7 +159,7 @@ def mean_ranks(scores: Scores) -> dict[str, float]:
     >>> mean_ranks({"a": {"x": 0.9, "y": 0.8}, "b": {"x": 0.7, "y": 0.8}})
     {'a': 1.25, 'b': 1.75}
     """
-    _, values = shared(scores)
+    _, values = select_shared(scores)
     return dict(zip(scores, _ranks(values).mean(axis=0).tolist(), strict=True))
 
 
@@ -171,12 +173,12 @@ def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def friedman(scores: Scores) -> Friedman:
     """Test whether three or more systems differ at all.
 
-    As in Demšar's paper the statistic is not corrected for ties, which errs on the side of
-    finding no difference. `scipy.stats.friedmanchisquare` corrects for ties, and has no F form.
+    As in Demšar's paper, the statistic is not corrected for ties, which is conservative.
+    `scipy.stats.friedmanchisquare` corrects for ties, and has no F form.
     """
     from scipy.stats import chi2, f
 
-    _, values = shared(scores)
+    _, values = select_shared(scores)
     n, k = values.shape
     if k < 3:
         raise ParameterError(
@@ -184,7 +186,7 @@ def friedman(scores: Scores) -> Friedman:
             "Compare two systems with wilcoxon_holm."
         )
     spread = np.square(_ranks(values).sum(axis=0) - n * (k + 1) / 2).sum()
-    # Kendall's W. Both numbers are exact, so that full agreement is exactly 1.
+    # Kendall's W. Numerator and denominator are exact, so that full agreement is exactly 1.
     agreement = float(spread / (n**2 * (k * (k**2 - 1) / 12)))
     statistic = n * (k - 1) * agreement
     f_statistic = math.inf if agreement == 1 else (n - 1) * agreement / (1 - agreement)
@@ -212,15 +214,15 @@ def critical_difference(n_systems: int, n_datasets: int, alpha: float = 0.05) ->
     return float(q * math.sqrt(n_systems * (n_systems + 1) / (6 * n_datasets)))
 
 
-def cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[str, ...]]:
-    """Group the systems that Nemenyi's test cannot tell apart, best first.
+def find_cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[str, ...]]:
+    """Return the groups of systems that Nemenyi's test does not distinguish, best first.
 
-    Ranks in a group differ by less than the critical difference; no group lies inside another,
-    and a system that differs from all others is in none.
+    Ranks in a group differ by less than the critical difference. No group is a subset of another.
+    A system that differs from all others is in no group.
 
     Examples
     --------
-    >>> cliques({"a": 1.0, "b": 1.5, "c": 2.25, "d": 4.0}, difference=1.0)
+    >>> find_cliques({"a": 1.0, "b": 1.5, "c": 2.25, "d": 4.0}, difference=1.0)
     [('a', 'b'), ('b', 'c')]
     """
     names = sorted(ranks, key=lambda name: ranks[name])
@@ -228,7 +230,7 @@ def cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[str, ..
     reached = 0
     for start, name in enumerate(names):
         stop = sum(ranks[other] - ranks[name] < difference for other in names)
-        # A group that ends where an earlier one ends lies inside it.
+        # A group with the same end as an earlier group is a subset of it.
         if stop > max(reached, start + 1):
             groups.append(tuple(names[start:stop]))
             reached = stop
@@ -236,20 +238,20 @@ def cliques(ranks: Mapping[str, float], difference: float) -> list[tuple[str, ..
 
 
 def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = None) -> list[Pair]:
-    """Compare systems two by two: Wilcoxon's signed ranks, two-sided, with Holm's correction.
+    """Compare pairs of systems by Wilcoxon's signed-rank test, two-sided, with Holm's correction.
 
-    Each pair is compared on the data sets that both have, whatever a third one lacks.
-    Data sets on which two systems tie count half for each of them ("zsplit"), as in Demšar's
-    paper: left out, they would make systems that mostly agree look more different than they are.
+    Each pair is compared on the data sets that both have. Data sets on which two systems tie count
+    half for each ("zsplit"), as in Demšar's paper. Without them, systems that mostly agree would
+    seem more different than they are.
 
     Parameters
     ----------
     scores : mapping
         System -> data set -> value, higher is better.
     alpha : float, default=0.05
-        The chance of at least one false finding among all pairs.
+        Probability of at least one false positive among all pairs.
     against : str, optional
-        Only compare this system with each other one; Holm's correction is then over these pairs.
+        Compare only this system with each other one; Holm's correction is over these pairs.
 
     Returns
     -------
@@ -268,47 +270,47 @@ def wilcoxon_holm(scores: Scores, alpha: float = 0.05, *, against: str | None = 
         if against is None
         else [(against, other) for other in names if other != against]
     )
-    gaps = [_gaps(scores, first, second) for first, second in pairs]
-    p_values = [_wilcoxon(gap) for gap in gaps]
+    differences = [_subtract(scores, first, second) for first, second in pairs]
+    p_values = [_wilcoxon(each) for each in differences]
     adjusted = multipletests(p_values, method="holm")[1].tolist()
     return [
         Pair(
             first,
             second,
-            n_datasets=len(gap),
-            mean_difference=float(gap.mean()),
-            median_difference=float(np.median(gap)),
-            wins=int((gap > 0).sum()),
-            ties=int((gap == 0).sum()),
-            losses=int((gap < 0).sum()),
+            n_datasets=len(values),
+            mean_difference=float(values.mean()),
+            median_difference=float(np.median(values)),
+            wins=int((values > 0).sum()),
+            ties=int((values == 0).sum()),
+            losses=int((values < 0).sum()),
             p_value=p_value,
             adjusted_p_value=corrected,
             significant=corrected <= alpha,
-            favours_first=_signed_rank_sum(gap) > 0,
+            favours_first=_signed_rank_sum(values) > 0,
         )
-        for (first, second), gap, p_value, corrected in zip(
-            pairs, gaps, p_values, adjusted, strict=True
+        for (first, second), values, p_value, corrected in zip(
+            pairs, differences, p_values, adjusted, strict=True
         )
     ]
 
 
-def _gaps(scores: Scores, first: str, second: str) -> NDArray[np.float64]:
-    """Subtract on the data sets that both have."""
-    _, values = shared({first: scores[first], second: scores[second]})
-    gaps: NDArray[np.float64] = (values[:, 0] - values[:, 1]).round(DECIMALS)
-    return gaps
+def _subtract(scores: Scores, first: str, second: str) -> NDArray[np.float64]:
+    """Return the differences of two systems on the data sets that both have."""
+    _, values = select_shared({first: scores[first], second: scores[second]})
+    differences: NDArray[np.float64] = (values[:, 0] - values[:, 1]).round(DECIMALS)
+    return differences
 
 
-def _signed_rank_sum(gap: NDArray[np.float64]) -> float:
+def _signed_rank_sum(values: NDArray[np.float64]) -> float:
     from scipy.stats import rankdata
 
-    return float((np.sign(gap) * rankdata(np.abs(gap))).sum())
+    return float((np.sign(values) * rankdata(np.abs(values))).sum())
 
 
-def _wilcoxon(gap: NDArray[np.float64]) -> float:
+def _wilcoxon(values: NDArray[np.float64]) -> float:
     from scipy.stats import wilcoxon
 
-    return float(wilcoxon(gap, zero_method="zsplit").pvalue)  # 1 where all tie
+    return float(wilcoxon(values, zero_method="zsplit").pvalue)  # 1 where all tie
 
 
 def _check_systems(scores: Scores) -> None:

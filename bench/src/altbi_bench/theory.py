@@ -1,55 +1,56 @@
-"""The constants of Propositions 1 and 2, as printed and as they have to be.
+"""Constants of the paper's Propositions 1 and 2, as printed and corrected.
 
-Losses lie in [0, 1], the threshold is the inlier risk, and batches grow. docs/benchmark/theory.md
-says
-what is wrong with the printed ones, and what is left.
+Losses are in [0, 1], the threshold is the inlier risk, and batches grow. docs/benchmark/theory.md
+lists the errors of the printed constants, and what remains true.
 """
 
 import math
 from dataclasses import dataclass
 from typing import final
 
-__all__ = ["Conditions", "least_kept_inliers", "most_kept_outliers", "rates_of_learning"]
+__all__ = ["Conditions", "learning_rate_bounds", "max_kept_outlier_share", "min_kept_inlier_share"]
 
 
-def least_kept_inliers(c: float) -> float:
-    """Return the share of inliers whose loss is at most the inlier risk, under Assumption 3.
+def min_kept_inlier_share(c: float) -> float:
+    """Bound the share of inliers with a loss of at most the inlier risk, under Assumption 3.
 
-    Markov's inequality for the root of the loss gives ``1 - sqrt(1 - c)``, not `c`.
+    Markov's inequality for the root of the loss gives ``1 - sqrt(1 - c)``, not ``c``.
 
     Examples
     --------
-    >>> least_kept_inliers(0.75)
+    >>> min_kept_inlier_share(0.75)
     0.5
     """
     return 1 - math.sqrt(1 - c)
 
 
-def most_kept_outliers(risk: float, gap: float) -> float:
-    """Bound the share of outliers whose loss is at most the inlier risk, under Assumption 1.
+def max_kept_outlier_share(risk: float, difference: float) -> float:
+    """Bound the share of outliers with a loss of at most the inlier risk, under Assumption 1.
 
-    Markov's inequality for one minus the loss: their risk exceeds that of inliers by the gap.
+    Markov's inequality for ``1 - loss``. `difference` is the outlier risk minus the inlier risk.
 
     Examples
     --------
-    >>> round(most_kept_outliers(risk=0.2, gap=0.4), 3)
+    >>> round(max_kept_outlier_share(risk=0.2, difference=0.4), 3)
     0.5
     """
-    return max(1 - gap / (1 - risk), 0.0)
+    return max(1 - difference / (1 - risk), 0.0)
 
 
-def rates_of_learning(
-    conditions: "Conditions", slope: float, sharpness: float
+def learning_rate_bounds(
+    conditions: "Conditions", gradient_bound: float, mu: float
 ) -> tuple[float, float]:
     """Return the bounds of the printed interval of learning rates of Proposition 2.
 
-    Where the lower end exceeds the upper one, there is no such rate. `slope` bounds gradients (G),
-    `sharpness` is the constant mu of the Polyak-Lojasiewicz condition; where a risk of a2 occurs,
-    it is at most ``slope**2 / (2 * a2)``.
+    If the lower bound exceeds the upper bound, the interval is empty. `gradient_bound` is the
+    paper's G, `mu` is the constant of the Polyak-Lojasiewicz condition. Where a risk of a2 occurs,
+    ``mu <= gradient_bound**2 / (2 * a2)``.
     """
-    low = (1 - 1 / (2 * conditions.gamma)) / sharpness
+    low = (1 - 1 / (2 * conditions.gamma)) / mu
     noise = 1 / (conditions.delta * conditions.n0) + conditions.printed_c4
-    high = conditions.a2 * conditions.printed_c3 / (4 * conditions.gamma * slope**2 * noise)
+    high = (
+        conditions.a2 * conditions.printed_c3 / (4 * conditions.gamma * gradient_bound**2 * noise)
+    )
     return low, high
 
 
@@ -61,15 +62,15 @@ class Conditions:
     Parameters
     ----------
     a1, a2 : float
-        Range of the inlier risk in which there is a gap.
+        Range of the inlier risk in which outliers have larger losses.
     a3 : float
-        The gap: the outlier risk exceeds the inlier risk by at least that.
+        Smallest difference of outlier risk and inlier risk in this range.
     c : float
         Constant of Assumption 3: ``mean(sqrt(loss)) ** 2 <= (1 - c) * risk`` of inliers.
     alpha : float
         Share of outliers.
     delta : float
-        Probability with which one of the four inequalities may fail.
+        Probability that one of the four inequalities fails.
     n0 : int
         Rows in the first batch.
     gamma : float
@@ -99,48 +100,48 @@ class Conditions:
 
     @property
     def longest_run(self) -> int:
-        """Steps for which the premise can hold: it wants a risk in [a1, a2 / gamma^(t-1)]."""
+        """Number of steps for which the premise can hold: a risk in [a1, a2 / gamma^(t-1)]."""
         return math.floor(math.log(self.a2 / self.a1) / math.log(self.gamma))
 
     @property
     def printed_c2(self) -> float:
-        """One constant for both deviations of counts; above 1 the bound on inliers is void."""
+        """One constant for both deviations of counts; above 1 the bound on inliers is empty."""
         return max(self._deviation(1 - self.alpha), self._deviation(self.alpha))
 
     @property
     def printed_c3(self) -> float:
-        """Share of the batch that is kept and inliers, as printed: at least that, it is said.
+        """Printed lower bound of the share of kept inliers in the batch.
 
-        0 where one of its factors is negative: the steps of the proof then say nothing.
+        0 if one of its factors is negative, because the proof does not apply then.
         """
         c1 = math.sqrt(math.log(2 / self.delta) / (2 * self.c**2 * (1 - self.alpha) * self.n0))
         return self.c * (1 - self.alpha) * max(1 - c1, 0) * max(1 - self.printed_c2, 0)
 
     @property
     def printed_c4(self) -> float:
-        """Kept outliers as a multiple of the first batch, as printed: at most that."""
+        """Printed upper bound of kept outliers, as a multiple of the first batch."""
         a4 = 2 / (self.a1 * self.a3)
         counted = 4 * self.alpha * (1 + self.printed_c2) * self.a2 * a4
         return counted + math.log(1 / self.delta) / 3
 
     def outliers(self, step: int) -> float:
-        """Bound the outliers in a batch, kept or not."""
+        """Return an upper bound of the outliers in a batch, kept or not."""
         size = self.batch(step)
         return self.alpha * size + math.sqrt(size * math.log(2 / self.delta) / 2)
 
     def kept_inliers(self, step: int) -> float:
-        """Bound the inliers that are kept from below, mended; 0 where nothing can be said."""
+        """Return the corrected lower bound of kept inliers; 0 if it is empty."""
         size = self.batch(step)
         inliers = (1 - self.alpha) * size - math.sqrt(size * math.log(2 / self.delta) / 2)
         if inliers <= 0:
             return 0.0
         deviation = math.sqrt(inliers * math.log(2 / self.delta) / 2)
-        return max(least_kept_inliers(self.c) * inliers - deviation, 0.0)
+        return max(min_kept_inlier_share(self.c) * inliers - deviation, 0.0)
 
     def kept_outliers(self, step: int) -> float:
-        """Bound the outliers that are kept from above, mended: a share of all, not a constant."""
+        """Return the corrected upper bound of kept outliers: a share of all outliers."""
         outliers = self.outliers(step)
-        kept = most_kept_outliers(self.a1, self.a3) * outliers
+        kept = max_kept_outlier_share(self.a1, self.a3) * outliers
         return min(kept + math.sqrt(outliers * math.log(1 / self.delta) / 2), outliers)
 
     def _deviation(self, share: float) -> float:

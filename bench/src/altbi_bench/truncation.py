@@ -1,4 +1,4 @@
-"""The paper's truncation of private training, which does not guarantee its budget."""
+"""The truncation rule of the paper's private training, which does not guarantee its budget."""
 
 import math
 from typing import final

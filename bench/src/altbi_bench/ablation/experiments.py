@@ -1,4 +1,4 @@
-"""The paper's ablations: jobs, and the effect of one parameter at a time."""
+"""Jobs of the paper's ablations, and the effect of one parameter at a time."""
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi_bench.catalogue.datasets import Dataset, find_part, is_available, select
+from altbi_bench.catalogue.datasets import Dataset, find_file, is_available, select
 from altbi_bench.catalogue.systems import System
 from altbi_bench.catalogue.variants import BASE, MAX_FEATURES, NEITHER, PANELS, Panel
 from altbi_bench.runs.records import Job, Run, keep_latest
@@ -23,24 +23,24 @@ __all__ = [
     "ROWS",
     "TECHNIQUES",
     "Point",
-    "figure_jobs",
+    "compute_points",
+    "compute_technique_effects",
     "filter_available",
-    "panel_points",
+    "list_figure_jobs",
+    "list_trace_jobs",
+    "list_variant_jobs",
     "read_published",
-    "technique_effects",
-    "trace_jobs",
-    "variant_jobs",
 ]
 
-# Of each table. Batches are no larger, so that more rows would change little, but for gamma of 1.05
-# and above, whose batches would grow beyond.
+# Largest sample of a table. Batches are smaller, so that more rows would change little, except for
+# a gamma of 1.05 and above.
 ROWS = 5_000
-# The paper's figures of single tables, on more rows and with more seeds.
+# The paper's figures of single tables have more rows and more seeds.
 FIGURE_ROWS, FIGURE_SEEDS = 20_000, range(10)
 WITH_AND_WITHOUT = ("ionosphere", "letter", "vowels", "magic.gamma")
 TRUNCATED = ("cardio", "shuttle")
 RATIOS_OF, RATIOS = "pageblocks", tuple(percent / 100 for percent in range(1, 10))
-# What the two techniques are worth: ALTBI-I against itself without one or both of them.
+# ALTBI-I without one or both techniques, which the effects are relative to.
 TECHNIQUES = {
     "truncation (rho 0.92, not 1)": PANELS["rho"].find_system(1),
     "growing batches (gamma 1.03, not 1)": PANELS["gamma"].find_system(1),
@@ -67,44 +67,42 @@ class Point:
 def read_published() -> dict[tuple[str, str], float]:
     """Read the paper's Tables B.6 to B.10: (parameter, value) -> mean AUC; "T1-T2" for windows."""
     source = resources.files("altbi_bench") / "paper" / "ablation.csv"
-    with source.open(encoding="utf-8") as lines:
-        return {
-            (row["parameter"], row["value"]): float(row["auc"]) for row in csv.DictReader(lines)
-        }
+    with source.open(encoding="utf-8") as file:
+        return {(row["parameter"], row["value"]): float(row["auc"]) for row in csv.DictReader(file)}
 
 
-# What is to be run.
+# Jobs.
 
 
-def variant_jobs(
+def list_variant_jobs(
     panels: Sequence[Panel], datasets: Sequence[Dataset], seeds: tuple[int, ...]
 ) -> list[Job]:
     """Return the jobs of some panels, and of the two techniques together."""
     question = Question("transductive", ROWS, seeds)
-    jobs = plan_jobs(_narrow(datasets, MAX_FEATURES), [BASE, *TECHNIQUES.values()], question)
+    jobs = plan_jobs(_select_narrow(datasets, MAX_FEATURES), [BASE, *TECHNIQUES.values()], question)
     for panel in panels:
         systems = [panel.find_system(value) for value in panel.values]
-        jobs += plan_jobs(_narrow(datasets, panel.max_features), systems, question)
+        jobs += plan_jobs(_select_narrow(datasets, panel.max_features), systems, question)
     return list(dict.fromkeys(jobs))
 
 
-def _narrow(datasets: Sequence[Dataset], max_features: int) -> list[Dataset]:
-    return [each for each in datasets if each.parts[0].n_features <= max_features]
+def _select_narrow(datasets: Sequence[Dataset], max_features: int) -> list[Dataset]:
+    return [each for each in datasets if each.files[0].n_features <= max_features]
 
 
-def trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJob]:
-    """Return an observed training for each setting and table."""
+def list_trace_jobs(datasets: Sequence[Dataset], seeds: Iterable[int]) -> list[TraceJob]:
+    """Return the jobs of observed trainings: each setting on each table."""
     return [
-        TraceJob(file=part.file, setting=setting, seed=seed, rows=ROWS)
+        TraceJob(file=each.path, setting=setting, seed=seed, rows=ROWS)
         for seed in seeds
-        for dataset in _narrow(datasets, MAX_FEATURES)
-        for part in dataset.parts
+        for dataset in _select_narrow(datasets, MAX_FEATURES)
+        for each in dataset.files
         for setting in SETTINGS
     ]
 
 
-def figure_jobs() -> list[TraceJob]:
-    """Return the trainings of the paper's figures of single tables."""
+def list_figure_jobs() -> list[TraceJob]:
+    """Return the jobs of observed trainings for the paper's figures of single tables."""
     wanted = [
         *((name, setting, None) for name in WITH_AND_WITHOUT for setting in ("VAE", "VAE, both")),
         *((name, "VAE, both", None) for name in TRUNCATED),
@@ -120,23 +118,23 @@ def figure_jobs() -> list[TraceJob]:
 
 
 def find_table_file(name: str) -> str:
-    """Return the file of a table by the paper's name."""
+    """Return the path of a table by the paper's name."""
     (dataset,) = select([name])
-    return dataset.parts[0].file
+    return dataset.files[0].path
 
 
 def filter_available(jobs: Iterable[TraceJob]) -> list[TraceJob]:
     """Return the jobs whose files are available."""
-    return [job for job in jobs if is_available(find_part(job.file)[1])]
+    return [job for job in jobs if is_available(find_file(job.file)[1])]
 
 
-# What came of it.
+# Effects.
 
 
-def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, int]:
+def compute_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, int]:
     """Return the points of a panel, and the numbers of shared tables and seeds."""
     systems = [panel.find_system(value) for value in panel.values]
-    aucs, n_seeds = _means(runs, systems)
+    aucs, n_seeds = _average_seeds(runs, systems)
     if not n_seeds:
         return [], 0, 0
     base = aucs[BASE.name]
@@ -152,9 +150,9 @@ def panel_points(runs: Sequence[Run], panel: Panel) -> tuple[list[Point], int, i
     return points, len(base), n_seeds
 
 
-def technique_effects(runs: Sequence[Run]) -> tuple[dict[str, Effect], int]:
+def compute_technique_effects(runs: Sequence[Run]) -> tuple[dict[str, Effect], int]:
     """Return the gain of ALTBI-I by each technique, and the number of seeds."""
-    aucs, n_seeds = _means(runs, [BASE, *TECHNIQUES.values()])
+    aucs, n_seeds = _average_seeds(runs, [BASE, *TECHNIQUES.values()])
     if not n_seeds:
         return {}, 0
     return {
@@ -163,7 +161,7 @@ def technique_effects(runs: Sequence[Run]) -> tuple[dict[str, Effect], int]:
     }, n_seeds
 
 
-def published_effect(title: str) -> float | None:
+def find_published_effect(title: str) -> float | None:
     """Return the gain by a technique in the paper's tables, if it has them."""
     if title not in PUBLISHED_EFFECTS:
         return None
@@ -171,29 +169,31 @@ def published_effect(title: str) -> float | None:
     return read_published()[parameter, with_it] - read_published()[parameter, without]
 
 
-def _means(
+def _average_seeds(
     runs: Sequence[Run], systems: Sequence[System]
 ) -> tuple[Mapping[str, NDArray[np.float64]], int]:
-    """Return means over the seeds that all systems have, by system and table."""
+    """Return mean AUC by system and table over the shared seeds, and their number."""
     found = {
         (job.system, job.file, job.seed): run.auc
         for job, run in keep_latest(keep_current(runs)).items()
-        if run.error is None and _is_asked(job)
+        if run.error is None and _is_planned(job)
     }
     names = [system.name for system in systems]
     files = sorted({file for _, file, _ in found})
     seeds = sorted({seed for _, _, seed in found})
     files = [file for file in files if all((name, file, seeds[0]) in found for name in names)]
-    whole = [s for s in seeds if all((n, f, s) in found for n in names for f in files)]
-    if not files or not whole:
+    complete = [s for s in seeds if all((n, f, s) in found for n in names for f in files)]
+    if not files or not complete:
         return {}, 0
     return {
-        name: np.array([[found[name, file, seed] for seed in whole] for file in files]).mean(axis=1)
+        name: np.array([[found[name, file, seed] for seed in complete] for file in files]).mean(
+            axis=1
+        )
         for name in names
-    }, len(whole)
+    }, len(complete)
 
 
-def _is_asked(job: Job) -> bool:
-    """Return whether a job is in `variant_jobs` with any seed."""
-    (asked,) = Question("transductive", ROWS, (job.seed,)).list_jobs(find_part(job.file)[1], BASE)
-    return replace(asked, system=job.system) == job
+def _is_planned(job: Job) -> bool:
+    """Return whether a job is in `list_variant_jobs` with any seed."""
+    (planned,) = Question("transductive", ROWS, (job.seed,)).list_jobs(find_file(job.file)[1], BASE)
+    return replace(planned, system=job.system) == job

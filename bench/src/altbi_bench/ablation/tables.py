@@ -1,15 +1,19 @@
-"""Tables of the ablations: the paper's B.6 to B.10 and ours, and further measures."""
+"""Tables of the ablations: the paper's B.6 to B.10 with our numbers, and further measures."""
 
 from collections.abc import Callable, Iterable, Sequence
 
-from altbi_bench.ablation.experiments import panel_points, published_effect, technique_effects
+from altbi_bench.ablation.experiments import (
+    compute_points,
+    compute_technique_effects,
+    find_published_effect,
+)
 from altbi_bench.ablation.training_analysis import (
-    SETTLED,
+    SKIPPED_UPDATES,
     WINDOW,
     analyse_memorisation,
+    compute_window_aucs,
+    find_published_window,
     measure_fluctuations,
-    published_window,
-    window_aucs,
 )
 from altbi_bench.catalogue.variants import PANELS, Panel
 from altbi_bench.runs.records import Run
@@ -19,9 +23,9 @@ from altbi_bench.traces.trace import Trace
 
 __all__ = ["ablation_tables"]
 
-# Gaps of losses in [0, 1] that one may ask for.
-GAPS = (0.0, 0.01, 0.05, 0.1)
-MOST = 0.5
+# Differences of losses in [0, 1] that are counted.
+LOSS_DIFFERENCES = (0.0, 0.01, 0.05, 0.1)
+MOST_STEPS = 0.5
 
 Grid = Callable[[Sequence[Sequence[str]]], str]
 
@@ -33,29 +37,31 @@ def ablation_tables(
     panels: Iterable[Panel] = tuple(PANELS.values()),
 ) -> list[str]:
     """Format all tables with records, each with an introduction."""
-    parts = [_techniques(runs, grid), *(_panel(runs, panel, grid) for panel in panels)]
-    parts += [_windows(traces, grid), _wobbles(traces, grid), *_memorised(traces, grid)]
-    return [part for part in parts if part]
+    tables = [_format_techniques(runs, grid)]
+    tables += [_format_panel(runs, panel, grid) for panel in panels]
+    tables += [_format_windows(traces, grid), _format_fluctuations(traces, grid)]
+    tables += _format_memorisation(traces, grid)
+    return [table for table in tables if table]
 
 
-def _techniques(runs: Sequence[Run], grid: Grid) -> str:
-    effects, n_seeds = technique_effects(runs)
+def _format_techniques(runs: Sequence[Run], grid: Grid) -> str:
+    effects, n_seeds = compute_technique_effects(runs)
     if not effects:
         return ""
-    rows = [["what ALTBI-I gains by", "AUC", "paper"]]
+    rows = [["gain of ALTBI-I by", "AUC", "paper"]]
     for title, effect in effects.items():
-        paper = published_effect(title)
+        paper = find_published_effect(title)
         rows.append([title, str(effect), "" if paper is None else f"{paper:+.3f}"])
     n = next(iter(effects.values())).n_datasets
     about = (
-        f"The two techniques, {n} tables, {seeds_text(n_seeds)}, with 95 % intervals (the tables "
-        "of single settings below have fewer seeds, and more chance in them):"
+        f"The two techniques, {n} tables, {format_seeds(n_seeds)}, with 95 % intervals (the tables "
+        "of single settings below have fewer seeds and are noisier):"
     )
     return f"{about}\n\n{grid(rows)}"
 
 
-def _panel(runs: Sequence[Run], panel: Panel, grid: Grid) -> str:
-    points, n_tables, n_seeds = panel_points(runs, panel)
+def _format_panel(runs: Sequence[Run], panel: Panel, grid: Grid) -> str:
+    points, n_tables, n_seeds = compute_points(runs, panel)
     if not points:
         return ""
     base = next(point.paper for point in points if point.effect is None)
@@ -71,30 +77,32 @@ def _panel(runs: Sequence[Run], panel: Panel, grid: Grid) -> str:
             ]
         )
     table = f"Table {panel.table}" if panel.table else "a figure without numbers"
-    wide = f" of up to {panel.max_features} columns"
-    about = f"{panel.name} (in the paper {table}), {n_tables} tables{wide}, {seeds_text(n_seeds)}"
+    width = f" of up to {panel.max_features} columns"
+    about = (
+        f"{panel.name} (in the paper {table}), {n_tables} tables{width}, {format_seeds(n_seeds)}"
+    )
     about += f"; {panel.note}:" if panel.note else ":"
     return f"{about}\n\n{grid(rows)}"
 
 
-def _windows(traces: Sequence[Trace], grid: Grid) -> str:
-    found = window_aucs(traces)
+def _format_windows(traces: Sequence[Trace], grid: Grid) -> str:
+    found = compute_window_aucs(traces)
     if not found:
         return ""
     rows = [["T1-T2", "AUC", f"{WINDOW} against it", "paper"]]
     for name, aucs in found.items():
-        paper = published_window(name)
+        paper = find_published_window(name)
         title = name + (" (authors' code)" if name == WINDOW else "")
         gain = "" if name == WINDOW else str(paired_effect(found[WINDOW] - aucs))
         rows.append([title, f"{aucs.mean():.3f}", gain, "" if paper is None else f"{paper:.3f}"])
     about = (
-        f"(T1, T2) (in the paper Table B.10), {len(found[WINDOW])} tables, the snapshots of the "
-        "steps T1 + 1 to T2 averaged:"
+        f"(T1, T2) (in the paper Table B.10), {len(found[WINDOW])} tables, mean of the snapshots "
+        "of the steps T1 + 1 to T2:"
     )
     return f"{about}\n\n{grid(rows)}"
 
 
-def _wobbles(traces: Sequence[Trace], grid: Grid) -> str:
+def _format_fluctuations(traces: Sequence[Trace], grid: Grid) -> str:
     found = measure_fluctuations(traces)
     if not found:
         return ""
@@ -104,46 +112,51 @@ def _wobbles(traces: Sequence[Trace], grid: Grid) -> str:
         rows.append([each.title, str(n), f"{each.growing:.4f}", f"{each.constant:.4f}", effect])
     about = (
         f"Fluctuation: mean absolute change of AUC from one step to the next, after the first "
-        f"{SETTLED}, with growing and with constant batches:"
+        f"{SKIPPED_UPDATES}, with growing and with constant batches:"
     )
     return f"{about}\n\n{grid(rows)}"
 
 
-def _memorised(traces: Sequence[Trace], grid: Grid) -> list[str]:
+def _format_memorisation(traces: Sequence[Trace], grid: Grid) -> list[str]:
     found = analyse_memorisation(traces)
     if not found:
         return []
-    head = ["gap above", "tables: in all steps", f"in {MOST:.0%} of them"]
+    head = ["difference above", "tables: in all steps", f"in at least {MOST_STEPS:.0%}"]
     counts = [[*head, "in the mean of the last snapshots"]]
-    for gap in GAPS:
-        shares = [each.find_risk_range(gap).share for each in found]
-        last = sum(each.last_gap > gap for each in found)
+    for least in LOSS_DIFFERENCES:
+        shares = [each.find_risk_range(least).share for each in found]
+        last = sum(each.last_difference > least for each in found)
         numbers = (
             sum(share == 1 for share in shares),
-            sum(share >= MOST for share in shares),
+            sum(share >= MOST_STEPS for share in shares),
             last,
         )
-        counts.append([f"{gap:g}", *(f"{number} of {len(found)}" for number in numbers)])
-    rows = [["table", "a1", "a2", "a3", "steps in the range", "last gap"]]
-    for each in sorted(found, key=lambda each: -each.last_gap):
-        held = each.find_risk_range(0)
-        constants = ("" if v is None else f"{v:.4f}" for v in (held.a1, held.a2, held.a3))
-        rows.append([each.table, *constants, f"{held.share:.0%}", f"{each.last_gap:+.3f}"])
+        counts.append([f"{least:g}", *(f"{number} of {len(found)}" for number in numbers)])
+    rows = [["table", "a1", "a2", "a3", "steps in the range", "last difference"]]
+    for each in sorted(found, key=lambda each: -each.last_difference):
+        found_range = each.find_risk_range(0)
+        constants = (
+            "" if v is None else f"{v:.4f}"
+            for v in (found_range.a1, found_range.a2, found_range.a3)
+        )
+        rows.append(
+            [each.table, *constants, f"{found_range.share:.0%}", f"{each.last_difference:+.3f}"]
+        )
     return [
-        "Assumption 1 along these trainings, from the end of the warm-up to step 80, losses in "
-        "[0, 1]: on how many tables the gap between the losses of outliers and inliers is above a "
-        "number in a range of low inlier risks that all or half of the steps lie in:\n\n"
-        f"{grid(counts)}",
-        "By table: the widest such range for a3 > 0 (none where outliers lose less when the "
-        "inlier risk is lowest), the share of the steps in it, and the mean gap of the last "
-        f"snapshots:\n\n{grid(rows)}",
+        "Assumption 1 in these trainings, from the end of the warm-up to step 80, losses in [0, "
+        "1]. Number of tables on which the loss of outliers exceeds that of inliers by more than "
+        "a given difference, in a range of low inlier risks with all, or at least half, of the "
+        f"steps:\n\n{grid(counts)}",
+        "By table: the widest such range with a3 > 0 (none if outliers have smaller losses when "
+        "the inlier risk is lowest), the share of the steps in it, and the mean difference of "
+        f"the last snapshots:\n\n{grid(rows)}",
     ]
 
 
-def seeds_text(n: int) -> str:
+def format_seeds(n: int) -> str:
     """Format a number of seeds.
 
-    >>> seeds_text(1)
+    >>> format_seeds(1)
     '1 seed'
     """
     return f"{n} seed" if n == 1 else f"{n} seeds"

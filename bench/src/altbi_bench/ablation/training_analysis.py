@@ -7,8 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi_bench.ablation.experiments import RATIOS, ROWS, figure_jobs, read_published
-from altbi_bench.catalogue.datasets import find_part
+from altbi_bench.ablation.experiments import RATIOS, ROWS, list_figure_jobs, read_published
+from altbi_bench.catalogue.datasets import find_file
 from altbi_bench.statistics import Effect, paired_effect
 from altbi_bench.traces.settings import N_EVALUATION_SAMPLES, SETTINGS, WINDOWS
 from altbi_bench.traces.trace import Trace
@@ -21,25 +21,24 @@ __all__ = [
     "Memorisation",
     "RiskRange",
     "analyse_memorisation",
-    "auc_by_share",
-    "averaging_effect",
-    "curve",
-    "few_outliers_effect",
+    "compute_averaging_effect",
+    "compute_curve",
+    "compute_few_outliers_effect",
+    "compute_window_aucs",
+    "group_auc_by_share",
     "group_by_table",
     "measure_fluctuations",
-    "window_aucs",
 ]
 
 REFERENCE = "reference"
-# The window that the paper's settings have, as its code counts, and the last step of it.
+# The window of the paper's settings, as counted by the authors' code, and its last step.
 WINDOW, LAST = "61-80", 80
-# One snapshot in place of many: its mean AUC over the steps that windows end with, since a single
-# step is high or low by chance.
+# Steps whose mean AUC is that of a single snapshot; one step alone is noisy.
 SINGLE = sorted({last for _, last in WINDOWS})
-ALONE, AVERAGED = "one alone", f"one alone, with {N_EVALUATION_SAMPLES} draws"
-# How restless a training is shows when the first steps are over.
-SETTLED = 50
-# What a training comes to is the mean of so many updates.
+ALONE, AVERAGED = "single snapshot", f"single snapshot, {N_EVALUATION_SAMPLES} samples"
+# First updates, which are not counted in the fluctuation.
+SKIPPED_UPDATES = 50
+# Number of last updates whose mean AUC is the result of a training.
 LATE = 10
 PAIRS_TO_COMPARE = {
     "ALTBI-I, growth of 1.03": ("reference", "reference, no growth"),
@@ -53,7 +52,7 @@ Series = NDArray[np.float64]
 @final
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A number for each update: mean over trainings, and the standard deviation around it."""
+    """Mean and standard deviation over trainings, for each update."""
 
     mean: list[float]
     std: list[float]
@@ -62,10 +61,9 @@ class Curve:
 @final
 @dataclass(frozen=True, slots=True)
 class RiskRange:
-    """A range of the inlier risk, a1 to a2, in which outliers lose more by a3 at least.
+    """A range [a1, a2] of the inlier risk in which the outlier risk is higher by at least a3.
 
-    `share` is that of the steps whose risk lies in it; of no step there is no range, and the
-    numbers are None.
+    `share` is the share of steps with a risk in this range. If it is 0, the other numbers are None.
     """
 
     a1: float | None
@@ -77,43 +75,43 @@ class RiskRange:
 @final
 @dataclass(frozen=True, slots=True)
 class Memorisation:
-    """Losses of one table during a training: inlier risk and its gap to the outliers.
+    """Losses of one table during a training.
 
     Attributes
     ----------
     table : str
         Name of the file.
     risk : tuple of float
-        Mean loss of inliers after each step from the end of the warm-up on, brought to [0, 1].
-    gap : tuple of float
-        Mean loss of outliers minus that.
-    last_gap : float
-        Mean gap of the last snapshots, those that the score is made of.
+        Mean loss of inliers after each step after the warm-up, scaled to [0, 1].
+    difference : tuple of float
+        Mean loss of outliers minus that of inliers.
+    last_difference : float
+        Mean difference of the snapshots that are averaged for the score.
     """
 
     table: str
     risk: tuple[float, ...]
-    gap: tuple[float, ...]
-    last_gap: float
+    difference: tuple[float, ...]
+    last_difference: float
 
     def find_risk_range(self, least: float) -> RiskRange:
-        """Find the widest range of low inlier risks in which each step has a gap above `least`.
+        """Return the widest range of low inlier risks with a difference above `least` in each step.
 
-        Assumption 1 of the paper is that there is one with ``least = 0``.
+        Assumption 1 of the paper is that there is such a range with ``least = 0``.
         """
-        gaps = np.array(self.gap)[np.argsort(self.risk, kind="stable")]
+        differences = np.array(self.difference)[np.argsort(self.risk, kind="stable")]
         risks = np.sort(self.risk)
-        n = int((gaps > least).cumprod().sum())
+        n = int((differences > least).cumprod().sum())
         if not n:
             return RiskRange(None, None, None, 0.0)
-        share = n / len(gaps)
-        return RiskRange(float(risks[0]), float(risks[n - 1]), float(gaps[:n].min()), share)
+        share = n / len(differences)
+        return RiskRange(float(risks[0]), float(risks[n - 1]), float(differences[:n].min()), share)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Fluctuation:
-    """Mean change of AUC from one update to the next, with growing batches and without."""
+    """Mean change of AUC between updates, with growing and with constant batches."""
 
     title: str
     growing: float
@@ -126,12 +124,12 @@ def group_by_table(traces: Iterable[Trace], rows: int = ROWS) -> dict[tuple[str,
     found: dict[tuple[str, str], list[Trace]] = {}
     for trace in sorted(traces, key=lambda trace: trace.seed):
         if trace.error is None and trace.share is None and trace.rows == rows:
-            table = find_part(trace.file)[0].label
+            table = find_file(trace.file)[0].label
             found.setdefault((trace.setting, table), []).append(trace)
     return found
 
 
-def curve(traces: Sequence[Trace], series: str) -> Curve:
+def compute_curve(traces: Sequence[Trace], series: str) -> Curve:
     """Return the mean and standard deviation of a series over trainings."""
     values = np.array([getattr(trace, series) for trace in traces])
     return Curve(values.mean(axis=0).tolist(), values.std(axis=0).tolist())
@@ -144,29 +142,33 @@ def analyse_memorisation(traces: Sequence[Trace]) -> list[Memorisation]:
     found = []
     for (setting, table), runs in sorted(group_by_table(traces).items()):
         if setting == REFERENCE:
-            risk = _mean(runs, "inlier_loss")[after : after + LAST]
-            gap = _mean(runs, "outlier_loss")[after : after + LAST] - risk
-            last_gap = float(gap[first:last].mean())
-            found.append(Memorisation(table, tuple(risk.tolist()), tuple(gap.tolist()), last_gap))
+            risk = _average(runs, "inlier_loss")[after : after + LAST]
+            difference = _average(runs, "outlier_loss")[after : after + LAST] - risk
+            last_difference = float(difference[first:last].mean())
+            found.append(
+                Memorisation(
+                    table, tuple(risk.tolist()), tuple(difference.tolist()), last_difference
+                )
+            )
     return found
 
 
-def window_aucs(traces: Sequence[Trace]) -> dict[str, Series]:
+def compute_window_aucs(traces: Sequence[Trace]) -> dict[str, Series]:
     """Return the AUC of each window and of single snapshots, by table; empty without traces.
 
-    Alone one is judged with its own draws (`ALONE`), and with those of all steps (`AVERAGED`).
+    A single snapshot has its own Monte Carlo samples (`ALONE`) or the common ones (`AVERAGED`).
     """
     groups = [runs for (setting, _), runs in group_by_table(traces).items() if setting == REFERENCE]
-    judged = [[{**run.windows, **_alone(run)} for run in runs] for runs in groups]
+    aucs = [[{**run.windows, **_average_single(run)} for run in runs] for runs in groups]
     names = [*(f"{first}-{last}" for first, last in WINDOWS), ALONE, AVERAGED]
     return {
-        name: np.array([np.mean([run[name] for run in runs]) for runs in judged])
+        name: np.array([np.mean([run[name] for run in runs]) for runs in aucs])
         for name in names
-        if judged
+        if aucs
     }
 
 
-def _alone(run: Trace) -> dict[str, float]:
+def _average_single(run: Trace) -> dict[str, float]:
     start = SETTINGS[REFERENCE].schedule.T0 - 1
     return {
         ALONE: float(np.mean([run.windows[str(step)] for step in SINGLE])),
@@ -174,23 +176,23 @@ def _alone(run: Trace) -> dict[str, float]:
     }
 
 
-def averaging_effect(traces: Sequence[Trace], alone: str) -> Effect | None:
+def compute_averaging_effect(traces: Sequence[Trace], alone: str) -> Effect | None:
     """Return the gain of an average over snapshots over a single one."""
-    found = window_aucs(traces)
+    found = compute_window_aucs(traces)
     return paired_effect(found[WINDOW] - found[alone]) if found else None
 
 
 def measure_fluctuations(traces: Sequence[Trace]) -> list[Fluctuation]:
-    """Measure how much AUC changes from step to step, with growing batches and without."""
+    """Compute the mean change of AUC between updates, with growing and constant batches."""
     groups = group_by_table(traces)
     found = []
     for title, (growing, constant) in PAIRS_TO_COMPARE.items():
-        tables = sorted(_tables(groups, growing) & _tables(groups, constant))
+        tables = sorted(_find_tables(groups, growing) & _find_tables(groups, constant))
         if tables:
             with_it, without = (
                 np.array(
                     [
-                        np.mean([_restlessness(run) for run in groups[setting, table]])
+                        np.mean([_compute_fluctuation(run) for run in groups[setting, table]])
                         for table in tables
                     ]
                 )
@@ -201,41 +203,43 @@ def measure_fluctuations(traces: Sequence[Trace]) -> list[Fluctuation]:
     return found
 
 
-def _tables(groups: Iterable[tuple[str, str]], setting: str) -> set[str]:
+def _find_tables(groups: Iterable[tuple[str, str]], setting: str) -> set[str]:
     return {table for name, table in groups if name == setting}
 
 
-def _restlessness(trace: Trace) -> float:
-    return float(np.abs(np.diff(trace.auc[SETTLED:])).mean())
+def _compute_fluctuation(trace: Trace) -> float:
+    return float(np.abs(np.diff(trace.auc[SKIPPED_UPDATES:])).mean())
 
 
-def auc_by_share(traces: Iterable[Trace]) -> dict[float, Series]:
-    """Return the AUC of the last updates by the share of outliers, a number for each seed.
+def group_auc_by_share(traces: Iterable[Trace]) -> dict[float, Series]:
+    """Return the mean AUC of the last updates by share of outliers, one number for each seed.
 
-    Only seeds that all of the paper's shares have count; nothing where there is none.
+    Only seeds with all of the paper's shares count; empty if there are none.
     """
-    asked = {job: None for job in figure_jobs() if job.share is not None}
+    planned = {job: None for job in list_figure_jobs() if job.share is not None}
     found = {
         (float(trace.share), trace.seed): float(np.mean(trace.auc[-LATE:]))
         for trace in traces
-        if trace.error is None and trace.share is not None and trace.job in asked
+        if trace.error is None and trace.share is not None and trace.job in planned
     }
     seeds = sorted({seed for _, seed in found})
-    whole = [seed for seed in seeds if all((share, seed) in found for share in RATIOS)]
-    return {share: np.array([found[share, seed] for seed in whole]) for share in RATIOS if whole}
+    complete = [seed for seed in seeds if all((share, seed) in found for share in RATIOS)]
+    return {
+        share: np.array([found[share, seed] for seed in complete]) for share in RATIOS if complete
+    }
 
 
-def few_outliers_effect(judged: Mapping[float, Series]) -> Effect:
+def compute_few_outliers_effect(aucs: Mapping[float, Series]) -> Effect:
     """Return the gain of AUC with few outliers: lowest third of the shares minus highest."""
-    values = np.array([judged[share] for share in sorted(judged)])
+    values = np.array([aucs[share] for share in sorted(aucs)])
     third = max(len(values) // 3, 1)
     return paired_effect(values[:third].mean(axis=0) - values[-third:].mean(axis=0))
 
 
-def published_window(name: str) -> float | None:
+def find_published_window(name: str) -> float | None:
     """Return the paper's number of a window, if its table has it."""
     return read_published().get(("window", name))
 
 
-def _mean(runs: Sequence[Trace], series: str) -> Series:
+def _average(runs: Sequence[Trace], series: str) -> Series:
     return np.array([getattr(run, series) for run in runs]).mean(axis=0)

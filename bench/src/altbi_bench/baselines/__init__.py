@@ -1,6 +1,6 @@
-"""The paper's deep baselines, and some of its related work: to compare with.
+"""Deep baselines of the paper, and some of its related work.
 
-They fit, score and predict like `altbi.ALTBI`; they have no explanations and no model files.
+They fit, score and predict like `altbi.ALTBI`. They have no explanations and no model files.
 """
 
 from altbi_bench.baselines.base import Baseline

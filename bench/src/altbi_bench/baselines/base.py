@@ -1,4 +1,4 @@
-"""Base classes of the deep baselines: standardised rows, epochs, scores by blocks of rows."""
+"""Base classes of the deep baselines: scaling, training by epochs, scoring by blocks of rows."""
 
 import abc
 import math
@@ -58,7 +58,7 @@ class Linear(nn.Linear):
     """A linear layer whose output for a row does not depend on the row's position.
 
     On some processors, torch's matrix product of few outputs rounds a row differently at another
-    position. The product of the transposed matrices was never found to do so.
+    position. The product of the transposed matrices does not, as far as tested.
     """
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ class Baseline(OutlierMixin, BaseEstimator, abc.ABC):
         return self._train_network(network, rows)
 
     def _own_rules(self) -> Rules:
-        """Return the rules of the parameters that other baselines do not have."""
+        """Return the rules of the parameters that only this baseline has."""
         return {}
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
@@ -215,7 +215,7 @@ class Baseline(OutlierMixin, BaseEstimator, abc.ABC):
     def _fit_network(self, array: NDArray[np.float32], labels: Labels | None, seed: int) -> Network:
         """Build and train the network."""
         rows = torch.from_numpy(array)
-        # The random state comes before the precision: its lock protects what is global.
+        # The random state comes first: its lock protects the other global settings.
         with (
             single_thread(),
             default_modes(),

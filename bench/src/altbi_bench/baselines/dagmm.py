@@ -18,23 +18,23 @@ WIDTHS = (60, 30, 10, 1)
 ESTIMATOR_WIDTH = 10
 COMPONENTS = 4
 DROPOUT = 0.5
-# Deviation of the first weights and biases.
-FIRST_WEIGHTS = 0.02
-# Weights of the energy and of the inverse variances beside the error of reconstruction.
-OF_ENERGY, OF_VARIANCES = 0.1, 0.005
-LONGEST_GRADIENT = 5.0
-# Added to the variances: codes that all lie in one plane have a density too.
-LEAST_VARIANCE = 1e-6
-# A row in the middle of the table has no length that an error could be compared with.
-LEAST_LENGTH = 1e-3
-# A component that no row belongs to still has a logarithm.
-LEAST_WEIGHT = 1e-12
+# Standard deviation of the initial weights and biases.
+INITIAL_STD = 0.02
+# Weights of the energy and of the inverse variances in the loss; the reconstruction error has 1.
+ENERGY_WEIGHT, INVERSE_VARIANCE_WEIGHT = 0.1, 0.005
+MAX_GRADIENT_NORM = 5.0
+# Added to the variances, so that codes in one plane have a density.
+MIN_VARIANCE = 1e-6
+# Smallest norm that an error is divided by; a row at the mean has norm 0.
+MIN_LENGTH = 1e-3
+# Smallest weight of a component, so that its logarithm is finite.
+MIN_WEIGHT = 1e-12
 
 Moments = tuple[Tensor, Tensor, Tensor]
 
 
 class Mixture(Network):
-    """An autoencoder, the soft assignment of its codes to Gaussians, and these Gaussians."""
+    """An autoencoder, soft assignments of its codes to Gaussians, and the Gaussians."""
 
     weight: Tensor
     mean: Tensor
@@ -53,8 +53,8 @@ class Mixture(Network):
             nn.Softmax(dim=-1),
         )
         for parameter in self.parameters():
-            nn.init.normal_(parameter, std=FIRST_WEIGHTS)
-        # Twice the usual precision: the matrices are tiny, and may be close to singular.
+            nn.init.normal_(parameter, std=INITIAL_STD)
+        # In double precision: the matrices are small and may be close to singular.
         self.register_buffer("weight", torch.full((COMPONENTS,), 1 / COMPONENTS).double())
         self.register_buffer("mean", torch.zeros(COMPONENTS, size).double())
         self.register_buffer("covariance", torch.eye(size).double().repeat(COMPONENTS, 1, 1))
@@ -63,19 +63,19 @@ class Mixture(Network):
         """Return the reconstructed rows, their codes with two errors, and their assignments."""
         code = self.encoder(rows)
         rebuilt = self.decoder(code)
-        whole = torch.cat([code, errors(rows, rebuilt)], dim=-1)
-        return rebuilt, whole.double(), self.estimator(whole).double()
+        extended = torch.cat([code, errors(rows, rebuilt)], dim=-1)
+        return rebuilt, extended.double(), self.estimator(extended).double()
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the energy: the negative log-density of a row's code."""
         return energy(self.codes(rows)[1], (self.weight, self.mean, self.covariance))
 
     @torch.no_grad()
-    def settle(self, rows: Tensor) -> None:
-        """Store the moments of all rows' codes, which are used for scoring."""
+    def store_moments(self, rows: Tensor) -> None:
+        """Store the moments of the codes of all rows, which scoring uses."""
         self.eval()
-        parts = [self.codes(block)[1:] for block in torch.split(rows, self.block_rows)]
-        codes, shares = (torch.cat(part) for part in zip(*parts, strict=True))
+        blocks = [self.codes(block)[1:] for block in torch.split(rows, self.block_rows)]
+        codes, shares = (torch.cat(each) for each in zip(*blocks, strict=True))
         self.weight, self.mean, self.covariance = moments(codes, shares)
 
 
@@ -89,8 +89,8 @@ def tanh_layers(widths: tuple[int, ...]) -> nn.Sequential:
 
 def errors(rows: Tensor, rebuilt: Tensor) -> Tensor:
     """Return the relative error of the reconstructed rows, and their cosine with the rows."""
-    length = torch.linalg.vector_norm(rows, dim=-1).clamp(min=LEAST_LENGTH)
-    rebuilt_length = torch.linalg.vector_norm(rebuilt, dim=-1).clamp(min=LEAST_LENGTH)
+    length = torch.linalg.vector_norm(rows, dim=-1).clamp(min=MIN_LENGTH)
+    rebuilt_length = torch.linalg.vector_norm(rebuilt, dim=-1).clamp(min=MIN_LENGTH)
     distance = torch.linalg.vector_norm(rows - rebuilt, dim=-1)
     cosine = (rows * rebuilt).sum(-1) / (length * rebuilt_length)
     return torch.stack([distance / length, cosine], dim=-1)
@@ -98,11 +98,11 @@ def errors(rows: Tensor, rebuilt: Tensor) -> Tensor:
 
 def moments(codes: Tensor, shares: Tensor) -> Moments:
     """Compute each component's weight, mean and covariance, for soft assignments of the codes."""
-    total = shares.sum(0).clamp(min=LEAST_WEIGHT)
+    total = shares.sum(0).clamp(min=MIN_WEIGHT)
     mean = shares.T @ codes / total[:, None]
-    apart = codes - mean[:, None]
-    covariance = (shares.T[:, :, None] * apart).mT @ apart / total[:, None, None]
-    floor = LEAST_VARIANCE * torch.eye(codes.shape[1], dtype=codes.dtype)
+    centred = codes - mean[:, None]
+    covariance = (shares.T[:, :, None] * centred).mT @ centred / total[:, None, None]
+    floor = MIN_VARIANCE * torch.eye(codes.shape[1], dtype=codes.dtype)
     return total / len(codes), mean, covariance + floor
 
 
@@ -112,7 +112,7 @@ def energy(codes: Tensor, mixture: Moments) -> Tensor:
     root = torch.linalg.cholesky(covariance)
     unit = torch.eye(codes.shape[1], dtype=codes.dtype)
     inverse = torch.linalg.solve_triangular(root, unit, upper=False)
-    # Cell by cell: a matrix product might take its sums in another order for another row.
+    # Elementwise: a matrix product may sum in another order for another row.
     scaled = (inverse * (codes[:, None] - mean)[:, :, None]).sum(-1)
     log_determinant = 2 * root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     constant = log_determinant + codes.shape[1] * math.log(2 * math.pi)
@@ -124,9 +124,9 @@ def energy(codes: Tensor, mixture: Moments) -> Tensor:
 class DAGMM(Baseline):
     """Deep autoencoding Gaussian mixture: outliers have codes of low density.
 
-    An autoencoder brings a row down to one number, beside which its relative error and its cosine
-    with the rebuilt row are put. A second network assigns these codes softly to four Gaussians.
-    Both are trained together, to rebuild the rows and to give their codes a high density.
+    An autoencoder maps a row to one number. The code of a row is this number, the relative error of
+    the reconstruction, and its cosine with the row. A second network assigns codes softly to four
+    Gaussians. Both networks minimise the reconstruction error and maximise the density of codes.
 
     Parameters
     ----------
@@ -137,8 +137,8 @@ class DAGMM(Baseline):
     learning_rate : float, default=0.0001
         Learning rate of Adam.
     untrained : bool, default=False
-        Keep the network's first weights, and learn the Gaussians alone, as in the code behind the
-        published numbers, where no gradient reaches the weights.
+        Keep the initial weights and fit only the Gaussians. In the code behind the published
+        numbers, no gradient reaches the weights.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
@@ -156,7 +156,7 @@ class DAGMM(Baseline):
     Notes
     -----
     The code behind the published numbers also scores with dropout, so that scores are random, and
-    takes the root of the determinant twice. Both are put right here, trained or not.
+    takes the root of the determinant twice. Both errors are corrected here.
 
     References
     ----------
@@ -201,7 +201,7 @@ class DAGMM(Baseline):
     def _train_network(self, network: Mixture, rows: Tensor) -> Iterator[float]:
         if not self.untrained:
             yield from self._epochs(network, rows)
-        network.settle(rows)
+        network.store_moments(rows)
 
     def _epochs(self, network: Mixture, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
@@ -209,17 +209,17 @@ class DAGMM(Baseline):
             learning_rate=self.learning_rate,
             batch_size=self.batch_size,
             drop_last=True,
-            max_norm=LONGEST_GRADIENT,
+            max_norm=MAX_GRADIENT_NORM,
         )
 
         def loss(batch: Tensor) -> Tensor:
             rebuilt, codes, shares = network.codes(batch)
             mixture = moments(codes, shares)
-            # A component that shrinks to a point would have a density without bounds.
+            # Otherwise a component could shrink to a point, with unbounded density.
             inverse_variances = mixture[2].diagonal(dim1=-2, dim2=-1).reciprocal().sum()
             error = (batch - rebuilt).square().mean()
-            density = OF_ENERGY * energy(codes, mixture).mean()
-            return error + density + OF_VARIANCES * inverse_variances
+            density = ENERGY_WEIGHT * energy(codes, mixture).mean()
+            return error + density + INVERSE_VARIANCE_WEIGHT * inverse_variances
 
         for _ in range(self.epochs):
             yield trainer.epoch(rows, loss)

@@ -1,4 +1,4 @@
-"""DDPM: a network that takes noise out of rows; what it changes much is odd."""
+"""DDPM: a network that removes noise from rows; it changes outliers more than inliers."""
 
 import math
 from collections.abc import Iterator
@@ -15,23 +15,23 @@ from altbi_bench.baselines.dte import Dropout
 __all__ = ["DDPM"]
 
 TIMES = 1000
-LEAST_BETA, MOST_BETA = 1e-4, 1e-2
-# Rows are taken for noisy ones of this time, and led back from there.
+MIN_BETA, MAX_BETA = 1e-4, 1e-2
+# Rows are treated as noisy rows of this time, and denoised from there.
 START = 250
 WIDTH, HIDDEN, TIME_WIDTH, BLOCKS = 128, 256, 256, 3
-LONGEST_PERIOD = 10_000
+MAX_PERIOD = 10_000
 WEIGHT_DECAY = 5e-4
-# Training ends when an epoch is no better than one so many epochs before, but not at once.
-PATIENCE, LEAST_EPOCHS = 39, 52
+# Training ends when the loss exceeds that of PATIENCE epochs before.
+PATIENCE, MIN_EPOCHS = 39, 52
 
 
 @final
 class Block(nn.Module):
-    """A step aside that is added to what came in."""
+    """A residual block."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.aside = nn.Sequential(
+        self.residual = nn.Sequential(
             nn.BatchNorm1d(WIDTH),
             nn.Linear(WIDTH, HIDDEN),
             nn.ReLU(),
@@ -42,23 +42,23 @@ class Block(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Return the input plus the residual."""
-        return hidden + self.aside(hidden)
+        return hidden + self.residual(hidden)
 
 
 @final
 class Denoiser(Network):
-    """A residual network that tells which noise is in a row, given how much of it there is."""
+    """A residual network that predicts the noise in a row, given its time."""
 
-    block_rows = 256  # as a row takes 250 calls, and blocks are filled up
+    block_rows = 256  # fewer than usual, because a row takes 250 calls
 
     betas: Tensor
-    kept: Tensor
-    waves: Tensor
+    alpha_bar: Tensor
+    time_encodings: Tensor
 
     def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
         self.first = nn.Linear(n_features_encoded, WIDTH)
-        self.clock = nn.Sequential(
+        self.embed_time = nn.Sequential(
             nn.Linear(TIME_WIDTH, TIME_WIDTH),
             nn.SiLU(),
             nn.Linear(TIME_WIDTH, TIME_WIDTH),
@@ -71,57 +71,59 @@ class Denoiser(Network):
             nn.ReLU(),
             Linear(WIDTH, n_features_encoded),
         )
-        betas = torch.linspace(LEAST_BETA, MOST_BETA, TIMES, dtype=torch.float64)
+        betas = torch.linspace(MIN_BETA, MAX_BETA, TIMES, dtype=torch.float64)
         self.register_buffer("betas", betas)
-        self.register_buffer("kept", (1 - betas).cumprod(0))
-        self.register_buffer("waves", waves(TIMES, TIME_WIDTH))
+        self.register_buffer("alpha_bar", (1 - betas).cumprod(0))
+        self.register_buffer("time_encodings", encode_times(TIMES, TIME_WIDTH))
 
-    def noise(self, rows: Tensor, time: Tensor) -> Tensor:
-        """Estimate the noise in rows at a time, which is the same for all rows or one for each."""
+    def predict_noise(self, rows: Tensor, time: Tensor) -> Tensor:
+        """Predict the noise in rows; `time` is one embedding for all rows, or one for each."""
         return self.rest(self.first(rows) + time)
 
     def loss(self, rows: Tensor) -> Tensor:
-        """Add noise of random times to rows, and measure how badly it is told."""
+        """Add noise of random times, and compute the mean squared error of its prediction."""
         times = torch.randint(TIMES, (len(rows),))
         noise = torch.randn_like(rows)
-        told = self.noise(self.noisy(rows, noise, times), self.clock(self.waves[times]))
-        return (told - noise).square().mean()
+        noisy = self.add_noise(rows, noise, times)
+        predicted = self.predict_noise(noisy, self.embed_time(self.time_encodings[times]))
+        return (predicted - noise).square().mean()
 
-    def noisy(self, rows: Tensor, noise: Tensor, times: Tensor) -> Tensor:
-        """Shrink each row and add noise, the more the later its time."""
-        kept = self.kept[times, None]
-        return kept.sqrt().to(rows.dtype) * rows + (1 - kept).sqrt().to(rows.dtype) * noise
+    def add_noise(self, rows: Tensor, noise: Tensor, times: Tensor) -> Tensor:
+        """Shrink each row and add noise; later times have more noise."""
+        alpha_bar = self.alpha_bar[times, None]
+        signal = alpha_bar.sqrt().to(rows.dtype) * rows
+        return signal + (1 - alpha_bar).sqrt().to(rows.dtype) * noise
 
-    def cleaned(self, rows: Tensor) -> Tensor:
-        """Lead rows back in time, each step to the mean of what may have been before."""
-        clock = self.clock(self.waves[:START])
-        shares = (self.betas / (1 - self.kept).sqrt()).tolist()
+    def denoise(self, rows: Tensor) -> Tensor:
+        """Reverse the diffusion from `START`; each step returns the mean of the earlier rows."""
+        times = self.embed_time(self.time_encodings[:START])
+        shares = (self.betas / (1 - self.alpha_bar).sqrt()).tolist()
         growths = (1 / (1 - self.betas).sqrt()).tolist()
         for time in reversed(range(START)):
-            noise = self.noise(rows, clock[time])
+            noise = self.predict_noise(rows, times[time])
             rows = growths[time] * rows.sub(noise, alpha=shares[time])
         return rows
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the mean squared change of each row."""
-        return (rows - self.cleaned(rows)).square().mean(-1)
+        return (rows - self.denoise(rows)).square().mean(-1)
 
 
-def waves(n_times: int, width: int) -> Tensor:
-    """Describe times by cosines and sines, from fast to slow ones."""
+def encode_times(n_times: int, width: int) -> Tensor:
+    """Return the sinusoidal encoding of each time."""
     half = width // 2
-    speeds = torch.exp(-math.log(LONGEST_PERIOD) / half * torch.arange(half, dtype=torch.float64))
-    angles = torch.arange(n_times)[:, None] * speeds
+    frequencies = torch.exp(-math.log(MAX_PERIOD) / half * torch.arange(half, dtype=torch.float64))
+    angles = torch.arange(n_times)[:, None] * frequencies
     return torch.cat([angles.cos(), angles.sin()], 1).float()
 
 
 @final
 class DDPM(Baseline):
-    """Denoising diffusion: outliers change much when noise is taken out of them.
+    """Denoising diffusion: denoising changes outliers more than inliers.
 
-    A residual network learns to tell the noise that was added to rows. To score, a row is taken for
-    a noisy one and led back step by step, without new noise, to what rows look like. The score is
-    the mean squared change.
+    A residual network learns to predict the noise that was added to rows. For scoring, a row is
+    treated as a noisy row and denoised step by step, without new noise. The score is the mean
+    squared change.
 
     Training ends early, from the 52nd epoch on, when an epoch's loss exceeds that of 39 epochs
     before.
@@ -129,7 +131,7 @@ class DDPM(Baseline):
     Parameters
     ----------
     epochs : int, default=400
-        Passes over the rows, at most.
+        Largest number of passes over the rows.
     batch_size : int, default=64
         Rows in a batch. A smaller batch at the end is left out, unless it is the only one.
     learning_rate : float, default=0.0001
@@ -196,5 +198,5 @@ class DDPM(Baseline):
 
 
 def has_stalled(losses: list[float]) -> bool:
-    """Return whether the last epoch was worse than an earlier one."""
-    return len(losses) >= LEAST_EPOCHS and losses[-1] > losses[-1 - PATIENCE]
+    """Return whether the last loss is higher than that of `PATIENCE` epochs before."""
+    return len(losses) >= MIN_EPOCHS and losses[-1] > losses[-1 - PATIENCE]

@@ -12,19 +12,19 @@ from altbi._parameters import is_count, is_number
 from altbi.model._labels import OUTLIER, UNKNOWN, Labels
 from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
-from altbi_bench.baselines.deep_svdd import away_from_zero
+from altbi_bench.baselines.deep_svdd import move_from_zero
 
 __all__ = ["DeepSAD"]
 
 WIDTHS = (100, 50, 128)
-# Distances below it count as it where they are divided by.
-LEAST_DISTANCE = 1e-6
-# Larger weights than that are slips of the pen.
-MOST = 1000
+# Smallest distance that is divided by.
+MIN_DISTANCE = 1e-6
+# Larger weights are refused as mistakes.
+MAX_WEIGHT = 1000
 
 
-class CodedSphere(Network):
-    """A map without biases, and the point that normal rows are to come close to."""
+class PretrainedSphere(Network):
+    """An encoder without biases, its decoder, and the centre of normal rows."""
 
     centre: Tensor
 
@@ -59,23 +59,23 @@ def _layers(*widths: int) -> nn.Sequential:
 class DeepSAD(Baseline):
     """Deep semi-supervised anomaly detection: known outliers are pushed from the centre.
 
-    An autoencoder is trained first. Its encoder is then trained to map rows close to the mean of
-    its outputs, and rows that are known to be odd far from it; the autoencoder and the mean know
-    nothing of these. Without known rows it is DeepSVDD after that first training. Widths and rates
-    are those of the library DeepOD; the paper that this package follows only cites the method.
+    An autoencoder is trained first. The centre is the mean of its encoder's outputs. Then the
+    encoder is trained to map labelled outliers far from the centre, and all other rows close to
+    it. The autoencoder and the centre do not use labelled outliers. Without labels, the method is
+    DeepSVDD after this pretraining. Layer sizes and learning rates are those of the library DeepOD.
 
     Parameters
     ----------
     epochs : int, default=100
-        Passes over the rows, after those of the autoencoder.
+        Passes over the rows after pretraining.
     batch_size : int, default=64
         Rows in a batch.
     learning_rate : float, default=0.001
         Learning rate of Adam.
     first_epochs : int, default=50
-        Passes over the rows in which the autoencoder is trained.
+        Passes over the rows to pretrain the autoencoder.
     eta : float, default=1.0
-        Weight of a known row, beside 1 for one of which nothing is known.
+        Weight of a labelled row; unlabelled rows have weight 1.
     weight_decay : float, default=1e-06
         Weight decay of Adam.
     contamination : float in (0, 0.5] or "auto", default='auto'
@@ -90,7 +90,7 @@ class DeepSAD(Baseline):
     offset_ : float
         Threshold: rows with ``score_samples`` below it are outliers.
     history_ : list of float
-        Mean loss of each epoch, those of the autoencoder first.
+        Mean loss of each epoch, including pretraining.
 
     References
     ----------
@@ -141,30 +141,30 @@ class DeepSAD(Baseline):
         self._fit(X, known_inlier, known_outlier)
         return self
 
-    def _build_network(self, n_features_encoded: int) -> CodedSphere:
-        return CodedSphere(n_features_encoded)
+    def _build_network(self, n_features_encoded: int) -> PretrainedSphere:
+        return PretrainedSphere(n_features_encoded)
 
-    def _train_network(self, network: CodedSphere, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: PretrainedSphere, rows: Tensor) -> Iterator[float]:
         return self._train_with_labels(network, rows, None)
 
     def _train_with_labels(
-        self, network: CodedSphere, rows: Tensor, labels: Labels | None
+        self, network: PretrainedSphere, rows: Tensor, labels: Labels | None
     ) -> Iterator[float]:
         known = torch.zeros(len(rows)) if labels is None else torch.from_numpy(labels).float()
         first = self._trainer(network)
         for _ in range(self.first_epochs):
             yield first.epoch(rows[known != OUTLIER], network.reconstruction_loss)
         with torch.no_grad():
-            network.centre.copy_(away_from_zero(network.encoder(rows[known != OUTLIER]).mean(0)))
-        second, marked = self._trainer(network.encoder), torch.hstack([rows, known[:, None]])
+            network.centre.copy_(move_from_zero(network.encoder(rows[known != OUTLIER]).mean(0)))
+        second, labelled = self._trainer(network.encoder), torch.hstack([rows, known[:, None]])
         for _ in range(self.epochs):
-            yield second.epoch(marked, lambda batch: self._loss(network, batch))
+            yield second.epoch(labelled, lambda batch: self._loss(network, batch))
 
-    def _loss(self, network: CodedSphere, marked: Tensor) -> Tensor:
+    def _loss(self, network: PretrainedSphere, labelled: Tensor) -> Tensor:
         """Average the distances; for labelled outliers, their inverses."""
-        distances, known = network(marked[:, :-1]), marked[:, -1]
-        odd = known == OUTLIER
-        losses = torch.where(odd, 1 / distances.clamp(min=LEAST_DISTANCE), distances)
+        distances, known = network(labelled[:, :-1]), labelled[:, -1]
+        is_outlier = known == OUTLIER
+        losses = torch.where(is_outlier, 1 / distances.clamp(min=MIN_DISTANCE), distances)
         return torch.where(known == UNKNOWN, losses, self.eta * losses).mean()
 
     def _trainer(self, network: nn.Module) -> Trainer:
@@ -178,6 +178,9 @@ class DeepSAD(Baseline):
     def _own_rules(self) -> Rules:
         return {
             "first_epochs": (is_count(self.first_epochs, 0), "a whole number of at least 0"),
-            "eta": (is_number(self.eta, 0, MOST), f"a number from 0 to {MOST:,}"),
-            "weight_decay": (is_number(self.weight_decay, 0, MOST), f"a number from 0 to {MOST:,}"),
+            "eta": (is_number(self.eta, 0, MAX_WEIGHT), f"a number from 0 to {MAX_WEIGHT:,}"),
+            "weight_decay": (
+                is_number(self.weight_decay, 0, MAX_WEIGHT),
+                f"a number from 0 to {MAX_WEIGHT:,}",
+            ),
         }

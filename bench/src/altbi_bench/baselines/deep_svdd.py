@@ -11,17 +11,17 @@ from altbi._parameters import is_number
 from altbi.model._threshold import Contamination
 from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer, is_flag
 
-__all__ = ["DeepSVDD", "away_from_zero"]
+__all__ = ["DeepSVDD", "move_from_zero"]
 
 WIDTHS = (64, 32)
-# A coordinate of the centre near 0 could be reached by weights of 0: the whole map would be 0.
-LEAST_COORDINATE = 0.1
-# Weight of the mean squared outputs of both layers, which keeps them small.
-ACTIVITY = 0.1
+# Smallest coordinate of the centre. Weights of 0 would map all rows to a centre of 0.
+MIN_COORDINATE = 0.1
+# Weight of the penalty on the mean squared outputs of both layers.
+ACTIVITY_WEIGHT = 0.1
 
 
 class Sphere(Network):
-    """A map without biases, and the point that rows are to come close to."""
+    """A network without biases, and the centre to which it maps rows."""
 
     centre: Tensor
 
@@ -42,10 +42,10 @@ class Sphere(Network):
         return (self.layers(rows)[1] - self.centre).square().sum(-1)
 
 
-def away_from_zero(centre: Tensor) -> Tensor:
+def move_from_zero(centre: Tensor) -> Tensor:
     """Return a centre without coordinates that are too small."""
-    away = torch.where(centre < 0, -LEAST_COORDINATE, LEAST_COORDINATE)
-    return torch.where(centre.abs() < LEAST_COORDINATE, away, centre)
+    away = torch.where(centre < 0, -MIN_COORDINATE, MIN_COORDINATE)
+    return torch.where(centre.abs() < MIN_COORDINATE, away, centre)
 
 
 @final
@@ -53,7 +53,7 @@ class DeepSVDD(Baseline):
     """Deep support vector data description: outliers are mapped far from a centre.
 
     A small network without biases is trained to map all rows close to one point, the mean of its
-    outputs before training. A row that it does not bring there is odd.
+    outputs before training. Outliers stay far from this point.
 
     Parameters
     ----------
@@ -64,10 +64,10 @@ class DeepSVDD(Baseline):
     learning_rate : float, default=0.001
         Learning rate of Adam.
     held_out : float, default=0.1
-        Share of the rows, drawn, that is not trained on, as in the code behind the published
-        numbers.
+        Share of the rows that is not used for training, as in the code behind the published
+        numbers. These rows are sampled.
     foreign_centre : bool, default=False
-        Take the centre from another network than the one that is trained, as in that code.
+        Compute the centre with another, untrained network, as in that code.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
@@ -126,9 +126,9 @@ class DeepSVDD(Baseline):
 
     def _train_network(self, network: Sphere, rows: Tensor) -> Iterator[float]:
         with torch.no_grad():
-            chooser = Sphere(rows.shape[1]) if self.foreign_centre else network
-            network.centre.copy_(away_from_zero(chooser.layers(rows)[1].mean(0)))
-        # Drawn, not the last ones: a table may have its outliers at its end.
+            other = Sphere(rows.shape[1]) if self.foreign_centre else network
+            network.centre.copy_(move_from_zero(other.layers(rows)[1].mean(0)))
+        # Sampled: the last rows of a table may all be outliers.
         rows = rows[torch.randperm(len(rows))][: max(round((1 - self.held_out) * len(rows)), 2)]
         trainer = Trainer(
             network.parameters(), learning_rate=self.learning_rate, batch_size=self.batch_size
@@ -137,7 +137,7 @@ class DeepSVDD(Baseline):
         def loss(batch: Tensor) -> Tensor:
             first, last = network.layers(batch)
             activity = first.square().sum(1).mean() + last.square().sum(1).mean()
-            return (last - network.centre).square().sum(1).mean() + ACTIVITY * activity
+            return (last - network.centre).square().sum(1).mean() + ACTIVITY_WEIGHT * activity
 
         for _ in range(self.epochs):
             yield trainer.epoch(rows, loss)

@@ -1,4 +1,4 @@
-"""DROCC: a classifier that tells the rows from points which it makes up around them."""
+"""DROCC: a classifier that separates rows from generated points around them."""
 
 import math
 from collections.abc import Iterator
@@ -16,14 +16,14 @@ from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 __all__ = ["DROCC"]
 
 WIDTH = 128
-# Made-up points lie between the radius and so many times the radius from their row.
-OUTER = 2.0
-# They are brought back there after so many steps.
-STEPS_OF_A_ROUND = 10
-# A point where all hidden units are off has no way up: it stays, and divides by no zero.
-LEAST_SLOPE = 1e-12
-# The learning rate falls tenfold each time when these shares of the epochs after warm-up are over.
-FALLS = (0.3, 0.6, 0.9)
+# Generated points lie between the radius and this multiple of it from their row.
+OUTER_FACTOR = 2.0
+# Points are projected to the ring after this number of steps.
+STEPS_PER_PROJECTION = 10
+# Smallest norm that is divided by. Where all hidden units are 0, the gradient is 0 too.
+MIN_NORM = 1e-12
+# The learning rate is divided by 10 after these shares of the epochs after the warm-up.
+MILESTONES = (0.3, 0.6, 0.9)
 
 
 class Classifier(Network):
@@ -43,66 +43,65 @@ class Classifier(Network):
         return -self.logit(rows)
 
     @torch.no_grad()
-    def climb(self, points: Tensor, steps: int, rate: float) -> Tensor:
-        """Say how far points move that go up the logit, by steps of the same length.
+    def ascend(self, points: Tensor, steps: int, rate: float) -> Tensor:
+        """Return how far points move by gradient ascent on the logit, in steps of length `rate`.
 
-        A step goes along a sum of the hidden layer's weights. What it does to the hidden units
-        follows from the products of these weights alone: only the whole move is computed in the
-        columns, of which there may be many more.
+        The gradient is a weighted sum of the rows of the hidden layer's weights. Its effect on the
+        hidden units follows from the products of these rows. So steps are computed in hidden units,
+        and only their sum is computed in features, of which there may be many more.
         """
-        weights, upward = self.hidden.weight, self.last.weight
+        weights, output_weights = self.hidden.weight, self.last.weight
         products = weights @ weights.T
         units = self.hidden(points)
         path = torch.zeros_like(units)
         for _ in range(steps):
-            # Weights of the units that are on; a comparison would take four times as long.
-            slope = units.sign().clamp_(min=0).mul_(upward)
-            lift = slope @ products
-            steepness = (slope * lift).sum(1, keepdim=True).clamp(min=LEAST_SLOPE**2).sqrt()
-            path.addcdiv_(slope, steepness, value=rate)
-            units.addcdiv_(lift, steepness, value=rate)
+            # Weights of the active units; a comparison would take four times as long.
+            coefficients = units.sign().clamp_(min=0).mul_(output_weights)
+            change = coefficients @ products
+            norm = (coefficients * change).sum(1, keepdim=True).clamp(min=MIN_NORM**2).sqrt()
+            path.addcdiv_(coefficients, norm, value=rate)
+            units.addcdiv_(change, norm, value=rate)
         return path @ weights
 
 
-def into_ring(offsets: Tensor, radius: float) -> Tensor:
-    """Lengthen or shorten offsets until they reach the ring around their rows."""
+def project_to_ring(offsets: Tensor, radius: float) -> Tensor:
+    """Scale offsets to the nearest length inside the ring around their rows."""
     length = torch.linalg.vector_norm(offsets, dim=1, keepdim=True)
-    wanted = length.clamp(radius, OUTER * radius)
-    return offsets * (wanted / length.clamp(min=LEAST_SLOPE))
+    wanted = length.clamp(radius, OUTER_FACTOR * radius)
+    return offsets * (wanted / length.clamp(min=MIN_NORM))
 
 
 @final
 class DROCC(Baseline):
-    """Deep robust one-class classification: outliers look like points made up around the rows.
+    """Deep robust one-class classification: outliers resemble points generated around rows.
 
-    A small network is trained to tell the rows from points in a ring around each of them. These
-    points are made up anew for each batch: random ones, which climb to where the network takes
-    them for rows. What remains is a tight region around the rows.
+    A small network is trained to separate the rows from points in a ring around each row. The
+    points are generated for each batch: they start at random and follow the gradient towards
+    points that the network classifies as rows. The network learns a tight region around the rows.
 
     Parameters
     ----------
     epochs : int, default=200
-        Passes over the rows, with those of the warm-up.
+        Passes over the rows, including the warm-up.
     batch_size : int, default=256
         Rows in a batch; a smaller one at the end is left out.
     learning_rate : float, default=0.0001
-        Learning rate of Adam; after the warm-up it falls to a tenth three times.
+        Learning rate of Adam; after the warm-up it is divided by 10 three times.
     warm_up : int, default=50
-        First passes, in which there are no made-up points; with as many epochs or fewer there are
-        none at all.
+        First passes, without generated points.
     radius : float or "auto", default=3.0
-        Inner radius of the ring, in deviations of the columns; the outer one is twice as large.
-        "auto" is half the root of the number of columns, as rows grow longer with it.
+        Inner radius of the ring, in standard deviations of the columns; the outer radius is twice
+        as large. "auto" is ``sqrt(n_features_encoded) / 2``.
     ascent_steps : int, default=50
-        Steps that made-up points climb.
+        Steps of gradient ascent of generated points.
     ascent_rate : float, default=0.001
-        Length of such a step.
+        Length of a step.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
         Rows in the training sample, drawn uniformly from larger tables.
     random_state : int, RandomState or None, default=0
-        Seed of sample, weights, batches and made-up points.
+        Seed of sample, weights, batches and generated points.
 
     Attributes
     ----------
@@ -113,8 +112,8 @@ class DROCC(Baseline):
 
     Notes
     -----
-    Several published numbers are those of equal scores for all rows, most likely since a slope of
-    length 0 made the weights no numbers. Here a point without a slope stays where it is.
+    Several published numbers are those of equal scores for all rows. The likely cause is a division
+    by the norm of a zero gradient. Here, points with a zero gradient do not move.
 
     References
     ----------
@@ -178,8 +177,8 @@ class DROCC(Baseline):
             return functional.softplus(-network.logit(batch)).mean()
 
         def loss(batch: Tensor) -> Tensor:
-            made_up = self._made_up(network, batch)
-            return plain_loss(batch) + functional.softplus(network.logit(made_up)).mean()
+            negatives = self._generate_negatives(network, batch)
+            return plain_loss(batch) + functional.softplus(network.logit(negatives)).mean()
 
         for epoch in range(self.epochs):
             trainer.adam.learning_rate = self._rate_at(epoch)
@@ -188,16 +187,18 @@ class DROCC(Baseline):
     def _rate_at(self, epoch: int) -> float:
         """Return the learning rate of an epoch."""
         done, planned = epoch - self.warm_up, self.epochs - self.warm_up
-        return self.learning_rate * 0.1 ** sum(done > round(fall * planned) for fall in FALLS)
+        return self.learning_rate * 0.1 ** sum(
+            done > round(share * planned) for share in MILESTONES
+        )
 
-    def _made_up(self, network: Classifier, batch: Tensor) -> Tensor:
-        """Make up a point in the ring around each row that looks like a row to the network."""
+    def _generate_negatives(self, network: Classifier, batch: Tensor) -> Tensor:
+        """Return a point in the ring around each row that the network classifies as a row."""
         radius = math.sqrt(batch.shape[1]) / 2 if self.radius == "auto" else self.radius
         offsets = torch.randn_like(batch)
-        for done in range(0, self.ascent_steps, STEPS_OF_A_ROUND):
-            steps = min(STEPS_OF_A_ROUND, self.ascent_steps - done)
-            moves = network.climb(batch + offsets, steps, self.ascent_rate)
-            offsets = into_ring(offsets + moves, radius)
+        for done in range(0, self.ascent_steps, STEPS_PER_PROJECTION):
+            steps = min(STEPS_PER_PROJECTION, self.ascent_steps - done)
+            moves = network.ascend(batch + offsets, steps, self.ascent_rate)
+            offsets = project_to_ring(offsets + moves, radius)
         return batch + offsets
 
 

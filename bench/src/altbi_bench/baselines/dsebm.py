@@ -19,7 +19,7 @@ WIDTHS = (128, 128)
 
 @final
 class Energy(Network):
-    """A bowl around one point, lowered by what a network finds in a row."""
+    """Half the squared distance to a point, minus the sum of a network's outputs."""
 
     def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
@@ -30,17 +30,17 @@ class Energy(Network):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the energy; it is high where rows are rare."""
-        found = functional.softplus(self.last(functional.softplus(self.first(rows))))
-        return (rows - self.point).square().sum(-1) / 2 - found.sum(-1)
+        outputs = functional.softplus(self.last(functional.softplus(self.first(rows))))
+        return (rows - self.point).square().sum(-1) / 2 - outputs.sum(-1)
 
     def reconstruct(self, rows: Tensor) -> Tensor:
-        """Go one step down: give the rows minus the energy's gradient there."""
-        # The gradient in closed form: to train it, torch need not differentiate twice. The slope
-        # of softplus is the sigmoid, and the rows of the bowl cancel those they are taken from.
+        """Return the rows minus the gradient of their energy."""
+        # The gradient in closed form, so that torch does not differentiate twice. The derivative of
+        # softplus is the sigmoid. The gradient of the distance term is ``rows - point``.
         first = self.first(rows)
         last = self.last(functional.softplus(first))
-        slope = (last.sigmoid() @ self.last.weight) * first.sigmoid()
-        return torch.addmm(self.point, slope, self.first.weight)
+        grad_hidden = (last.sigmoid() @ self.last.weight) * first.sigmoid()
+        return torch.addmm(self.point, grad_hidden, self.first.weight)
 
 
 @final
@@ -48,11 +48,11 @@ class DSEBM(Baseline):
     """Deep structured energy-based model: outliers have a high energy.
 
     The energy of a row is half its squared distance to a point minus the outputs of a network. It
-    is trained by score matching: noise is added to a row, and one step down the energy is to remove
-    it. So the energy gets low where rows are, and its slope points to them.
+    is trained by score matching: noise is added to a row, and one gradient step on the energy
+    should remove it. The energy is then low where rows are dense. The score is the energy.
 
-    Two layers of 128, epochs and batches are our choice: the loss of rows that were held out still
-    falls after so many epochs. The score is the energy.
+    Layer sizes, epochs and batch size are our choice. The loss of held-out rows still decreases
+    after this number of epochs.
 
     Parameters
     ----------
@@ -63,8 +63,8 @@ class DSEBM(Baseline):
     learning_rate : float, default=0.001
         Learning rate of Adam.
     noise : float, default=1.0
-        Deviation of the noise, in deviations of a column. At 1 the energy estimates minus the
-        log-density of noisy rows; with less noise it is flatter and shows finer details.
+        Standard deviation of the noise, relative to that of a column. At 1 the energy estimates the
+        negative log-density of noisy rows. With less noise it is flatter and has finer details.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000

@@ -16,39 +16,40 @@ from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 __all__ = ["DTEC", "DTEIG"]
 
 TIMES = 400
-LEAST_BETA, MOST_BETA = 1e-4, 1e-2
+MIN_BETA, MAX_BETA = 1e-4, 1e-2
 BINS = 7
 WIDTHS = (256, 512, 256)
 DROPOUT = 0.5
 WEIGHT_DECAY = 5e-4
-# Keeps the logarithm of a scale finite.
-LEAST_SCALE = 1e-5
+# Added to a scale, so that its logarithm is finite.
+MIN_SCALE = 1e-5
 
 
 @final
 class Dropout(nn.Module):
-    """Dropout as in torch, whose own draws take longer than the products beside them.
+    """Dropout as in torch, but faster: torch spends more time on it than on the matrix products.
 
-    One draw of 64 bits decides on four values, so their number must be a multiple of four.
+    One random number of 64 bits decides on four values. The number of values must be a multiple of
+    four.
     """
 
     def __init__(self, share: float) -> None:
         super().__init__()
         self.share = share
-        # A draw of 16 bits below it, of all from -2**15 on, drops a value.
+        # A value is dropped if a random number in [-2**15, 2**15) is below this bound.
         self.bound = round((share - 0.5) * 2**16)
 
     def forward(self, values: Tensor) -> Tensor:
-        """Drop a share of the values and enlarge the others, in training."""
+        """Drop a share of the values in training, and scale the others up."""
         if not self.training:
             return values
-        draws = torch.empty(values.numel() // 4, dtype=torch.int64).random_(-(2**63), None)
-        kept = draws.view(torch.int16).view(values.shape) >= self.bound
+        numbers = torch.empty(values.numel() // 4, dtype=torch.int64).random_(-(2**63), None)
+        kept = numbers.view(torch.int16).view(values.shape) >= self.bound
         return values * kept.to(values.dtype).div_(1 - self.share)
 
 
-class NoiseGauge(Network):
-    """A network that learns from rows with noise of random times, the more the later."""
+class NoiseEstimator(Network):
+    """A network that estimates the time of noisy rows; later times have more noise."""
 
     variances: Tensor
 
@@ -66,30 +67,30 @@ class NoiseGauge(Network):
             Dropout(DROPOUT),
             Linear(third, n_outputs),
         )
-        betas = torch.linspace(LEAST_BETA, MOST_BETA, TIMES, dtype=torch.float64)
+        betas = torch.linspace(MIN_BETA, MAX_BETA, TIMES, dtype=torch.float64)
         self.register_buffer("variances", (1 - (1 - betas).cumprod(0)).float())
 
     @abc.abstractmethod
-    def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
+    def compute_output_loss(self, outputs: Tensor, times: Tensor) -> Tensor:
         """Compute the mean loss of the network's outputs for rows with noise of these times."""
 
     def loss(self, rows: Tensor) -> Tensor:
         """Add noise of random times to rows, and compute the loss of the estimated times."""
         times = torch.randint(TIMES, (len(rows),))
-        deviations = self.variances[times, None].sqrt()
-        noisy = torch.addcmul(rows, deviations, torch.randn_like(rows))
-        return self.mismatch(self.layers(noisy), times)
+        noise_std = self.variances[times, None].sqrt()
+        noisy = torch.addcmul(rows, noise_std, torch.randn_like(rows))
+        return self.compute_output_loss(self.layers(noisy), times)
 
 
 @final
-class BinGauge(NoiseGauge):
-    """Gives each part of the time a probability."""
+class BinEstimator(NoiseEstimator):
+    """Estimate the probability of each bin of times."""
 
     def __init__(self, n_features_encoded: int, *, softmax_twice: bool) -> None:
         super().__init__(n_features_encoded, BINS)
         self.softmax_twice = softmax_twice
 
-    def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
+    def compute_output_loss(self, outputs: Tensor, times: Tensor) -> Tensor:
         """Compute the cross-entropy."""
         if self.softmax_twice:
             outputs = outputs.softmax(-1)
@@ -97,24 +98,24 @@ class BinGauge(NoiseGauge):
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the mean bin."""
-        # In double precision, as rows far out would all be in the last bin.
+        # In single precision, all extreme rows would have the same score.
         shares = self.layers(rows).double().softmax(-1)
         return (shares * torch.arange(BINS)).sum(-1)
 
 
 @final
-class ScaleGauge(NoiseGauge):
-    """Gives the scale of an inverse gamma distribution of the noise's variance, as a root."""
+class ScaleEstimator(NoiseEstimator):
+    """Estimate the square root of the scale of the inverse gamma distribution of the variance."""
 
     def __init__(self, n_features_encoded: int, *, raw_output: bool) -> None:
         super().__init__(n_features_encoded, 1)
         self.shape = n_features_encoded / 2 - 1
         self.raw_output = raw_output
 
-    def mismatch(self, outputs: Tensor, times: Tensor) -> Tensor:
+    def compute_output_loss(self, outputs: Tensor, times: Tensor) -> Tensor:
         """Compute the negative log-likelihood of the variances, without constant terms."""
         scales = outputs[:, 0].square()
-        logs = (scales + LEAST_SCALE).log()
+        logs = (scales + MIN_SCALE).log()
         return (scales / self.variances[times] - self.shape * logs).mean()
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -124,10 +125,10 @@ class ScaleGauge(NoiseGauge):
 
 
 class NoiseEstimation(Baseline):
-    """Training that both estimators share."""
+    """Base class of both estimators: their training."""
 
     @final
-    def _train_network(self, network: NoiseGauge, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: NoiseEstimator, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(),
             learning_rate=self.learning_rate,
@@ -140,9 +141,9 @@ class NoiseEstimation(Baseline):
 
 @final
 class DTEC(NoiseEstimation):
-    """Diffusion time estimation by classes: outliers look like rows with much noise.
+    """Diffusion time estimation by classification: outliers resemble rows with much noise.
 
-    Noise of a random amount is added to rows, and a network learns to tell the amount, in seven
+    Noise of a random amount is added to rows, and a network learns to predict the amount, in seven
     bins. The score of a row is its mean bin.
 
     Parameters
@@ -154,8 +155,8 @@ class DTEC(NoiseEstimation):
     learning_rate : float, default=0.0001
         Learning rate of Adam.
     softmax_twice : bool, default=False
-        Train on the softmax of the probabilities, as in the code behind the published numbers; it
-        learns less from rows that are told badly.
+        Apply softmax twice in the loss, as in the code behind the published numbers. Training then
+        learns less from rows with wrong predictions.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
@@ -204,17 +205,16 @@ class DTEC(NoiseEstimation):
     def _own_rules(self) -> Rules:
         return {"softmax_twice": (is_flag(self.softmax_twice), "True or False")}
 
-    def _build_network(self, n_features_encoded: int) -> BinGauge:
-        return BinGauge(n_features_encoded, softmax_twice=self.softmax_twice)
+    def _build_network(self, n_features_encoded: int) -> BinEstimator:
+        return BinEstimator(n_features_encoded, softmax_twice=self.softmax_twice)
 
 
 @final
 class DTEIG(NoiseEstimation):
-    """Diffusion time estimation by an inverse gamma distribution: outliers seem to hold much noise.
+    """Diffusion time estimation by an inverse gamma distribution.
 
-    Noise of a random amount is added to rows. Given the row, its variance is nearly inverse gamma
-    distributed, and a network learns the scale of that distribution. The score of a row is the
-    scale.
+    Noise of a random amount is added to rows. Given the row, the variance of the noise nearly has
+    an inverse gamma distribution, and a network learns its scale. The score of a row is the scale.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ class DTEIG(NoiseEstimation):
         Learning rate of Adam.
     raw_output : bool, default=False
         Score by the network's output, whose square is the scale, as in the code behind the
-        published numbers. Its sign is up to chance, so outliers may come last.
+        published numbers. Its sign is arbitrary, so outliers may have the lowest scores.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
@@ -275,10 +275,10 @@ class DTEIG(NoiseEstimation):
     def _own_rules(self) -> Rules:
         return {"raw_output": (is_flag(self.raw_output), "True or False")}
 
-    def _build_network(self, n_features_encoded: int) -> ScaleGauge:
+    def _build_network(self, n_features_encoded: int) -> ScaleEstimator:
         if n_features_encoded < 3:
             raise TableError(
                 f"DTEIG: the table has {n_features_encoded} encoded features, but the inverse "
                 "gamma distribution of the noise variance needs at least 3. Use DTEC."
             )
-        return ScaleGauge(n_features_encoded, raw_output=self.raw_output)
+        return ScaleEstimator(n_features_encoded, raw_output=self.raw_output)

@@ -1,4 +1,4 @@
-"""GOAD: recognising which of many random transformations a row went through."""
+"""GOAD: a classifier that predicts which random transformation was applied to a row."""
 
 from collections.abc import Iterator
 from typing import final
@@ -16,8 +16,8 @@ __all__ = ["GOAD"]
 TRANSFORMATIONS = 256
 TRANSFORMED_WIDTH = 32
 WIDTH = 8
-SLOPE = 0.2
-# A row should be closer to its own centre than to any other by so much.
+NEGATIVE_SLOPE = 0.2
+# Margin of the triplet loss.
 MARGIN = 1.0
 TRIPLET_WEIGHT = 0.1
 BETAS = (0.5, 0.999)
@@ -25,9 +25,9 @@ BETAS = (0.5, 0.999)
 
 @final
 class Recogniser(Network):
-    """Random transformations, a map of what they give, and a centre for each of them."""
+    """Random transformations, a linear map of their outputs, and a centre for each."""
 
-    # A row is compared with each centre under each transformation: 256 KB and their exponentials.
+    # A row needs 256 KB: one distance for each pair of transformation and centre.
     block_rows = 64
 
     matrices: Tensor
@@ -43,12 +43,12 @@ class Recogniser(Network):
         self.register_buffer("centres", torch.zeros(TRANSFORMATIONS, WIDTH))
 
     def embed(self, rows: Tensor) -> Tensor:
-        """Map all transformed rows; gives ``(n_rows, n_transformations, width)``."""
-        # Transformation and map are both linear: their product is small, transformed rows are not.
+        """Return the mapped transformed rows, ``(n_rows, n_transformations, width)``."""
+        # Both are linear, so their product is computed first; it is smaller than transformed rows.
         products = (self.matrices @ self.map.weight.T).flatten(1)
         embedded = (rows @ products).view(len(rows), TRANSFORMATIONS, WIDTH)
-        # Without a bend the centres of standardised rows would all be 0.
-        return functional.leaky_relu(embedded, SLOPE)
+        # Without a nonlinearity, the centres of standardised rows would all be 0.
+        return functional.leaky_relu(embedded, NEGATIVE_SLOPE)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the cross-entropy of the true transformations, by distance to the centres."""
@@ -57,7 +57,7 @@ class Recogniser(Network):
         return (closeness.logsumexp(-1) - own).sum(-1)
 
     @torch.no_grad()
-    def settle(self, rows: Tensor) -> None:
+    def update_centres(self, rows: Tensor) -> None:
         """Set each centre to the mean of its transformation's outputs."""
         sums = [self.embed(block).sum(0) for block in torch.split(rows, self.block_rows)]
         self.centres.copy_(torch.stack(sums).sum(0) / len(rows))
@@ -71,7 +71,7 @@ def closeness_to(centres: Tensor, embedded: Tensor) -> Tensor:
 
 
 def triplet_loss(embedded: Tensor, centres: Tensor) -> Tensor:
-    """Average what own centres lack in being closer, by the margin, than the nearest others."""
+    """Compute the mean triplet loss of the own centre and the nearest other centre."""
     with torch.no_grad():
         closeness = closeness_to(centres, embedded)
         closeness.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
@@ -83,24 +83,24 @@ def triplet_loss(embedded: Tensor, centres: Tensor) -> Tensor:
 
 @final
 class GOAD(Baseline):
-    """Classification-based detection: outliers' transformations are hard to recognise.
+    """Classification-based detection: transformations of outliers are hard to recognise.
 
-    Each row is transformed by 256 random matrices. A small network maps what comes out close to
-    the centre of its transformation, far from the centres of the others. The score of a row is how
-    badly its transformations are recognised by their distances to the centres.
+    Each row is transformed by 256 random matrices. A small network maps each transformed row close
+    to the centre of its transformation, and far from the other centres. The score of a row is the
+    cross-entropy of its transformations, by distance to the centres.
 
     Parameters
     ----------
     epochs : int, default=1
-        Passes over the rows: one pass, as published; the method's own authors train longer: raise
-        it. The score then changes much, and not always for the better.
+        Passes over the rows: one, as in the published numbers. The authors of the method train
+        longer, which changes scores much and is not always better.
     batch_size : int, default=64
         Rows in a batch.
     learning_rate : float, default=0.001
         Learning rate of Adam.
     running_centres : bool, default=False
-        Score with the average of the centres of the last epoch's batches, met while the network
-        changed, as in the code behind the published numbers, not with those of the final network.
+        Score with centres averaged over the batches of the last epoch, while the network changes,
+        as in the code behind the published numbers; otherwise with those of the final network.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
@@ -160,20 +160,20 @@ class GOAD(Baseline):
             betas=BETAS,
         )
         numbers = torch.arange(TRANSFORMATIONS)
-        met: list[Tensor] = []
+        batch_centres: list[Tensor] = []
 
         def loss(batch: Tensor) -> Tensor:
             embedded = network.embed(batch)
             centres = embedded.mean(0)
-            met.append(centres.detach())
-            guesses = network.head(embedded).flatten(0, 1)
-            recognition = functional.cross_entropy(guesses, numbers.repeat(len(batch)))
+            batch_centres.append(centres.detach())
+            logits = network.head(embedded).flatten(0, 1)
+            recognition = functional.cross_entropy(logits, numbers.repeat(len(batch)))
             return recognition + TRIPLET_WEIGHT * triplet_loss(embedded, centres)
 
         for _ in range(self.epochs):
-            met.clear()
+            batch_centres.clear()
             yield trainer.epoch(rows, loss)
         if self.running_centres:
-            network.centres.copy_(torch.stack(met).mean(0))
+            network.centres.copy_(torch.stack(batch_centres).mean(0))
         else:
-            network.settle(rows)
+            network.update_centres(rows)

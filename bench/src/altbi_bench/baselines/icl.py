@@ -1,4 +1,4 @@
-"""ICL: telling which part of a row belongs to the rest of it."""
+"""ICL: a classifier that matches windows of columns with the rest of a row."""
 
 import math
 from collections.abc import Iterator
@@ -16,27 +16,27 @@ from altbi_bench.baselines.base import Baseline, Network, Rules, Trainer
 __all__ = ["ICL"]
 
 WIDTH = 200
-SLOPE = 0.2
+NEGATIVE_SLOPE = 0.2
 TEMPERATURE = 0.1
-# Tables up to this width are narrow: their windows are short, and training goes on for longer.
-NARROW = 40
-LEAST_UNITS = 3
-# Outputs that are all 0 have no direction, and stay 0.
-LEAST_SQUARE = 1e-24
-# Pairs whose gradient is taken at once, in about 1.5 GB.
+# Up to this number of features, windows are short and training takes longer.
+MAX_NARROW_FEATURES = 40
+MIN_FEATURES = 3
+# Smallest squared length that is divided by.
+MIN_SQUARE = 1e-24
+# Windows whose gradients are computed at once; they need about 1.5 GB.
 PAIRS_AT_ONCE = 2**16
 
 
 def window_length(n_features_encoded: int) -> int:
     """Return the length of a window; there are at most 151 windows."""
-    if n_features_encoded <= NARROW:
+    if n_features_encoded <= MAX_NARROW_FEATURES:
         return 2
     return 10 if n_features_encoded <= 160 else n_features_encoded - 150
 
 
 @final
-class Pairs(Network):
-    """Two maps, one of a row's windows and one of what is left: each pair is to come together."""
+class WindowMatcher(Network):
+    """Two networks, of the windows of a row and of its other columns; pairs get similar outputs."""
 
     block_rows = 64
 
@@ -46,67 +46,70 @@ class Pairs(Network):
         super().__init__()
         self.length = window_length(n_features_encoded)
         self.n_windows = n_features_encoded - self.length + 1
-        units = torch.arange(n_features_encoded - self.length)
+        features = torch.arange(n_features_encoded - self.length)
         starts = torch.arange(self.n_windows)[:, None]
-        self.register_buffer("others", units + self.length * (units >= starts))
-        # Whatever stands at a window's place has one mean and one spread: a channel is a place.
+        self.register_buffer("others", features + self.length * (features >= starts))
+        # Normalisation is by window: the channels are the windows.
         self.rest = nn.Sequential(
             nn.Linear(n_features_encoded - self.length, WIDTH),
             nn.Tanh(),
             nn.BatchNorm1d(self.n_windows),
             nn.Linear(WIDTH, 2 * WIDTH),
-            nn.LeakyReLU(SLOPE, inplace=True),
+            nn.LeakyReLU(NEGATIVE_SLOPE, inplace=True),
             nn.BatchNorm1d(self.n_windows),
             nn.Linear(2 * WIDTH, WIDTH),
-            nn.LeakyReLU(SLOPE, inplace=True),
+            nn.LeakyReLU(NEGATIVE_SLOPE, inplace=True),
         )
         self.window = nn.Sequential(
             nn.Linear(self.length, WIDTH // 4),
-            nn.LeakyReLU(SLOPE, inplace=True),
+            nn.LeakyReLU(NEGATIVE_SLOPE, inplace=True),
             nn.BatchNorm1d(self.n_windows),
             nn.Linear(WIDTH // 4, WIDTH // 2),
-            nn.LeakyReLU(SLOPE, inplace=True),
+            nn.LeakyReLU(NEGATIVE_SLOPE, inplace=True),
             nn.Linear(WIDTH // 2, WIDTH),
-            nn.LeakyReLU(SLOPE, inplace=True),
+            nn.LeakyReLU(NEGATIVE_SLOPE, inplace=True),
         )
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the mean cross-entropy of matching windows with the rest of a row."""
         rest = self.rest(rows[:, self.others])
         windows = self.window(rows.unfold(1, self.length, 1))
-        likeness = cosines(unit_length(rest), unit_length(windows)) / TEMPERATURE
-        own = likeness.diagonal(dim1=1, dim2=2)
-        return (likeness.logsumexp(-1) - own).mean(-1)
+        similarity = (
+            compute_cosines(normalize_over_windows(rest), normalize_over_windows(windows))
+            / TEMPERATURE
+        )
+        own = similarity.diagonal(dim1=1, dim2=2)
+        return (similarity.logsumexp(-1) - own).mean(-1)
 
 
-def unit_length(outputs: Tensor) -> Tensor:
+def normalize_over_windows(outputs: Tensor) -> Tensor:
     """Normalise each output of a network to length 1 over the windows of a row."""
-    return outputs * one_over_length(outputs, dim=1)
+    return outputs * inverse_length(outputs, dim=1)
 
 
-def cosines(rest: Tensor, windows: Tensor) -> Tensor:
-    """Compare each rest of a row with each of its windows."""
-    # There are fewer products than outputs: the lengths are cheaper taken out at the end.
+def compute_cosines(rest: Tensor, windows: Tensor) -> Tensor:
+    """Compute the cosine of each rest of a row with each of its windows."""
+    # Dividing by the lengths at the end is faster: there are fewer products than outputs.
     products = rest @ windows.mT
-    return products * one_over_length(rest, dim=2) * one_over_length(windows, dim=2).mT
+    return products * inverse_length(rest, dim=2) * inverse_length(windows, dim=2).mT
 
 
-def one_over_length(outputs: Tensor, dim: int) -> Tensor:
+def inverse_length(outputs: Tensor, dim: int) -> Tensor:
     """Return the inverse length along a dimension, which is kept."""
     # torch's own norm is many times slower along any dimension but the last.
-    return outputs.square().sum(dim, keepdim=True).clamp(min=LEAST_SQUARE).rsqrt()
+    return outputs.square().sum(dim, keepdim=True).clamp(min=MIN_SQUARE).rsqrt()
 
 
-def loss_in_parts(network: Pairs, batch: Tensor) -> Tensor:
-    """Compute the mean score of a batch, with gradients by chunks to bound memory."""
-    n_parts = math.ceil(len(batch) * network.n_windows / PAIRS_AT_ONCE)
+def compute_chunked_loss(network: WindowMatcher, batch: Tensor) -> Tensor:
+    """Compute the mean score of a batch, and its gradients in chunks to bound memory."""
+    n_chunks = math.ceil(len(batch) * network.n_windows / PAIRS_AT_ONCE)
     parameters = list(network.parameters())
     total = torch.zeros(())
-    for part in torch.tensor_split(batch, n_parts):
-        loss = network(part).sum() / len(batch)
+    for chunk in torch.tensor_split(batch, n_chunks):
+        loss = network(chunk).sum() / len(batch)
         gradients = torch.autograd.grad(loss, parameters)
         total = total + loss.detach()
-        # Adds nothing but its gradient, so that what the part was computed with can go.
+        # Adds 0 with this gradient, so that the chunk's intermediate values can be freed.
         for parameter, gradient in zip(parameters, gradients, strict=True):
             total = total + ((parameter - parameter.detach()) * gradient).sum()
     return total
@@ -114,21 +117,22 @@ def loss_in_parts(network: Pairs, batch: Tensor) -> Tensor:
 
 @final
 class ICL(Baseline):
-    """Internal contrastive learning: in outliers the parts do not belong together.
+    """Internal contrastive learning: windows of outliers do not match the rest of the row.
 
-    A window is a few neighbouring columns. One network sees a window, another the rest of the row,
-    and both are trained so that each rest picks its own window among all windows of the row. The
-    score of a row is how badly this succeeds. Columns keep their order; at least three are needed.
+    A window is a few neighbouring columns. One network maps windows, another the rest of the row.
+    Both are trained so that each rest matches its own window among all windows of the row. The
+    score of a row is the mean cross-entropy of this classification. Columns keep their order; at
+    least three are needed.
 
-    The cost of a row grows with the square of the number of windows, which is 151 at most.
-    Batches of more than 65,536 windows are normalised in parts, so that they take about 1.5 GB.
+    The cost of a row grows with the square of the number of windows, which is at most 151.
+    Batches of more than 65,536 windows are normalised in chunks, so that they need about 1.5 GB.
 
     Parameters
     ----------
     epochs : int, default=2000
-        Most passes over the rows.
+        Largest number of passes over the rows.
     batch_size : int, default=3000
-        Rows in a batch; in most tables that is all of them, so that an epoch is one update.
+        Rows in a batch. Most tables have fewer rows, so that an epoch is one update.
     learning_rate : float, default=0.001
         Learning rate of Adam.
     stop_loss : float or "auto", default='auto'
@@ -186,22 +190,22 @@ class ICL(Baseline):
         is_loss = is_auto or is_number(self.stop_loss, 0)
         return {"stop_loss": (is_loss, "'auto' or a number of at least 0")}
 
-    def _build_network(self, n_features_encoded: int) -> Pairs:
-        if n_features_encoded < LEAST_UNITS:
+    def _build_network(self, n_features_encoded: int) -> WindowMatcher:
+        if n_features_encoded < MIN_FEATURES:
             raise TableError(
                 f"ICL: the table has {n_features_encoded} encoded column(s), but expected at least "
-                f"{LEAST_UNITS}: a window of 2, and a rest to compare it with. Add columns, or use "
-                "another detector."
+                f"{MIN_FEATURES}: a window of 2, and a rest to compare it with. Add columns, or "
+                "use another detector."
             )
-        return Pairs(n_features_encoded)
+        return WindowMatcher(n_features_encoded)
 
-    def _train_network(self, network: Pairs, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: WindowMatcher, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(), learning_rate=self.learning_rate, batch_size=self.batch_size
         )
         stop_loss = self._stop_loss(rows.shape[1])
         for _ in range(self.epochs):
-            mean = trainer.epoch(rows, lambda batch: loss_in_parts(network, batch))
+            mean = trainer.epoch(rows, lambda batch: compute_chunked_loss(network, batch))
             yield mean
             if mean < stop_loss:
                 return
@@ -209,4 +213,4 @@ class ICL(Baseline):
     def _stop_loss(self, n_features_encoded: int) -> float:
         if self.stop_loss != "auto":
             return self.stop_loss
-        return 1e-3 if n_features_encoded <= NARROW else 1e-2
+        return 1e-3 if n_features_encoded <= MAX_NARROW_FEATURES else 1e-2

@@ -1,4 +1,4 @@
-"""Planar flow: rows are compress_tails until they look normal; unlikely rows are odd."""
+"""Planar flow: a density of rows by invertible layers; outliers have a low density."""
 
 import math
 from collections.abc import Iterator
@@ -15,14 +15,14 @@ __all__ = ["PlanarFlow"]
 
 LAYERS = 10
 WEIGHT_DECAY = 1e-4
-# A layer whose product of across and along is below -1 folds space: several rows become one, and
-# what it gives is no density.
-LEAST_PRODUCT = -1 + 1e-3
+# A layer is invertible if the dot product of its `across` and `along` is above -1. Otherwise it
+# maps several rows to one, and there is no density.
+MIN_PRODUCT = -1 + 1e-3
 
 
 @final
-class Bends(Network):
-    """Layers that each move a row along one direction, by the tanh of its place across another."""
+class PlanarLayers(Network):
+    """Planar layers: each maps x to ``x + along * tanh(across @ x + shift)``."""
 
     def __init__(self, n_features_encoded: int, *, log_det_only: bool) -> None:
         super().__init__()
@@ -31,36 +31,36 @@ class Bends(Network):
         self.shift = nn.Parameter(0.01 * torch.randn(LAYERS))
         self.log_det_only = log_det_only
 
-    def bend(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def transform(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """Return the rows after the last layer, and the logarithm of the determinant."""
         products = self.along @ self.across.T
-        # Rows stand side by side: below each other, products as narrow as these round a row
-        # otherwise in another place.
+        # Rows are columns here: otherwise such narrow products may round a row differently at
+        # another position.
         columns = rows.T.contiguous()
         start = torch.addmm(self.shift[:, None], self.across, columns)
-        # A layer sees what the layers before it did. After each round one more layer is exact; all
-        # layers in each round take fewer, larger operations than one layer after the other.
+        # The input of a layer depends on the layers before it. After each iteration one more layer
+        # is exact. Computing all layers in each iteration takes fewer, larger operations.
         earlier = products.triu(1).T
         moves = start.tanh()
         for _ in range(LAYERS - 1):
             moves = torch.addmm(start, earlier, moves).tanh()
-        slopes = (1 - moves.square()) * products.diagonal()[:, None]
-        return torch.addmm(columns, self.along.T, moves).T, slopes.log1p().sum(0)
+        derivatives = (1 - moves.square()) * products.diagonal()[:, None]
+        return torch.addmm(columns, self.along.T, moves).T, derivatives.log1p().sum(0)
 
     def negative_log_density(self, rows: Tensor) -> Tensor:
         """Return the negative log-density of each row."""
-        compress_tails, log_det = self.bend(rows)
+        transformed, log_det = self.transform(rows)
         constant = 0.5 * rows.shape[1] * math.log(2 * math.pi)
-        return 0.5 * compress_tails.square().sum(-1) + constant - log_det
+        return 0.5 * transformed.square().sum(-1) + constant - log_det
 
     def forward(self, rows: Tensor) -> Tensor:
         """Return the negative log-density, or only its determinant term."""
-        return -self.bend(rows)[1] if self.log_det_only else self.negative_log_density(rows)
+        return -self.transform(rows)[1] if self.log_det_only else self.negative_log_density(rows)
 
     @torch.no_grad()
-    def unfold(self) -> None:
+    def project_to_invertible(self) -> None:
         """Project the layers onto the nearest invertible ones."""
-        missing = (LEAST_PRODUCT - (self.along * self.across).sum(1)).relu()
+        missing = (MIN_PRODUCT - (self.along * self.across).sum(1)).relu()
         if missing.any():
             lengths = self.across.square().sum(1).clamp(min=1e-12)
             self.along.addcmul_((missing / lengths)[:, None], self.across)
@@ -70,11 +70,10 @@ class Bends(Network):
 class PlanarFlow(Baseline):
     """Normalising flow of planar layers: outliers have a low density.
 
-    Ten layers, each of which bends space across one plane, are trained to turn the rows into
-    standard normal ones. The density of a row follows from where it goes and from how much the
-    space around it is stretched. After each update, a layer that would fold space is brought back
-    to the nearest one that does not; the code behind the published numbers leaves it folded, and
-    then has no density.
+    Ten planar layers are trained to transform the rows to a standard normal distribution. The
+    density of a row follows from its transformed values and the determinant of the transformation.
+    After each update, layers that are not invertible are projected to the nearest invertible ones.
+    The code behind the published numbers does not do this, and then has no density.
 
     Parameters
     ----------
@@ -85,8 +84,8 @@ class PlanarFlow(Baseline):
     learning_rate : float, default=0.002
         Learning rate of Adam.
     log_det_only : bool, default=False
-        Score by the stretching of space alone, as in the code behind the published numbers.
-        Training is the same.
+        Score by the determinant alone, as in the code behind the published numbers. Training is the
+        same.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
@@ -135,10 +134,10 @@ class PlanarFlow(Baseline):
     def _own_rules(self) -> Rules:
         return {"log_det_only": (is_flag(self.log_det_only), "True or False")}
 
-    def _build_network(self, n_features_encoded: int) -> Bends:
-        return Bends(n_features_encoded, log_det_only=self.log_det_only)
+    def _build_network(self, n_features_encoded: int) -> PlanarLayers:
+        return PlanarLayers(n_features_encoded, log_det_only=self.log_det_only)
 
-    def _train_network(self, network: Bends, rows: Tensor) -> Iterator[float]:
+    def _train_network(self, network: PlanarLayers, rows: Tensor) -> Iterator[float]:
         trainer = Trainer(
             network.parameters(),
             learning_rate=self.learning_rate,
@@ -147,10 +146,10 @@ class PlanarFlow(Baseline):
         )
 
         def loss(batch: Tensor) -> Tensor:
-            network.unfold()  # after the update before this one
+            network.project_to_invertible()  # after the previous update
             return network.negative_log_density(batch).mean()
 
         for _ in range(self.epochs):
             mean = trainer.epoch(rows, loss)
-            network.unfold()
+            network.project_to_invertible()
             yield mean

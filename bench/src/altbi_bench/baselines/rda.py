@@ -1,4 +1,4 @@
-"""RDA: an autoencoder that is trained on the table without what it cannot rebuild."""
+"""RDA: an autoencoder that is trained without the errors it cannot reconstruct."""
 
 import math
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from altbi_bench.baselines.base import Baseline, Linear, Network, Rules, Trainer
 __all__ = ["RDA"]
 
 WIDTH = 64
-# A code has half as many numbers as a row, but never more than these.
-LONGEST_CODE = 8
+# A code has half as many numbers as a row, and at most this number.
+MAX_CODE_SIZE = 8
 BLOCK_ROWS = 4096
 
 
@@ -25,7 +25,7 @@ class Autoencoder(Network):
 
     def __init__(self, n_features_encoded: int) -> None:
         super().__init__()
-        n_codes = min((n_features_encoded + 1) // 2, LONGEST_CODE)
+        n_codes = min((n_features_encoded + 1) // 2, MAX_CODE_SIZE)
         self.layers = nn.Sequential(
             Linear(n_features_encoded, WIDTH),
             nn.ReLU(),
@@ -44,34 +44,32 @@ class Autoencoder(Network):
         return self.errors(rows).mean(-1)
 
     @torch.no_grad()
-    def drop_rest(self, learned: Tensor, rows: Tensor, penalty: float) -> None:
-        """Make `learned`, in place, the rows without the rest that its rebuilt rows leave over."""
-        # Block by block: a large table is held twice, and no more.
+    def update_learned_rows(self, learned: Tensor, rows: Tensor, penalty: float) -> None:
+        """Set `learned`, in place, to the rows minus the shrunken reconstruction errors."""
+        # By blocks, so that memory holds a large table only twice.
         pairs = zip(torch.split(learned, BLOCK_ROWS), torch.split(rows, BLOCK_ROWS), strict=True)
-        for part, whole in pairs:
-            part.copy_(whole - shrunk(whole - self.layers(part), penalty))
+        for block, original in pairs:
+            block.copy_(original - shrink_rows(original - self.layers(block), penalty))
 
 
-def shrunk(rows: Tensor, penalty: float) -> Tensor:
-    """Shorten each row by the penalty; a row that is no longer than it becomes zero.
+def shrink_rows(rows: Tensor, penalty: float) -> Tensor:
+    """Shorten each row by the penalty; shorter rows become 0.
 
-    No other rows have a smaller sum of half the squared distance to these rows, and of the penalty
-    times all lengths.
+    The result r minimises ``0.5 * norm(r - row)**2 + penalty * norm(r)`` for each row.
     """
     length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    # A row of zeros would divide by zero; whatever it is divided by, it stays a row of zeros.
-    rest = (length - penalty).clamp(min=0)
-    return rows * (rest / length.clamp(min=torch.finfo(rows.dtype).tiny))
+    # The length of a row of zeros is 0; such a row stays 0.
+    shorter = (length - penalty).clamp(min=0)
+    return rows * (shorter / length.clamp(min=torch.finfo(rows.dtype).tiny))
 
 
 @final
 class RDA(Baseline):
-    """Robust deep autoencoder: outliers are not learned, and so not rebuilt.
+    """Robust deep autoencoder: outliers are not learned, so their reconstruction is bad.
 
-    The table is taken apart into a part that an autoencoder learns, and a rest that is zero in
-    most rows. Passes over the first part alternate with a new choice of the rest: what the
-    autoencoder rebuilds badly in a row leaves, as far as it is longer than a penalty. A wild row
-    thus has a bounded say in what is learned.
+    The table is the sum of a table that an autoencoder learns and a remainder, which is 0 in most
+    rows. Training on the first alternates with updates of the remainder: the reconstruction error
+    of a row, shortened by a penalty. The influence of an extreme row is thus bounded.
 
     Parameters
     ----------
@@ -82,11 +80,11 @@ class RDA(Baseline):
     learning_rate : float, default=0.001
         Learning rate of Adam.
     penalty : float, default=0.25
-        Length of an error that stays in the part to learn, as the root of its mean square over
-        columns, in their deviations; the paper's lambda is this times the root of the number of
-        columns. Where it is very large nothing leaves: a plain autoencoder.
+        Root mean square error of a row that stays in the learned table, in standard deviations of
+        the columns. The paper's lambda is ``penalty * sqrt(n_features_encoded)``. With a very large
+        penalty, the method is a plain autoencoder.
     shrink_every : int, default=5
-        Passes between two choices of the rest.
+        Passes between two updates of the remainder.
     contamination : float in (0, 0.5] or "auto", default='auto'
         Share of outliers that sets the threshold; "auto" estimates it from the scores.
     max_rows : int, default=50000
@@ -103,9 +101,9 @@ class RDA(Baseline):
 
     Notes
     -----
-    The method's own score is the length of a row's rest, which is 0 for most rows and not known
-    for new ones. Here it is the row's error under the autoencoder, which was trained without the
-    rest. Widths, epochs and the other settings are ours.
+    The score of the original method is the length of a row's remainder, which is 0 for most rows
+    and unknown for new rows. Here the score is the reconstruction error of the row. Layer sizes,
+    epochs and the other settings are ours.
 
     References
     ----------
@@ -157,5 +155,5 @@ class RDA(Baseline):
         learned = rows.clone()
         for epoch in range(self.epochs):
             if epoch and epoch % self.shrink_every == 0:
-                network.drop_rest(learned, rows, penalty)
+                network.update_learned_rows(learned, rows, penalty)
             yield trainer.epoch(learned, lambda batch: network.errors(batch).mean())

@@ -1,7 +1,7 @@
-"""How records of version 0.1 describe the systems of this package.
+"""Descriptions of systems in records of version 0.1.
 
-Detectors were renamed and their parameters grouped into objects afterwards. Scores are the same, so
-these records stay valid. The list is frozen: new records have the current names.
+Detectors were renamed later, and their parameters were grouped into objects. Scores are the same,
+so these records stay valid. The list is frozen: new records have the current names.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ __all__ = ["ABLATION", "find_earlier_recipes"]
 
 EarlierRecipe = tuple[str, Mapping[str, Any]]
 
-# How the names of ablations begin.
+# Prefix of the names of ablations.
 ABLATION = "ALTBI-I, "
 REFERENCE = "altbi:ALTBI.reference"
 _NOVELTY = "altbi:ALTBI.novelty"

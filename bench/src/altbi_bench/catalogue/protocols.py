@@ -14,8 +14,8 @@ __all__ = ["PROTOCOLS", "Protocol", "Split", "find_protocol", "sample_table"]
 
 Indices = NDArray[np.intp]
 
-DTE_FEWEST, DTE_MOST = 1_000, 50_000
-EMBEDDINGS_POLLUTION = 0.05
+DTE_MIN_ROWS, DTE_MAX_ROWS = 1_000, 50_000
+EMBEDDINGS_OUTLIER_SHARE = 0.05
 
 
 @final
@@ -30,7 +30,7 @@ class Split:
     test : ndarray
         Rows to score.
     scale : ndarray or None
-        Rows whose means and deviations standardise both; None: those of the fit.
+        Rows whose means and standard deviations standardise both; None: those of the fit.
     """
 
     train: Indices
@@ -38,7 +38,7 @@ class Split:
     scale: Indices | None = None
 
     @property
-    def scores_its_own(self) -> bool:
+    def scores_training_rows(self) -> bool:
         """Whether the rows to score are those of the fit."""
         return self.train is self.test
 
@@ -51,16 +51,16 @@ class Protocol:
     Parameters
     ----------
     split : callable
-        From labels, the data set and a seed to the rows of the fit and of the test.
+        Function of labels, data set and seed that returns the rows of the fit and of the test.
     setting : {"unsupervised", "semisupervised"}
-        Whether the rows of the fit may hold outliers; the paper has a table for each.
+        Whether the rows of the fit may contain outliers; the paper has tables for both.
     about : str
-        What is done, in a sentence.
+        Description in one sentence.
     published : tuple of str
-        What the paper's numbers were made by this protocol, as far as is known: "own systems",
-        "baselines"; with a measure or a kind of data where only that can be compared.
+        Which of the paper's numbers come from this protocol, as far as is known: "own systems" or
+        "baselines", with a measure or a kind of data if only that can be compared.
     seeded : bool
-        Whether the seed moves the rows too, not only the system.
+        Whether the rows depend on the seed, too.
     """
 
     split: Callable[[Labels, Dataset, int], Split]
@@ -69,10 +69,10 @@ class Protocol:
     published: tuple[str, ...] = ()
     seeded: bool = True
 
-    def is_that_of(self, own: bool, metric: str, kind: str) -> bool:
-        """Whether the paper's column of one of its own systems, or of a baseline, came from it."""
-        who = "own systems" if own else "baselines"
-        return bool({who, f"{who}, {metric}", f"{who}, {kind}"} & set(self.published))
+    def is_source_of(self, own: bool, metric: str, kind: str) -> bool:
+        """Return whether the paper's column of an own system, or of a baseline, comes from it."""
+        group = "own systems" if own else "baselines"
+        return bool({group, f"{group}, {metric}", f"{group}, {kind}"} & set(self.published))
 
 
 def _all_rows(y: Labels, dataset: Dataset, seed: int) -> Split:
@@ -84,9 +84,9 @@ def _official(y: Labels, dataset: Dataset, seed: int) -> Split:
     """Return all inliers and as many outliers as the authors' shares allow."""
     inliers, outliers = np.flatnonzero(y == 0), np.flatnonzero(y == 1)
     if dataset.official_outliers is None:
-        keep = int(len(inliers) * EMBEDDINGS_POLLUTION / (1 - EMBEDDINGS_POLLUTION))
-    else:  # of a sample the same share
-        total = sum(part.n_outliers or 0 for part in dataset.parts) or len(outliers)
+        keep = int(len(inliers) * EMBEDDINGS_OUTLIER_SHARE / (1 - EMBEDDINGS_OUTLIER_SHARE))
+    else:  # a sample keeps the same share
+        total = sum(each.n_outliers or 0 for each in dataset.files) or len(outliers)
         keep = round(dataset.official_outliers * len(outliers) / total)
     kept = np.random.default_rng(seed).choice(outliers, min(keep, len(outliers)), replace=False)
     rows = np.sort(np.concatenate([inliers, kept]))
@@ -96,11 +96,11 @@ def _official(y: Labels, dataset: Dataset, seed: int) -> Split:
 def _dte(y: Labels, dataset: Dataset, seed: int) -> Split:
     """Resample small files to 1,000 rows, cut large ones, and fit on a bootstrap of the rest.
 
-    The draws replay numpy's old generator in the order of DTE's published code.
+    Random numbers are those of numpy's legacy generator, in the order of DTE's published code.
     """
     state = np.random.RandomState(seed)
     test = _dte_rows(len(y), state)
-    state.choice(np.flatnonzero(y[test] == 1), 0, replace=False)  # moves the generator
+    state.choice(np.flatnonzero(y[test] == 1), 0, replace=False)  # advances the generator
     train = test[state.choice(len(test), len(test), replace=True)]
     return Split(train, test, scale=test)
 
@@ -114,21 +114,21 @@ def _dte_semi(y: Labels, dataset: Dataset, seed: int) -> Split:
 
 
 def _dte_rows(n: int, state: np.random.RandomState) -> Indices:
-    if n < DTE_FEWEST:
-        return state.choice(n, DTE_FEWEST, replace=True)
-    if n > DTE_MOST:
-        return state.choice(n, DTE_MOST, replace=False)
+    if n < DTE_MIN_ROWS:
+        return state.choice(n, DTE_MIN_ROWS, replace=True)
+    if n > DTE_MAX_ROWS:
+        return state.choice(n, DTE_MAX_ROWS, replace=False)
     return np.arange(n)
 
 
-def _inliers_only(train_share: float, aside_share: float) -> Callable[..., Split]:
+def _inliers_only(train_share: float, dropped_share: float) -> Callable[..., Split]:
     """Return a split that fits on a share of the inliers and drops a share of the outliers."""
 
     def split(y: Labels, dataset: Dataset, seed: int) -> Split:
         generator = np.random.default_rng(seed)
         inliers, outliers = (generator.permutation(np.flatnonzero(y == label)) for label in (0, 1))
-        n_train, n_aside = round(train_share * len(inliers)), round(aside_share * len(outliers))
-        test = np.concatenate([inliers[n_train:], outliers[n_aside:]])
+        n_train, n_dropped = round(train_share * len(inliers)), round(dropped_share * len(outliers))
+        test = np.concatenate([inliers[n_train:], outliers[n_dropped:]])
         return Split(np.sort(inliers[:n_train]), np.sort(test))
 
     return split
@@ -149,7 +149,7 @@ PROTOCOLS = {
         _all_rows,
         "unsupervised",
         "fitted on all rows without labels, scores the same rows",
-        # Of tables the authors dropped hardly any outlier; images and texts they cut to 5 %.
+        # The authors dropped few outliers of tables, but kept only 5 % in images and texts.
         ("own systems, table",),
         seeded=False,
     ),
@@ -200,19 +200,19 @@ def find_protocol(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def sample_table(X: Rows, y: Labels, most_rows: int | None) -> tuple[Rows, Labels]:
+def sample_table(X: Rows, y: Labels, max_rows: int | None) -> tuple[Rows, Labels]:
     """Return a sample of a large table, the same for every system and seed.
 
-    The share of outliers stays; order stays too.
+    The share of outliers and the order of rows do not change.
     """
-    if most_rows is None or len(y) <= most_rows:
+    if max_rows is None or len(y) <= max_rows:
         return X, y
     generator = np.random.default_rng(0)
-    n_outliers = max(1, round(most_rows * int(y.sum()) / len(y)))
-    sizes = {0: most_rows - n_outliers, 1: n_outliers}
-    taken = [
+    n_outliers = max(1, round(max_rows * int(y.sum()) / len(y)))
+    sizes = {0: max_rows - n_outliers, 1: n_outliers}
+    chosen = [
         generator.choice(np.flatnonzero(y == label), size, replace=False)
         for label, size in sizes.items()
     ]
-    rows = np.sort(np.concatenate(taken))
+    rows = np.sort(np.concatenate(chosen))
     return X[rows], y[rows]

@@ -1,7 +1,7 @@
-"""The systems compared, under the paper's names: how each is built, and how records describe it.
+"""The compared systems by the paper's names: how they are built, and how records describe them.
 
-Libraries are imported when a system is built. The catalogue itself is cheap to import, and the time
-of an import is not counted as time of a fit.
+Libraries are imported when a system is built. So the catalogue is fast to import, and the time of
+an import is not part of the time of a fit.
 """
 
 import importlib
@@ -35,7 +35,7 @@ Scores = NDArray[np.floating]
 # not its own neighbour.
 Fit = Callable[[Rows], Callable[[Rows], Scores]]
 
-# Seeds of the published numbers: found by replaying them, see docs/results.md.
+# Seeds of the published numbers, found by repeating them; see docs/results.md.
 DTE_SEEDS = (0, 1, 2, 3, 6)
 DTE_NEIGHBOUR_SEEDS = (0, 1, 2, 3, 4)
 DEEP = "altbi_bench.baselines:"
@@ -57,7 +57,7 @@ class Recipe:
     source : str
         Class or class method, as ``module:name``.
     parameters : Mapping
-        Arguments, as plain values that JSON has. A dict with the key ``"class"`` stands for an
+        Arguments, as plain values that JSON has. A dict with the key ``"class"`` describes an
         object: ``{"class": "altbi:Schedule", "rho": 1}`` is ``Schedule(rho=1)``.
     """
 
@@ -66,7 +66,7 @@ class Recipe:
 
     @property
     def package(self) -> str:
-        """Name of the package whose version counts."""
+        """The package whose version is recorded."""
         return self.source.partition(":")[0].partition(".")[0]
 
     def build(self, changes: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
@@ -101,7 +101,7 @@ def _construct(source: str, parameters: Mapping[str, Any]) -> Any:  # noqa: ANN4
 
 
 def _convert_value(value: Any) -> Any:  # noqa: ANN401
-    """Return the object that a value from JSON stands for."""
+    """Return the object that a JSON value describes."""
     if isinstance(value, Mapping) and CLASS in value:
         return _construct(value[CLASS], {k: v for k, v in value.items() if k != CLASS})
     return tuple(value) if isinstance(value, list) else value
@@ -115,13 +115,13 @@ class System:
     Parameters
     ----------
     name : str
-        Its name in all tables.
+        Name in all tables.
     column : str or None
-        Its column in the paper's tables of the unsupervised setting, if it has one.
+        Column in the paper's tables of the unsupervised setting, if there is one.
     recipe : Recipe
         How it is built.
     novelty : Recipe or None
-        How it is built if all rows of the fit are inliers; None: as always.
+        How it is built if all rows of the fit are inliers; None: as `recipe`.
     smoke : Mapping
         Parameters that make it fast and inaccurate, for trying the benchmark itself.
     seeded : bool
@@ -155,13 +155,13 @@ class System:
         return self.recipe.source.startswith(DEEP)
 
     def paper_column(self, setting: str) -> str | None:
-        """Return its column in the paper's tables; the semi-supervised ones have one ALTBI."""
+        """Return the column in the paper's tables; semi-supervised tables have a single ALTBI."""
         if setting == "unsupervised" or not self.scales_itself:
             return self.column
         return "ALTBI" if self.name == "ALTBI-I (reference)" else None
 
     def recipe_for(self, setting: str) -> Recipe:
-        """Return how it is built in one of the paper's settings."""
+        """Return the recipe for one of the paper's settings."""
         return self.novelty or self.recipe if setting == "semisupervised" else self.recipe
 
     def describe(self, setting: str, *, smoke: bool = False) -> tuple[str, dict[str, Any]]:
@@ -249,7 +249,7 @@ def _deep(
 
 _FEW_ROWS = {"max_rows": SMOKE_ROWS}
 _PUBLISHED = "as in the code behind the published numbers: "
-_STACKS = "puts the rows of the fit and of the query together: a score depends on its neighbours"
+_STACKS = "stacks training and test rows, so that a score depends on the other rows of the call"
 SYSTEMS = {
     system.name: system
     for system in (
@@ -289,7 +289,7 @@ SYSTEMS = {
             "ODIM",
             Recipe("altbi:ODIM", {"spread": "variance"}),
             smoke={"n_models": 1, "patience": 1},
-            note="variances in place of deviations, as in the authors' code",
+            note="variances instead of standard deviations, as in the authors' code",
         ),
         _pyod("CBLOF", "cblof:CBLOF"),
         _pyod("COPOD", "copod:COPOD", seeded=False, note=_STACKS),
@@ -306,7 +306,7 @@ SYSTEMS = {
         _pyod("MCD", "mcd:MCD"),
         _pyod("OCSVM", "ocsvm:OCSVM", seeded=False, note="SVDD with this kernel is the same"),
         # scikit-learn's newer solver for many rows sets small variances to 0, and PyOD divides by
-        # them: on tables with dependent columns every score would be infinite.
+        # them: on tables with dependent columns, all scores would be infinite.
         System(
             "PCA",
             "PCA",
@@ -316,15 +316,15 @@ SYSTEMS = {
         ),
         _neighbours(
             "DTE-NP",
-            "mean distance to 32 neighbours, on inliers alone to 5; no one number of neighbours "
-            "gives the published ones there",
+            "mean distance to 32 neighbours, on inliers alone to 5; no single number of "
+            "neighbours reproduces the published numbers there",
             method="mean",
         ),
         _deep("DAGMM"),
         _deep(
             "DAGMM (as published)",
             _PUBLISHED
-            + "it never learns (but its determinant is right, and scores are not random)",
+            + "its weights are not trained (determinant and random scores are corrected)",
             parameters={"untrained": True},
         ),
         _deep("DeepSVDD"),
@@ -337,14 +337,14 @@ SYSTEMS = {
         _deep("GOAD", "one pass over the rows, as published", smoke=_FEW_ROWS),
         _deep(
             "GOAD (as published)",
-            _PUBLISHED + "centres are met while the network changes",
+            _PUBLISHED + "centres are averaged while the network changes",
             parameters={"running_centres": True},
             smoke=_FEW_ROWS,
         ),
         _deep("GOAD (25 epochs)", "longer than published", parameters={"epochs": 25}),
         _deep(
             "ICL",
-            "2,000 epochs, as published: hours for a table of some thousand rows",
+            "2,000 epochs, as published: hours for a table of a few thousand rows",
         ),
         _deep(
             "ICL (100 epochs)",
@@ -354,44 +354,44 @@ SYSTEMS = {
         _deep("PlanarFlow"),
         _deep(
             "PlanarFlow (as published)",
-            _PUBLISHED + "scored without its base density (but no layer folds space)",
+            _PUBLISHED + "scored without its base density (but all layers are invertible)",
             parameters={"log_det_only": True},
         ),
         _deep("DDPM"),
         _deep("DTE-IG"),
         _deep(
             "DTE-IG (as published)",
-            _PUBLISHED + "scored by an output of which the loss sees only the square",
+            _PUBLISHED + "scored by an output of which only the square is in the loss",
             parameters={"raw_output": True},
         ),
         _deep("DTE-C"),
         _deep(
             "DTE-C (as published)",
-            _PUBLISHED + "softmax is taken twice",
+            _PUBLISHED + "softmax is applied twice",
             parameters={"softmax_twice": True},
         ),
         _deep("RDA", "related work, without a column in the paper", in_tables=False),
         _deep("DSEBM", "related work, without a column in the paper", in_tables=False),
         _deep(
             "DeepSAD",
-            "related work; without known rows, DeepSVDD after an autoencoder",
+            "related work; without labels, DeepSVDD after pretraining an autoencoder",
             in_tables=False,
             smoke={"max_rows": SMOKE_ROWS, "epochs": 1, "first_epochs": 1},
         ),
     )
 }
-# Related work that cannot be run here: it learns from transformations of pictures.
+# Related work that cannot be run here, because it learns from transformations of images.
 IMAGE_ONLY = {
-    "SimCLR": "needs pictures to crop and colour; ADBench has numbers that a network made of them",
-    "CSI": "needs pictures to rotate; ADBench has numbers that a network made of them",
+    "SimCLR": "needs images to crop and recolour, but ADBench has only embeddings of images",
+    "CSI": "needs images to rotate, but ADBench has only embeddings of images",
 }
 
 
 def find_systems(names: Sequence[str] | None = None) -> list[System]:
-    """Return systems by name, in the order of the catalogue; without names all by default."""
+    """Return systems by name, in the order of the catalogue; without names, the default ones."""
     if unknown := [name for name in names or () if name not in SYSTEMS]:
-        asked = {name.lower() for name in unknown}
-        absent = [f"{name} {why}" for name, why in IMAGE_ONLY.items() if name.lower() in asked]
+        requested = {name.lower() for name in unknown}
+        absent = [f"{name} {why}" for name, why in IMAGE_ONLY.items() if name.lower() in requested]
         where = "; ".join(["`altbi-bench systems` lists all", *absent])
         known = [*SYSTEMS, *IMAGE_ONLY]
         raise unknown_name_error("system that can be run", unknown, known, where)
@@ -404,8 +404,8 @@ def build_fit(system: System, setting: str, seed: int, *, smoke: bool = False) -
     """Build the detector of a job, and return the function that fits it."""
     changes = {"random_state": seed} if system.seeded else {}
     detector = system.recipe_for(setting).build({**changes, **(system.smoke if smoke else {})})
-    ours = system.scales_itself or system.is_deep
-    return _fit_altbi(detector) if ours else _fit_pyod(detector)
+    is_ours = system.scales_itself or system.is_deep
+    return _fit_altbi(detector) if is_ours else _fit_pyod(detector)
 
 
 def _fit_altbi(detector: Any) -> Fit:  # noqa: ANN401

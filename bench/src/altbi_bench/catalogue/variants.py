@@ -1,4 +1,4 @@
-"""ALTBI-I with one parameter changed at a time: the paper's ablations as systems of their own."""
+"""Variants of ALTBI-I with one parameter changed: the systems of the paper's ablations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ __all__ = [
 BASE = SYSTEMS["ALTBI-I (reference)"]
 # Parameters that belong to the network; the others belong to the schedule.
 NETWORK = ("n_samples", "learning_rate")
-# One table is wider (InternetAds, 1,555 columns): its network takes as long as those of ten others.
+# One table is wider (InternetAds, 1,555 columns) and takes as long as ten others.
 MAX_FEATURES = 200
 
 
@@ -35,23 +35,23 @@ class Panel:
     Parameters
     ----------
     name : str
-        The paper's name of it.
+        Name in the paper.
     parameter : str
-        Its name in `altbi.Schedule` or `altbi.IWAE`.
+        Name in `altbi.Schedule` or `altbi.IWAE`.
     default : float
-        Its value in `BASE`.
+        Value in `BASE`.
     values : tuple of float
-        All values that are run.
+        All values that are run, including the default.
     table : str or None
-        The paper's table of it; None if there is only a figure without numbers.
+        Table in the paper; None if there is only a figure without numbers.
     max_features : int
-        Columns of the widest table it is run on.
+        Largest number of columns of the tables it is run on.
     logarithmic : bool
-        Whether its values are drawn on a logarithmic axis.
+        Whether the axis of the figure is logarithmic.
     record_name : str
-        Its name in records and in the paper's numbers, if it is another.
+        Name in records and in the paper's numbers, if it differs.
     note : str
-        Remark for readers of its table.
+        Remark about its table.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Panel:
         return _format_name({self.record_name or self.parameter: value})
 
 
-# The paper's values; of n0 it prints none.
+# The paper's values; it has no numbers for n0.
 PANELS = {
     panel.parameter: panel
     for panel in (
@@ -84,9 +84,9 @@ PANELS = {
             1.03,
             (1, 1.01, 1.02, 1.03, 1.04, 1.05, 1.07, 1.1),
             "B.7",
-            note="from 1.05 on the sample of 5,000 rows ends the growth of the batch",
+            note="from 1.05 on, batches stop growing at the 5,000 rows of the sample",
         ),
-        # The decoder works on K times as many rows: a wide table would take hours.
+        # The decoder runs on K times as many rows, so that a wide table would take hours.
         Panel(
             "K",
             "n_samples",
@@ -141,12 +141,12 @@ VARIANTS = {
     )
 }
 
-# All systems that a record can be about.
+# All systems that records can have.
 ALL_SYSTEMS = {**SYSTEMS, **VARIANTS}
 
 
 def find_panels(names: list[str] | None) -> list[Panel]:
-    """Return panels by their parameter; without names all."""
+    """Return panels by parameter; without names, all."""
     if unknown := [name for name in names or () if name not in PANELS]:
         raise unknown_name_error("setting", unknown, PANELS, f"Expected: {', '.join(PANELS)}")
     return [panel for panel in PANELS.values() if names is None or panel.parameter in names]

@@ -17,7 +17,7 @@ from altbi_bench.catalogue.datasets import (
     Dataset,
     adbench_folder,
     catalogue,
-    find_part,
+    find_file,
     is_available,
     load,
     no_files_error,
@@ -68,15 +68,15 @@ def datasets(args: argparse.Namespace) -> int:
             "dataset": dataset.label,
             "kind": dataset.kind,
             "domain": dataset.domain,
-            "file": part.file,
-            "rows": part.n_rows,
-            "features": part.n_features,
-            "outliers": part.n_outliers,
-            "sha256": part.sha256,
-            "available": is_available(part),
+            "file": each.path,
+            "rows": each.n_rows,
+            "features": each.n_features,
+            "outliers": each.n_outliers,
+            "sha256": each.sha256,
+            "available": is_available(each),
         }
         for dataset in catalogue()
-        for part in dataset.parts
+        for each in dataset.files
     ]
     if args.json:
         sys.stdout.write(json.dumps(facts, indent=2) + "\n")
@@ -85,16 +85,15 @@ def datasets(args: argparse.Namespace) -> int:
     head = ["file" if args.files else "data set", "kind", "files", "rows", "features", "outliers"]
     body = [
         [
-            dataset.label if not args.files else part.file,
+            dataset.label if not args.files else files[0].path,
             dataset.kind,
-            f"{sum(map(is_available, parts))} of {len(parts)}",
-            _total(part.n_rows for part in parts),
-            str(part.n_features),
-            _total(part.n_outliers for part in parts),
+            f"{sum(map(is_available, files))} of {len(files)}",
+            _sum_known(each.n_rows for each in files),
+            str(files[0].n_features),
+            _sum_known(each.n_outliers for each in files),
         ]
         for dataset in catalogue()
-        for parts in ([(part,) for part in dataset.parts] if args.files else [dataset.parts])
-        for part in parts[:1]
+        for files in ([(each,) for each in dataset.files] if args.files else [dataset.files])
     ]
     folder = adbench_folder()
     sys.stdout.write(
@@ -107,21 +106,21 @@ def datasets(args: argparse.Namespace) -> int:
 
 def _check_files() -> int:
     """Read every available file, and print errors for those that a run would refuse."""
-    parts = [part for each in catalogue() for part in each.parts if is_available(part)]
-    if not parts:
+    files = [file for each in catalogue() for file in each.files if is_available(file)]
+    if not files:
         raise no_files_error()
-    wrong = 0
-    for part in parts:
+    n_wrong = 0
+    for file in files:
         try:
-            load(part)
+            load(file)
         except TableError as error:
-            wrong += 1
+            n_wrong += 1
             sys.stderr.write(f"{escape_text(' '.join(str(error).split()))}\n")
-    sys.stdout.write(f"{len(parts) - wrong} of {len(parts)} available files are as described.\n")
-    return 1 if wrong else 0
+    sys.stdout.write(f"{len(files) - n_wrong} of {len(files)} available files are as described.\n")
+    return 1 if n_wrong else 0
 
 
-def _total(numbers: Iterator[int | None]) -> str:
+def _sum_known(numbers: Iterator[int | None]) -> str:
     known = list(numbers)
     return "?" if None in known else f"{sum(filter(None, known)):,}"
 
@@ -166,7 +165,7 @@ def _format_parameters(parameters: object) -> str:
 def run(args: argparse.Namespace) -> int:
     """Run the jobs without a record; return 1 if a job failed."""
     smoke = args.suite == "smoke" and args.datasets is None
-    question = _question(args, smoke=smoke)
+    question = _build_question(args, smoke=smoke)
     # The smoke suite runs all systems; otherwise some are run on request only.
     names = list(SYSTEMS) if smoke and args.systems is None else args.systems
     jobs = plan_jobs(select(args.datasets, args.suite), find_systems(names), question)
@@ -192,7 +191,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _question(args: argparse.Namespace, *, smoke: bool = False) -> Question:
+def _build_question(args: argparse.Namespace, *, smoke: bool = False) -> Question:
     default = None if args.protocol in DTE_PROTOCOLS else ROWS
     rows = default if args.rows == AUTO else args.rows
     return Question(args.protocol, rows, args.seeds, smoke)
@@ -217,7 +216,7 @@ def tables(args: argparse.Namespace) -> None:
         write_page(args.page, args.records or FOLDER)
         return
     path = args.records or FOLDER / f"{args.protocol}.jsonl"
-    question = _question(args)
+    question = _build_question(args)
     chosen = None if args.systems is None else find_systems(args.systems)
     found = select(args.datasets, args.suite)
     sys.stdout.write(format_question(path, question, chosen, found, markdown=args.markdown))
@@ -226,13 +225,13 @@ def tables(args: argparse.Namespace) -> None:
 def records(args: argparse.Namespace) -> None:
     """Print the records behind numbers of the tables."""
     path = args.records or FOLDER / f"{args.protocol}.jsonl"
-    question = _question(args)
+    question = _build_question(args)
     wanted = {
         job
         for dataset in select(args.datasets, args.suite)
-        for part in dataset.parts
+        for file in dataset.files
         for system in find_systems(args.systems)
-        for job in question.list_jobs(part, system)
+        for job in question.list_jobs(file, system)
     }
     runs = read_runs(path)
     found = [(number, run) for number, run in enumerate(runs, 1) if run.job in wanted]
@@ -252,8 +251,8 @@ def _describe_code(run: Run) -> str:
 
 def _format_run(run: Run) -> str:
     """Format the content of a record, and the command that repeats the run."""
-    dataset = find_part(run.file)[0]
-    name = dataset.label if len(dataset.parts) == 1 else run.file
+    dataset = find_file(run.file)[0]
+    name = dataset.label if len(dataset.files) == 1 else run.file
     command = ["altbi-bench", "run", "--datasets", name, "--systems", run.system]
     command += ["--protocol", run.protocol, "--seeds", f"{run.seed},", "--records", "again.jsonl"]
     command += ["--rows", "all" if run.rows is None else str(run.rows)]
@@ -280,16 +279,16 @@ def ablation(args: argparse.Namespace) -> int:
     from altbi_bench.figures.figure import ABLATION, TRACES
     from altbi_bench.traces.records import current_traces, read_traces
 
-    runs_at, traces_at = args.records / ABLATION, args.records / TRACES
+    runs_path, traces_path = args.records / ABLATION, args.records / TRACES
     panels, chosen = find_panels(args.settings), select(args.datasets, "tables")
-    files = {part.file for dataset in chosen for part in dataset.parts}
+    files = {each.path for dataset in chosen for each in dataset.files}
     if not args.no_runs:
-        _ablate(args, panels, chosen, files)
-    runs = [run for run in read_runs(runs_at) if run.file in files and not run.smoke]
-    traces = [trace for trace in current_traces(read_traces(traces_at)) if trace.file in files]
+        _run_ablations(args, panels, chosen, files)
+    runs = [run for run in read_runs(runs_path) if run.file in files and not run.smoke]
+    traces = [trace for trace in current_traces(read_traces(traces_path)) if trace.file in files]
     if not runs and not traces:
         command = "`altbi-bench ablation` without --no-runs"
-        raise no_records_error(runs_at, read_runs(runs_at), command)
+        raise no_records_error(runs_path, read_runs(runs_path), command)
     grid = markdown_grid if args.markdown else plain_grid
     tables = ablation_tables(runs, [] if args.settings else traces, grid, panels)
     sys.stdout.write("\n\n".join(tables) + "\n")
@@ -301,25 +300,25 @@ def ablation(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _ablate(
+def _run_ablations(
     args: argparse.Namespace, panels: Sequence[Panel], chosen: Sequence[Dataset], files: set[str]
 ) -> None:
-    """Run jobs without a record; trainings are observed if no setting was given by name."""
+    """Run jobs without a record; trainings are observed only if no settings are given."""
     from altbi_bench.ablation.experiments import (
-        figure_jobs,
         filter_available,
-        trace_jobs,
-        variant_jobs,
+        list_figure_jobs,
+        list_trace_jobs,
+        list_variant_jobs,
     )
     from altbi_bench.figures.figure import ABLATION, TRACES
     from altbi_bench.traces.records import run_traces
 
     limits, retry = Limits(args.processes, args.threads, args.limit), args.retry
-    jobs = variant_jobs(panels, chosen, args.seeds)
+    jobs = list_variant_jobs(panels, chosen, args.seeds)
     run_all(args.records / ABLATION, jobs, limits, _build_progress(quiet=args.quiet), retry=retry)
     if args.settings is None:
-        asked = [*figure_jobs(), *trace_jobs(chosen, args.seeds)]
-        traces = filter_available(job for job in asked if job.file in files)
+        requested = [*list_figure_jobs(), *list_trace_jobs(chosen, args.seeds)]
+        traces = filter_available(job for job in requested if job.file in files)
         run_traces(
             args.records / TRACES, traces, limits, _build_progress(quiet=args.quiet), retry=retry
         )
@@ -333,7 +332,7 @@ def figures(args: argparse.Namespace) -> None:
 
 
 def completion(args: argparse.Namespace) -> None:
-    """Print the script that makes a shell complete the commands, their options and file names."""
+    """Print the script for shell completion of commands, options and file names."""
     import shtab
 
     sys.stdout.write(shtab.complete(build_parser(), shell=args.shell) + "\n")

@@ -1,4 +1,4 @@
-"""The arguments of `altbi-bench`: commands and options. Imports are fast."""
+"""The parser of `altbi-bench`: commands and options. It is fast to import."""
 
 import argparse
 from pathlib import Path
@@ -10,8 +10,8 @@ from altbi_bench import __version__
 __all__ = ["build_parser"]
 
 FOLDER = Path("bench/results")
-AUTO, FEWEST_ROWS, ROWS = 0, 10, 20_000
-MOST, MOST_SEEDS = 10**9, 1000
+AUTO, MIN_ROWS, ROWS = 0, 10, 20_000
+MAX_COUNT, MAX_SEEDS = 10**9, 1000
 PROTOCOLS = ("transductive", "official", "dte", "semi", "semi-code", "semi-dte", "split")
 SUITES = ("smoke", "small", "tables", "embeddings", "all")
 # Defaults of `tables`.
@@ -24,7 +24,7 @@ TABLE_DEFAULTS = {
     "protocol": "transductive",
     "markdown": False,
 }
-Commands = Any  # argparse keeps the type of its sub-parsers to itself
+Commands = Any  # the type of argparse's sub-parsers is private
 FILE_ARGUMENTS = ("records", "page")
 
 
@@ -40,20 +40,29 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"altbi-bench {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (_datasets, _systems, _run, _tables, _records, _quick, _ablation, _figures):
+    for add in (
+        _add_datasets,
+        _add_systems,
+        _add_run,
+        _add_tables,
+        _add_records,
+        _add_quick,
+        _add_ablation,
+        _add_figures,
+        _add_completion,
+    ):
         add(commands)
-    _completion(commands)
     complete_files(parser, FILE_ARGUMENTS)
     return parser
 
 
-def _completion(commands: Commands) -> None:
+def _add_completion(commands: Commands) -> None:
     about = "print a script for shell completion"
     added = _add_command(commands, "completion", about, "completion bash >> ~/.bash_completion")
     added.add_argument("shell", choices=SHELLS)
 
 
-def _datasets(commands: Commands) -> None:
+def _add_datasets(commands: Commands) -> None:
     about = "list the data sets, which are available, and where to put the others"
     added = _add_command(commands, "datasets", about, "datasets")
     added.add_argument("--files", action="store_true", help="list every file")
@@ -65,13 +74,13 @@ def _datasets(commands: Commands) -> None:
     )
 
 
-def _systems(commands: Commands) -> None:
+def _add_systems(commands: Commands) -> None:
     about = "list the systems with source, parameters and version"
     added = _add_command(commands, "systems", about, "systems")
     added.add_argument("--json", action="store_true", help="write JSON")
 
 
-def _run(commands: Commands) -> None:
+def _add_run(commands: Commands) -> None:
     about = "run systems on data sets, one record for each job; existing records are not run again"
     example = "run --suite small --systems IForest,kNN --processes 2"
     added = _add_command(commands, "run", about, example)
@@ -85,7 +94,7 @@ def _run(commands: Commands) -> None:
     _add_machine(added)
 
 
-def _tables(commands: Commands) -> None:
+def _add_tables(commands: Commands) -> None:
     about = "print tables and statistics of the records, with the paper's numbers"
     added = _add_command(commands, "tables", about, "tables --protocol dte")
     _add_question(added)
@@ -100,39 +109,42 @@ def _tables(commands: Commands) -> None:
     added.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
-def _records(commands: Commands) -> None:
-    about = "show the records behind a number: line, versions, and how to repeat the runs"
+def _add_records(commands: Commands) -> None:
+    about = "show the records behind a number: line, versions, and the command to repeat the runs"
     example = "records --datasets cardio --systems LOF"
     added = _add_command(commands, "records", about, example)
     _add_question(added)
     _add_suite(added, "data sets of the records", "all")
 
 
-def _quick(commands: Commands) -> None:
-    about = "compare ALTBI with two classics on the tables at hand: run, then tables"
+def _add_quick(commands: Commands) -> None:
+    about = "compare ALTBI with two classical systems on the available tables: run, then tables"
     added = _add_command(commands, "quick", about, "quick --processes 2")
     _add_selection(added)
     _add_machine(added)
     added.add_argument("--markdown", action="store_true", help="print Markdown")
 
 
-def _ablation(commands: Commands) -> None:
+def _add_ablation(commands: Commands) -> None:
     about = "change one parameter of ALTBI-I at a time, observe trainings, and print tables"
     added = _add_command(commands, "ablation", about, "ablation --settings rho,gamma")
     _add_folder(added)
     added.add_argument(
-        "--datasets", type=_names, metavar="A,B", help="names as in the paper (default: all tables)"
+        "--datasets",
+        type=_parse_names,
+        metavar="A,B",
+        help="names as in the paper (default: all tables)",
     )
     added.add_argument(
         "--settings",
-        type=_names,
+        type=_parse_names,
         metavar="A,B",
         help="of rho, gamma, n_samples, learning_rate, n0 (default: all); with it no training is "
         "observed",
     )
     added.add_argument(
         "--seeds",
-        type=_seeds,
+        type=_parse_seeds,
         default=(0,),
         metavar="N",
         help="number of seeds, or a list such as 0,1 (default: 1; 10 for figures of single tables)",
@@ -142,7 +154,7 @@ def _ablation(commands: Commands) -> None:
     _add_jobs(added)
 
 
-def _figures(commands: Commands) -> None:
+def _add_figures(commands: Commands) -> None:
     about = "draw the paper's figures from the records, and write a page about them"
     added = _add_command(commands, "figures", about, "figures --page figures.md")
     _add_folder(added)
@@ -151,7 +163,7 @@ def _figures(commands: Commands) -> None:
         type=Path,
         default=Path("docs/figures.md"),
         metavar="FILE",
-        help="Markdown file, pictures in a folder next to it (default: %(default)s)",
+        help="Markdown file, images in a folder next to it (default: %(default)s)",
     )
 
 
@@ -190,21 +202,21 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--datasets",
-        type=_names,
+        type=_parse_names,
         metavar="A,B",
         help="names as in the paper, or files as `altbi-bench datasets --files` lists them, "
         "instead of a suite",
     )
     parser.add_argument(
         "--seeds",
-        type=_seeds,
+        type=_parse_seeds,
         metavar="N",
         help="number of seeds, or a list such as 0,1,6 or 4, with a comma (default: 3; under dte "
         "those of the paper's table)",
     )
     parser.add_argument(
         "--rows",
-        type=_rows,
+        type=_parse_rows,
         default=AUTO,
         metavar="N",
         help="sample of larger tables, the same for all systems, or all (default: "
@@ -222,7 +234,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
     _add_selection(parser)
     parser.add_argument(
         "--systems",
-        type=_names,
+        type=_parse_names,
         metavar="A,B",
         help="names as `altbi-bench systems` lists them (default: all but those on request only)",
     )
@@ -241,14 +253,22 @@ def _add_machine(parser: argparse.ArgumentParser) -> None:
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--processes", type=_positive, default=1, metavar="N", help="jobs at once (default: 1)"
+        "--processes",
+        type=_parse_positive,
+        default=1,
+        metavar="N",
+        help="jobs at once (default: 1)",
     )
     parser.add_argument(
-        "--threads", type=_positive, default=1, metavar="N", help="in each process (default: 1)"
+        "--threads",
+        type=_parse_positive,
+        default=1,
+        metavar="N",
+        help="in each process (default: 1)",
     )
     parser.add_argument(
         "--limit",
-        type=_positive,
+        type=_parse_positive,
         default=600,
         metavar="SECONDS",
         help="time limit of one job, including reading its file (default: %(default)s)",
@@ -257,32 +277,32 @@ def _add_jobs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quiet", action="store_true", help="show no progress")
 
 
-def _names(text: str) -> list[str]:
+def _parse_names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",")]
 
 
-def _seeds(text: str) -> tuple[int, ...]:
+def _parse_seeds(text: str) -> tuple[int, ...]:
     numbers = text.removesuffix(",").split(",")
     if not all(number.isascii() and number.isdigit() for number in numbers):
         raise argparse.ArgumentTypeError(f"{text!r}, but expected 3, or a list such as 0,1,6 or 4,")
     if "," in text:
         return tuple(map(int, numbers))
-    if not 1 <= int(text) <= MOST_SEEDS:
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected 1 to {MOST_SEEDS} seeds")
+    if not 1 <= int(text) <= MAX_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected 1 to {MAX_SEEDS} seeds")
     return tuple(range(int(text)))
 
 
-def _rows(text: str) -> int | None:
-    return None if text == "all" else _whole(text, FEWEST_ROWS)
+def _parse_rows(text: str) -> int | None:
+    return None if text == "all" else _parse_count(text, MIN_ROWS)
 
 
-def _positive(text: str) -> int:
-    return _whole(text, 1)
+def _parse_positive(text: str) -> int:
+    return _parse_count(text, 1)
 
 
-def _whole(text: str, least: int) -> int:
-    if not (text.isascii() and text.isdigit() and least <= int(text) <= MOST):
+def _parse_count(text: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and least <= int(text) <= MAX_COUNT):
         raise argparse.ArgumentTypeError(
-            f"{text!r}, but expected a whole number from {least} to {MOST}"
+            f"{text!r}, but expected a whole number from {least} to {MAX_COUNT}"
         )
     return int(text)

@@ -1,6 +1,6 @@
 """Charts of the page of figures, in one style, as self-contained SVG.
 
-White behind, dark on light, series told apart by shape as well as by colour: they may be printed.
+The background is white, and series differ in shape as well as colour, so that they can be printed.
 """
 
 import json
@@ -10,12 +10,12 @@ from typing import Any, final
 
 from altbi.errors import import_extra
 
-__all__ = ["FAMILIES", "Bar", "Dot", "Shade", "Stroke", "bars", "heat", "panels"]
+__all__ = ["FAMILIES", "Bar", "Dot", "Shade", "Stroke", "draw_bars", "draw_heat_map", "draw_panels"]
 
 _EXTRA = "report"
 _INK, _SOFT, _FAINT = "#222222", "#666666", "#e3e3e3"
 OURS, PAPER = "#0b62a4", "#d95f0e"
-# As in the paper: memorisation, diffusion, other networks, classics.
+# Groups of the paper: memorisation, diffusion, other networks, classical methods.
 FAMILIES = {
     "memorisation": "#c0392b",
     "diffusion": "#e08e0b",
@@ -25,8 +25,8 @@ FAMILIES = {
 _SHAPES = ("circle", "square", "triangle-up", "diamond")
 _COLOURS = (OURS, PAPER, "#3a8f5c", "#7b5aa6")
 
-# Up to so many points have marks of their own.
-_FEW = 30
+# Series with more points are drawn as a line without markers.
+_MAX_MARKERS = 30
 
 Data = list[dict[str, Any]]
 
@@ -56,7 +56,7 @@ class Dot:
 @final
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """A series of points; drawn with marks, or, where there are many, as a line with a band."""
+    """A series of points, drawn with markers; long series as a line with a band."""
 
     name: str
     dots: Sequence[Dot]
@@ -72,14 +72,14 @@ class Shade:
     value: float
 
 
-def bars(
+def draw_bars(
     rows: Sequence[Bar],
     *,
     title: str,
     kinds: Mapping[str, str],
     lowest: float,
 ) -> str:
-    """Draw horizontal bars in their order, with deviations, coloured by kind."""
+    """Draw horizontal bars in the given order, with standard deviations, coloured by kind."""
     alt = import_extra("altair", extra=_EXTRA)
     data = [
         {
@@ -111,35 +111,39 @@ def bars(
     text = base.mark_text(align="left", dx=5, color=_INK, fontSize=11).encode(
         x=alt.X("high:Q", scale=scale), y=y, text="label:N"
     )
-    # Names are measured with the fonts of this machine, and may be wider where they are read.
+    # Names may be wider with the fonts of another machine.
     left = 12 + max(len(name) for name in order)
     padding = {"left": left, "top": 12, "right": 12, "bottom": 12}
-    return _svg((bar + rule + text).properties(width=460, height=20 * len(rows), padding=padding))
+    return _render_svg(
+        (bar + rule + text).properties(width=460, height=20 * len(rows), padding=padding)
+    )
 
 
-def panels(
-    drawn: Mapping[str, Sequence[Stroke]],
+def draw_panels(
+    series: Mapping[str, Sequence[Stroke]],
     *,
     x_title: str,
     y_title: str,
     logarithmic: frozenset[str] = frozenset(),
     size: tuple[int, int] = (320, 200),
 ) -> str:
-    """Draw one small chart for each title, two in a row, with the same series in each."""
+    """Draw one small chart for each title, two in a row, with the same colours in each."""
     alt = import_extra("altair", extra=_EXTRA)
-    names = list(dict.fromkeys(stroke.name for strokes in drawn.values() for stroke in strokes))
+    names = list(dict.fromkeys(stroke.name for strokes in series.values() for stroke in strokes))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     charts = [
-        _panel(alt, strokes, names)
-        .encode(x=_x_axis(alt, strokes, x_title, "log" if title in logarithmic else "linear"), y=y)
-        .properties(width=size[0], height=size[1], title=title if len(drawn) > 1 else "")
-        for title, strokes in drawn.items()
+        _draw_panel(alt, strokes, names)
+        .encode(
+            x=_build_x_axis(alt, strokes, x_title, "log" if title in logarithmic else "linear"), y=y
+        )
+        .properties(width=size[0], height=size[1], title=title if len(series) > 1 else "")
+        for title, strokes in series.items()
     ]
-    return _svg(alt.concat(*charts, columns=2))
+    return _render_svg(alt.concat(*charts, columns=2))
 
 
-def _x_axis(alt: Any, strokes: Sequence[Stroke], title: str, kind: str) -> Any:  # noqa: ANN401
-    """Mark the very values where there are few, round ones where there are many."""
+def _build_x_axis(alt: Any, strokes: Sequence[Stroke], title: str, kind: str) -> Any:  # noqa: ANN401
+    """Return an axis with ticks at the values, or at round numbers if there are many values."""
     many = _are_many(strokes)
     ticks = sorted({dot.x for stroke in strokes for dot in stroke.dots})
     axis = alt.Axis(
@@ -150,10 +154,10 @@ def _x_axis(alt: Any, strokes: Sequence[Stroke], title: str, kind: str) -> Any: 
 
 
 def _are_many(strokes: Sequence[Stroke]) -> bool:
-    return max(len(stroke.dots) for stroke in strokes) > _FEW
+    return max(len(stroke.dots) for stroke in strokes) > _MAX_MARKERS
 
 
-def _panel(alt: Any, strokes: Sequence[Stroke], names: Sequence[str]) -> Any:  # noqa: ANN401
+def _draw_panel(alt: Any, strokes: Sequence[Stroke], names: Sequence[str]) -> Any:  # noqa: ANN401
     data: Data = [
         {"series": stroke.name, "x": dot.x, "y": dot.y, "low": dot.low, "high": dot.high}
         for stroke in strokes
@@ -164,27 +168,29 @@ def _panel(alt: Any, strokes: Sequence[Stroke], names: Sequence[str]) -> Any:  #
     if len(names) == 1:
         legend = None
 
-    def told_apart(channel: Any, looks: Sequence[str] | None = None) -> Any:  # noqa: ANN401
-        looks = alt.Undefined if looks is None else looks[: len(names)]
-        return channel("series:N", legend=legend, scale=alt.Scale(domain=names, range=looks))
+    def encode_series(channel: Any, values: Sequence[str] | None = None) -> Any:  # noqa: ANN401
+        values = alt.Undefined if values is None else values[: len(names)]
+        return channel("series:N", legend=legend, scale=alt.Scale(domain=names, range=values))
 
-    colour = told_apart(alt.Color, _COLOURS)
+    colour = encode_series(alt.Color, _COLOURS)
     base = alt.Chart(alt.Data(values=data)).encode(color=colour)
     spread = alt.Chart(alt.Data(values=[row for row in data if row["low"] is not None]))
     spread = spread.encode(y="low:Q", y2="high:Q", color=colour)
     line = base.mark_line(strokeWidth=1.6)
     if _are_many(strokes):
-        return spread.mark_area(opacity=0.18) + line.encode(strokeDash=told_apart(alt.StrokeDash))
-    marks = base.mark_point(filled=True, size=45).encode(shape=told_apart(alt.Shape, _SHAPES))
-    return spread.mark_rule() + line + marks
+        return spread.mark_area(opacity=0.18) + line.encode(
+            strokeDash=encode_series(alt.StrokeDash)
+        )
+    markers = base.mark_point(filled=True, size=45).encode(shape=encode_series(alt.Shape, _SHAPES))
+    return spread.mark_rule() + line + markers
 
 
-def heat(cells: Sequence[Shade], *, x_title: str, y_title: str) -> str:
-    """Draw a grid of numbers, darker where they are larger."""
+def draw_heat_map(cells: Sequence[Shade], *, x_title: str, y_title: str) -> str:
+    """Draw a heat map with its numbers; larger numbers are darker."""
     alt = import_extra("altair", extra=_EXTRA)
     data = [{"x": c.x, "y": c.y, "value": c.value, "label": f"{c.value:.3f}"} for c in cells]
     low, high = min(c.value for c in cells), max(c.value for c in cells)
-    # The palest shade is left out: it looks like no cell.
+    # The palest shade is not used, because it looks like an empty cell.
     domain, middle = [low - (high - low) / 4, high], (low + high) / 2
     base = alt.Chart(alt.Data(values=data)).encode(
         x=alt.X("x:N", title=x_title, sort=None, axis=alt.Axis(labelAngle=0)),
@@ -199,10 +205,10 @@ def heat(cells: Sequence[Shade], *, x_title: str, y_title: str) -> str:
         text="label:N",
         color=alt.condition(f"datum.value > {middle}", alt.value("white"), alt.value(_INK)),
     )
-    return _svg((shade + text).properties(width=300, height=180))
+    return _render_svg((shade + text).properties(width=300, height=180))
 
 
-_LOOK = {
+_STYLE = {
     "background": "#ffffff",
     "font": "Helvetica, Arial, sans-serif",
     "padding": 12,
@@ -217,7 +223,7 @@ _LOOK = {
         "domainColor": _SOFT,
         "tickColor": _SOFT,
     },
-    # Wide between names: letters are measured with the fonts of the machine that draws.
+    # Wide between names, because fonts of other machines may be wider.
     "legend": {"labelFontSize": 12, "labelColor": _INK, "labelLimit": 260, "columnPadding": 28},
     "title": {
         "fontSize": 13,
@@ -229,11 +235,11 @@ _LOOK = {
 }
 
 
-def _svg(chart: Any) -> str:  # noqa: ANN401
+def _render_svg(chart: Any) -> str:  # noqa: ANN401
     converter = import_extra("vl_convert", extra=_EXTRA)
     version = ".".join(
         import_extra("altair", extra=_EXTRA).SCHEMA_VERSION.lstrip("v").split(".")[:2]
     )
-    spec = json.dumps(chart.configure(**_LOOK).to_dict())
-    drawn: str = converter.vegalite_to_svg(spec, vl_version=version)
-    return drawn.rstrip() + "\n"
+    spec = json.dumps(chart.configure(**_STYLE).to_dict())
+    svg: str = converter.vegalite_to_svg(spec, vl_version=version)
+    return svg.rstrip() + "\n"

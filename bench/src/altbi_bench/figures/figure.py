@@ -1,11 +1,11 @@
-"""The records behind the figures, and the figures."""
+"""Figures of the page, and the records behind them."""
 
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from altbi_bench.results_page.summaries import Evidence
+from altbi_bench.results_page.summaries import PageRecords
 from altbi_bench.runs.records import Run, read_records, read_runs
 from altbi_bench.traces.records import current_traces, read_traces
 from altbi_bench.traces.trace import Trace
@@ -21,38 +21,42 @@ RUN_ABLATION = "`altbi-bench ablation`"
 class FigureRecords:
     """The records behind the figures."""
 
-    evidence: Evidence
+    page: PageRecords
     variants: list[Run]
     traces: list[Trace]
     private: list[dict[str, Any]]
 
     @classmethod
-    def of(cls, folder: Path) -> "FigureRecords":
+    def read(cls, folder: Path) -> "FigureRecords":
         """Read a folder of records."""
         return cls(
-            Evidence.of(folder, folder, may_lack=True),
+            PageRecords.read(folder, folder, allow_empty=True),
             read_runs(folder / ABLATION),
             current_traces(read_traces(folder / TRACES)),
-            [line for line in read_records(folder / PRIVACY, _private) if line["kind"] == "auc"],
+            [
+                each
+                for each in read_records(folder / PRIVACY, _parse_private)
+                if each["kind"] == "auc"
+            ],
         )
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A picture, if its runs exist, with its text, command and file of records."""
+    """A figure with its text, command and file of records; without SVG if runs are missing."""
 
     name: str
     title: str
     svg: str | None
     text: str
     command: str
-    lines: str
+    records: str
 
 
-def _private(line: bytes) -> dict[str, Any]:
+def _parse_private(text: bytes) -> dict[str, Any]:
     """Parse a record of bench/scripts/privacy.py."""
-    found = json.loads(line)
+    found = json.loads(text)
     if not isinstance(found, dict) or not isinstance(found.get("kind"), str):
         raise TypeError("expected an object with a kind")
     if found["kind"] == "auc":

@@ -24,10 +24,10 @@ __all__ = [
 ]
 
 OURS = "ALTBI"
-# With fewer, one row more or less at the top moves a table's result.
+# With fewer outliers, a single row changes the result of a table.
 FEW_OUTLIERS = 10
-# Data sets that are named where ours is far behind.
-MOST_NAMED = 5
+# Largest number of data sets that a sentence lists.
+MAX_LISTED = 5
 
 
 def has_enough_runs(main: Comparison) -> bool:
@@ -64,20 +64,20 @@ def format_significance(main: Comparison) -> list[str]:
         "p after Holm",
     ]
     return [
-        f"Friedman's test that all are alike: chi² = {found.statistic:.1f}, p = "
+        f"Friedman's test that all systems are equal: chi² = {found.statistic:.1f}, p = "
         f"{found.p_value:.2g} (Iman and Davenport's F = {found.f_statistic:.2f}, p = "
-        f"{found.f_p_value:.2g}); mean ranks further apart than {distance:.2f} differ (Nemenyi, 5 "
-        "%); bars in the figure join those that do not.",
+        f"{found.f_p_value:.2g}); mean ranks differ significantly if their difference exceeds "
+        f"{distance:.2f} (Nemenyi, 5 %). Bars in the figure join systems that do not differ.",
         markdown_grid([head, *rows]),
-        "The p of a pair is scipy's: exact for up to 50 data sets without ties, else by the normal "
-        "approximation (or, with ties on few data sets, by all permutations).",
+        "The p-value of a pair is scipy's: exact for up to 50 data sets without ties, otherwise "
+        "by the normal approximation (with ties on few data sets, by all permutations).",
     ]
 
 
 def describe_findings(main: Comparison, precision: Comparison, runs: Iterable[Run]) -> list[str]:
     """Return sentences about AUC and average precision of all systems."""
     if not has_enough_runs(main):
-        return ["There are too few runs to say anything."]
+        return ["There are too few runs for a comparison."]
     return [
         f"O{describe_leaders(main, precision)[1:]}",
         *(_describe_pairs(found) for found in (main, precision)),
@@ -94,14 +94,14 @@ def describe_standing(where: str, found: Comparison) -> list[str]:
     if OURS not in means or len(means) < 2:
         return []
     order = _sort_systems(means)
-    place = (
+    standing = (
         f"{order[1]} the second highest ({means[order[1]]:.3f})"
         if order[0] == OURS
-        else f"{OURS} has {means[OURS]:.3f} (place {order.index(OURS) + 1} of {len(order)})"
+        else f"{OURS} has {means[OURS]:.3f} (rank {order.index(OURS) + 1} of {len(order)})"
     )
     return [
         f"{where}, over the {len(shared)} data sets that all {len(order)} systems ran, {order[0]} "
-        f"has the highest mean AUC ({means[order[0]]:.3f}), {place}."
+        f"has the highest mean AUC ({means[order[0]]:.3f}), {standing}."
     ]
 
 
@@ -110,7 +110,7 @@ def describe_leaders(main: Comparison, precision: Comparison) -> str:
     (shared, means), precisions = shared_means(main), shared_means(precision)[1]
     ranks, order = mean_ranks(main.scores), _sort_systems(means)
     best = (order[0], _sort_systems(precisions)[0], min(ranks, key=ranks.__getitem__))
-    # A name that was said just before is not said again.
+    # A name is not repeated directly after itself.
     second, third = ("" if name == before else f"{name} " for before, name in pairwise(best))
     leads = (
         f"{best[0]} has the highest mean AUC ({means[best[0]]:.3f})",
@@ -118,13 +118,13 @@ def describe_leaders(main: Comparison, precision: Comparison) -> str:
         f"{third}the best mean rank ({ranks[best[2]]:.1f})",
     )
     ours = (
-        f" {OURS} has {means[OURS]:.3f} (place {order.index(OURS) + 1} of {len(order)}), "
+        f" {OURS} has {means[OURS]:.3f} (rank {order.index(OURS) + 1} of {len(order)}), "
         f"{precisions[OURS]:.3f} and {ranks[OURS]:.1f}."
         if set(best) != {OURS}
         else ""
     )
-    told = f"{leads[0]}, {leads[1]}, and {leads[2]}.{ours}"
-    return f"over the {len(shared)} data sets that all {len(order)} systems ran, {told}"
+    text = f"{leads[0]}, {leads[1]}, and {leads[2]}.{ours}"
+    return f"over the {len(shared)} data sets that all {len(order)} systems ran, {text}"
 
 
 def _describe_losses(found: Comparison) -> str:
@@ -136,27 +136,27 @@ def _describe_losses(found: Comparison) -> str:
         for name in ours
     }
     best = {name: max(cells) for name, cells in others.items() if cells}
-    gaps = {name: round(ours[name] - best[name][0], DECIMALS) for name in best}
+    differences = {name: round(ours[name] - best[name][0], DECIMALS) for name in best}
     behind = [
         f"{name} ({ours[name]:.3f}, {best[name][1]} {best[name][0]:.3f})"
-        for name in sorted(gaps, key=gaps.__getitem__)[:MOST_NAMED]
-        if gaps[name] < 0
+        for name in sorted(differences, key=differences.__getitem__)[:MAX_LISTED]
+        if differences[name] < 0
     ]
-    n_alone = sum(gap > 0 for gap in gaps.values())
-    n_shared = sum(gap == 0 for gap in gaps.values())
-    told = [
+    n_alone = sum(each > 0 for each in differences.values())
+    n_shared = sum(each == 0 for each in differences.values())
+    texts = [
         f"{METRICS[found.metric]}, among these {len(found.systems)} systems: {OURS} alone has the "
-        f"highest on {n_alone} of {len(gaps)} data sets",
+        f"highest on {n_alone} of {len(differences)} data sets",
         f", and shares it on {n_shared}" if n_shared else "",
         f". It is furthest behind the best other on {', '.join(behind)}" if behind else "",
     ]
-    return "".join(told) + "."
+    return "".join(texts) + "."
 
 
 def _describe_left_out(main: Comparison) -> list[str]:
     """Return a sentence on data sets that do not count, because some system has no result."""
     shared = shared_means(main)[0]
-    names = [line.dataset.label for line in main.lines if line not in shared]
+    names = [each.dataset.label for each in main.results if each not in shared]
     if not names:
         return []
     return [f"Not counted, because some system failed or has not run there: {', '.join(names)}."]
@@ -166,9 +166,9 @@ def _describe_few_outliers(main: Comparison, runs: Iterable[Run]) -> list[str]:
     """Return a sentence on tables with few outliers."""
     last = keep_latest(runs)
     few = [
-        f"{line.dataset.label} ({count})"
-        for line in main.lines
-        if (cell := line.ours[OURS]) is not None
+        f"{each.dataset.label} ({count})"
+        for each in main.results
+        if (cell := each.ours[OURS]) is not None
         and (count := last[cell.jobs[0]].n_outliers) is not None
         and count < FEW_OUTLIERS
     ]
@@ -182,7 +182,7 @@ def _sort_systems(values: Mapping[str, float]) -> list[str]:
 
 def _describe_pairs(found: Comparison) -> str:
     return (
-        f"{METRICS[found.metric]}, by Wilcoxon's signed ranks, each pair on the data sets that "
+        f"{METRICS[found.metric]}, by Wilcoxon's signed-rank test, each pair on the data sets that "
         f"both ran, with Holm's correction (5 %): {_verdict(found)}."
     )
 
@@ -200,14 +200,14 @@ def _verdict(found: Comparison) -> str:
 
 
 def _describe_confirmation(main: Comparison) -> list[str]:
-    """Return a sentence about the tables on which ours was not chosen, if there are any."""
-    aside = [line.dataset for line in main.lines if not is_chosen_on(line.dataset.parts[0].name)]
-    found = main.only(aside)
+    """Return a sentence about the tables that were not used to choose settings, if any."""
+    others = [each.dataset for each in main.results if not is_chosen_on(each.dataset.files[0].name)]
+    found = main.only(others)
     if not has_enough_runs(found) or found == main:
         return []
     return [
-        f"{OURS} was designed while these tables were looked at. On the {len(found.lines)} of them "
-        "that were set aside, only to confirm (docs/benchmark/accuracy.md), the test of AUC says: "
+        f"{OURS} was designed with these tables. {len(found.results)} of them were reserved for "
+        "confirmation (docs/benchmark/accuracy.md). On these, the test of AUC says: "
         f"{_verdict(found)}."
     ]
 

@@ -1,4 +1,4 @@
-"""The page of results: all tables, statistics and figures, made of the lines alone."""
+"""The page of results: all tables, statistics and figures, generated from the records."""
 
 import csv
 import io
@@ -19,18 +19,18 @@ from altbi_bench.results_page.findings import (
     has_enough_runs,
 )
 from altbi_bench.results_page.summaries import (
-    Evidence,
+    PageRecords,
     compute_costs,
     format_summary,
     format_tables,
 )
 from altbi_bench.runs.runner import Question
-from altbi_bench.statistics import cliques, critical_difference, mean_ranks
+from altbi_bench.statistics import critical_difference, find_cliques, mean_ranks
 from altbi_bench.tables.comparison import (
     PAPER_METRICS,
     Comparison,
     compare,
-    is_compared,
+    is_comparable,
     shared_means,
 )
 from altbi_bench.tables.formatting import format_cells, format_differences, format_missing
@@ -38,7 +38,7 @@ from altbi_bench.tables.grids import markdown_grid
 
 __all__ = ["SEMI", "embeddings_comparison", "main_comparison", "write_files", "write_page"]
 
-# It takes minutes for a small table: it has one seed on small tables only.
+# Takes minutes for a small table, so it has one seed and small tables only.
 TOO_SLOW = ("ALTBI-G (reference)",)
 LINEAR = (
     OURS,
@@ -52,7 +52,7 @@ LINEAR = (
     "PCA",
 )
 MAIN = Question("transductive", SAMPLE)
-WHOLE = Question("transductive")
+ALL_ROWS = Question("transductive")
 PUBLISHED = Question("dte")
 SEMI = Question("semi", SAMPLE)
 CSV_HEAD = (
@@ -63,15 +63,15 @@ CSV_HEAD = (
 
 def write_page(page: Path, folder: Path) -> None:
     """Write the page, and tables and figures into the folder of the same name."""
-    beside = page.with_suffix("")
-    evidence, for_tables = (Evidence.of(folder, home) for home in (page.parent, beside))
-    files = {page: _page(evidence, "/".join(folder.parts[-2:]), beside.name)}
-    main = main_comparison(evidence)
+    target = page.with_suffix("")
+    records, for_tables = (PageRecords.read(folder, each) for each in (page.parent, target))
+    files = {page: _format_page(records, "/".join(folder.parts[-2:]), target.name)}
+    main = main_comparison(records)
     for metric, protocol, name in _PAPER_TABLES:
-        found = compare(evidence.runs, metric, protocol)
-        files[beside / f"{name}.csv"] = _csv(found, for_tables)
+        found = compare(records.runs, metric, protocol)
+        files[target / f"{name}.csv"] = _format_csv(found, for_tables)
     if has_enough_runs(main):
-        files |= {beside / name: text for name, text in _figures(evidence, main).items()}
+        files |= {target / name: text for name, text in _draw_figures(records, main).items()}
     write_files(files)
 
 
@@ -85,12 +85,12 @@ def write_files(files: Mapping[Path, str]) -> None:
             temporary.write_text(text, encoding="utf-8")
 
 
-def _figures(evidence: Evidence, main: Comparison) -> dict[str, str]:
+def _draw_figures(records: PageRecords, main: Comparison) -> dict[str, str]:
     ranks = mean_ranks(main.scores)
     distance = critical_difference(len(main.systems), len(shared_means(main)[0]))
     return {
-        "ranks.svg": critical_difference_svg(ranks, distance, cliques(ranks, distance)),
-        "seconds.svg": _scatter(evidence, main),
+        "ranks.svg": critical_difference_svg(ranks, distance, find_cliques(ranks, distance)),
+        "seconds.svg": _draw_scatter(records, main),
     }
 
 
@@ -104,37 +104,35 @@ _PAPER_TABLES = (
 )
 
 
-def main_comparison(evidence: Evidence, metric: str = "auc") -> Comparison:
+def main_comparison(records: PageRecords, metric: str = "auc") -> Comparison:
     """Compare all systems but the slowest on the tables."""
-    everything = compare(evidence.runs, metric, MAIN)
+    everything = compare(records.runs, metric, MAIN)
     names = [name for name in everything.systems if name not in TOO_SLOW]
-    found = compare(evidence.runs, metric, MAIN, find_systems(names))
+    found = compare(records.runs, metric, MAIN, find_systems(names))
     return found.only(select(suite="tables"))
 
 
-def embeddings_comparison(evidence: Evidence, metric: str = "auc") -> Comparison:
+def embeddings_comparison(records: PageRecords, metric: str = "auc") -> Comparison:
     """Compare the systems that ran on all images and texts that any system ran on."""
-    found = compare(evidence.runs, metric, MAIN).only(select(suite="embeddings"))
-    whole = [name for name in found.systems if all(line.ours[name] for line in found.lines)]
-    return replace(found, systems=tuple(whole))
+    found = compare(records.runs, metric, MAIN).only(select(suite="embeddings"))
+    complete = [name for name in found.systems if all(each.ours[name] for each in found.results)]
+    return replace(found, systems=tuple(complete))
 
 
-def _asked(question: Question, suite: str) -> Callable[[Evidence, str], Comparison]:
+def _compare_suite(question: Question, suite: str) -> Callable[[PageRecords, str], Comparison]:
     """Return a function that compares all systems with runs on the data sets of a suite."""
-    return lambda evidence, metric: compare(evidence.runs, metric, question).only(
-        select(suite=suite)
-    )
+    return lambda records, metric: compare(records.runs, metric, question).only(select(suite=suite))
 
 
-# The page, part by part.
+# Sections of the page.
 
 
-def _page(evidence: Evidence, records: str, folder: str) -> str:
-    main = main_comparison(evidence)
-    parts = [
+def _format_page(records: PageRecords, source: str, folder: str) -> str:
+    main = main_comparison(records)
+    sections = [
         "# Results",
         "Generated by `altbi-bench tables --page docs/results.md` from the records in "
-        f"`{records}/`; do not edit. Every number links to the record of its first run, with "
+        f"`{source}/`; do not edit. Every number links to the record of its first run, with "
         "system, parameters, seed, rows, versions and seconds. `altbi-bench records --datasets D "
         "--systems S` (with --protocol and --rows as in the section) prints all records behind a "
         f"number, and the command that repeats the runs. The folder [{folder}]({folder}) has all "
@@ -142,46 +140,46 @@ def _page(evidence: Evidence, records: str, folder: str) -> str:
         "b3 (AUC and average precision without labels), b4 and b5 (fitted on inliers), b2-dte and "
         "b3-dte (the baselines repeated).",
         "## What they show",
-        *describe_findings(main, main_comparison(evidence, "average_precision"), evidence.runs),
-        *describe_standing("On images and texts", embeddings_comparison(evidence)),
-        *describe_standing("Fitted on inliers alone", _asked(SEMI, "all")(evidence, "auc")),
-        *deep_findings(evidence),
+        *describe_findings(main, main_comparison(records, "average_precision"), records.runs),
+        *describe_standing("On images and texts", embeddings_comparison(records)),
+        *describe_standing("Fitted on inliers alone", _compare_suite(SEMI, "all")(records, "auc")),
+        *deep_findings(records),
         "## All systems on identical rows",
         ABOUT["main"],
-        *format_summary(evidence, main_comparison),
-        *(_compared(main, folder) if has_enough_runs(main) else []),
-        *format_tables(evidence, _asked(MAIN, "tables"), PAPER_METRICS),
+        *format_summary(records, main_comparison),
+        *(_format_comparison(main, folder) if has_enough_runs(main) else []),
+        *format_tables(records, _compare_suite(MAIN, "tables"), PAPER_METRICS),
         "## Images and texts",
         ABOUT["embeddings"],
-        *format_summary(evidence, embeddings_comparison),
-        *format_tables(evidence, embeddings_comparison, PAPER_METRICS),
+        *format_summary(records, embeddings_comparison),
+        *format_tables(records, embeddings_comparison, PAPER_METRICS),
         "## Whole files",
         ABOUT["whole"],
-        *_whole(evidence),
+        *_format_large_tables(records),
         "## The paper's baselines replayed",
         ABOUT["dte"],
-        *_published(evidence),
-        *deep_sections(evidence),
+        *_format_replayed(records),
+        *deep_sections(records),
         "## Fitted on inliers alone",
         ABOUT["semi"],
-        *format_tables(evidence, _asked(SEMI, "all"), PAPER_METRICS),
+        *format_tables(records, _compare_suite(SEMI, "all"), PAPER_METRICS),
         "## Not run",
-        *_not_run(evidence),
+        *_format_not_run(records),
     ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return "\n\n".join(each for each in sections if each) + "\n"
 
 
-def _compared(main: Comparison, beside: str) -> list[str]:
+def _format_comparison(main: Comparison, folder: str) -> list[str]:
     return [
-        f"![Mean ranks of all systems]({beside}/ranks.svg)",
+        f"![Mean ranks of all systems]({folder}/ranks.svg)",
         *format_significance(main),
-        f"![AUC against seconds]({beside}/seconds.svg)",
+        f"![AUC against seconds]({folder}/seconds.svg)",
     ]
 
 
-def _scatter(evidence: Evidence, main: Comparison) -> str:
+def _draw_scatter(records: PageRecords, main: Comparison) -> str:
     means = shared_means(main)[1]
-    seconds = compute_costs(evidence, main)[0]
+    seconds = compute_costs(records, main)[0]
     return scatter_svg(
         {name: (seconds[name], means[name]) for name in means},
         x_title="seconds of fit and scoring, median over runs",
@@ -189,75 +187,83 @@ def _scatter(evidence: Evidence, main: Comparison) -> str:
     )
 
 
-def _whole(evidence: Evidence) -> list[str]:
-    found = compare(evidence.runs, "auc", WHOLE, find_systems(LINEAR)).only(_large())
+def _format_large_tables(records: PageRecords) -> list[str]:
+    found = compare(records.runs, "auc", ALL_ROWS, find_systems(LINEAR)).only(_find_large())
     return (
-        [markdown_grid(format_cells(found, evidence.places))] if found.lines else ["No lines yet."]
+        [markdown_grid(format_cells(found, records.links))]
+        if found.results
+        else ["No records yet."]
     )
 
 
-def _published(evidence: Evidence) -> list[str]:
-    found = compare(evidence.runs, "auc", PUBLISHED)
-    if not found.lines:
-        return ["No lines yet."]
+def _format_replayed(records: PageRecords) -> list[str]:
+    found = compare(records.runs, "auc", PUBLISHED)
+    if not found.results:
+        return ["No records yet."]
     return [
         *format_differences(found, markdown_grid),
-        markdown_grid(format_cells(found, evidence.places)),
+        markdown_grid(format_cells(found, records.links)),
     ]
 
 
-def _not_run(evidence: Evidence) -> list[str]:
+def _format_not_run(records: PageRecords) -> list[str]:
     """Format the data sets without a record, and the jobs that failed."""
-    ran = {run.file for run in evidence.runs if run.error is None and not run.smoke}
+    ran = {run.file for run in records.runs if run.error is None and not run.smoke}
     absent = [
-        dataset.label for dataset in catalogue() if not ran & {part.file for part in dataset.parts}
+        dataset.label for dataset in catalogue() if not ran & {each.path for each in dataset.files}
     ]
     return [
-        f"No run is about these: {', '.join(absent)}; nor about raw pixels of MNIST and "
-        "FashionMNIST, which the paper's own systems saw under these names.",
-        *(text for question in (MAIN, PUBLISHED, SEMI) for text in _lacking(evidence, question)),
-        *_lacking(evidence, WHOLE, LINEAR, _large()),
+        f"These data sets were not run: {', '.join(absent)}. Nor were the raw pixels of MNIST and "
+        "FashionMNIST, which the paper's own systems used under these names.",
+        *(
+            text
+            for question in (MAIN, PUBLISHED, SEMI)
+            for text in _format_missing(records, question)
+        ),
+        *_format_missing(records, ALL_ROWS, LINEAR, _find_large()),
     ]
 
 
-def _large() -> list[Dataset]:
+def _find_large() -> list[Dataset]:
     """Return the data sets that are sampled in the main comparison."""
-    return [dataset for dataset in catalogue() if (dataset.parts[0].n_rows or 0) > SAMPLE]
+    return [dataset for dataset in catalogue() if (dataset.files[0].n_rows or 0) > SAMPLE]
 
 
-def _lacking(
-    evidence: Evidence,
+def _format_missing(
+    records: PageRecords,
     question: Question,
     names: Sequence[str] | None = None,
     datasets: Sequence[Dataset] | None = None,
 ) -> list[str]:
     systems = [system for system in find_systems(names) if system.name not in TOO_SLOW]
-    asked = catalogue() if datasets is None else datasets
-    found = compare(evidence.runs, "auc", question, systems).only(asked)
-    return format_missing(evidence.runs, found.that_ran(), asked, systems)
+    requested = catalogue() if datasets is None else datasets
+    found = compare(records.runs, "auc", question, systems).only(requested)
+    return format_missing(records.runs, found.drop_empty_systems(), requested, systems)
 
 
-def _csv(found: Comparison, evidence: Evidence) -> str:
-    """Format one CSV line for each number, with all that is known about it."""
+def _format_csv(found: Comparison, records: PageRecords) -> str:
+    """Format a CSV table with one row for each number."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(CSV_HEAD)
-    for line in found.lines:
+    for result in found.results:
         for name in found.systems:
-            cell, paper = line.ours[name], line.paper.get(name)
+            cell, paper = result.ours[name], result.paper.get(name)
             if cell is None:
                 continue
-            gap = (
-                cell.mean - paper if paper is not None and is_compared(found, line, name) else None
+            difference = (
+                cell.mean - paper
+                if paper is not None and is_comparable(found, result, name)
+                else None
             )
             seeds = len({job.seed for job in cell.jobs})
             table.writerow(
-                [line.dataset.label, line.n_parts, line.n_files, name]
-                + [_exact(value) for value in (cell.mean, cell.std, paper, gap)]
-                + [seeds, evidence.places[cell.jobs[0]]]
+                [result.dataset.label, result.n_files_run, result.n_files, name]
+                + [_format_exact(value) for value in (cell.mean, cell.std, paper, difference)]
+                + [seeds, records.links[cell.jobs[0]]]
             )
     return text.getvalue()
 
 
-def _exact(value: float | None) -> str:
+def _format_exact(value: float | None) -> str:
     return "" if value is None else f"{value:.6f}"

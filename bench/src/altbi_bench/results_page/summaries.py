@@ -17,55 +17,55 @@ from altbi_bench.tables.comparison import METRICS, Comparison, shared_means
 from altbi_bench.tables.formatting import MISSING, format_cells, format_differences, format_number
 from altbi_bench.tables.grids import markdown_grid
 
-__all__ = ["Evidence", "compute_costs", "format_summary", "format_tables"]
+__all__ = ["PageRecords", "compute_costs", "format_summary", "format_tables"]
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """All current runs of a folder, and the link to each from another folder."""
+class PageRecords:
+    """All current runs of a folder, and a link to the record of each."""
 
     runs: list[Run]
-    places: Mapping[Job, str]
+    links: Mapping[Job, str]
 
     @classmethod
-    def of(cls, folder: Path, seen_from: Path, *, may_lack: bool = False) -> "Evidence":
-        """Read the file of each protocol in a folder, for links from another folder.
+    def read(cls, folder: Path, linked_from: Path, *, allow_empty: bool = False) -> "PageRecords":
+        """Read the records of all protocols in a folder; links are relative to `linked_from`.
 
-        Unless they may lack, there must be runs.
+        A folder without runs raises an error, unless it may be empty.
         """
         if not folder.is_dir():
             raise TableError(
-                f"{folder}: expected a folder with the lines of all protocols, of which the page "
-                "is made. Pass one with --records."
+                f"{folder}: not a folder. Pass the folder with the records of all protocols with "
+                "--records."
             )
         runs: list[Run] = []
-        places: dict[Job, str] = {}
+        links: dict[Job, str] = {}
         for protocol in PROTOCOLS:
             path = folder / f"{protocol}.jsonl"
             found = read_runs(path)
             kept = keep_current(found)
             runs += kept
-            where = Path(os.path.relpath(path, seen_from)).as_posix()
-            numbers = {id(run): line for line, run in enumerate(found, 1)}
-            places |= {run.job: f"{where}#L{numbers[id(run)]}" for run in kept}
-        if not (runs or may_lack):
-            raise TableError(f"{folder}: no lines of runs there. `altbi-bench run` writes them.")
-        return cls(runs, places)
+            where = Path(os.path.relpath(path, linked_from)).as_posix()
+            numbers = {id(run): number for number, run in enumerate(found, 1)}
+            links |= {run.job: f"{where}#L{numbers[id(run)]}" for run in kept}
+        if not (runs or allow_empty):
+            raise TableError(f"{folder}: no records of runs. `altbi-bench run` writes them.")
+        return cls(runs, links)
 
 
 def format_summary(
-    evidence: Evidence, select_columns: Callable[[Evidence, str], Comparison]
+    records: PageRecords, select_columns: Callable[[PageRecords, str], Comparison]
 ) -> list[str]:
-    """Means over the shared data sets, ranks, seconds and how many data sets were run."""
-    found = select_columns(evidence, "auc")
-    shared = [line.dataset for line in shared_means(found)[0]]
+    """Format a table of means, ranks, seconds and memory over the shared data sets."""
+    found = select_columns(records, "auc")
+    shared = [each.dataset for each in shared_means(found)[0]]
     if len(shared) < 2 or len(found.systems) < 2:
         return []
-    means = {metric: _means(select_columns(evidence, metric), shared) for metric in METRICS}
+    means = {metric: _means(select_columns(records, metric), shared) for metric in METRICS}
     ranks = mean_ranks(found.scores)
-    by_precision = mean_ranks(select_columns(evidence, "average_precision").scores)
-    seconds, memory = compute_costs(evidence, found)
+    by_precision = mean_ranks(select_columns(records, "average_precision").scores)
+    seconds, peaks = compute_costs(records, found)
     head = ["system", *METRICS.values(), "mean rank", "by average precision"]
     head += ["median seconds", "peak MiB", "data sets"]
     body = [
@@ -75,8 +75,8 @@ def format_summary(
             f"{ranks[name]:.2f}",
             f"{by_precision[name]:.2f}",
             f"{seconds[name]:.2f}",
-            f"{memory[name]:.0f}" if name in memory else MISSING,
-            f"{len(found.scores[name])} of {len(found.lines)}",
+            f"{peaks[name]:.0f}" if name in peaks else MISSING,
+            f"{len(found.scores[name])} of {len(found.results)}",
         ]
         for name in sorted(ranks, key=ranks.__getitem__)
     ]
@@ -88,42 +88,43 @@ def format_summary(
 
 
 def _means(found: Comparison, datasets: Sequence[Dataset]) -> dict[str, float]:
-    """Average each system that has all of the data sets."""
-    lines = found.only(datasets).lines
+    """Return the mean of each system that has all data sets."""
+    results = found.only(datasets).results
     return {
         name: statistics.fmean(values)
         for name in found.systems
-        if len(values := [cell.mean for line in lines if (cell := line.ours[name])]) == len(lines)
+        if len(values := [cell.mean for each in results if (cell := each.ours[name])])
+        == len(results)
     }
 
 
 def compute_costs(
-    evidence: Evidence, main: Comparison
+    records: PageRecords, main: Comparison
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Median seconds of fit and scoring over the shared data sets, and the highest memory."""
-    last = keep_latest(evidence.runs)
+    """Return the median seconds and the highest peak memory over the shared data sets."""
+    last = keep_latest(records.runs)
     shared = shared_means(main)[0]
     seconds: dict[str, float] = {}
-    memory: dict[str, float] = {}
+    peaks: dict[str, float] = {}
     for name in main.systems:
-        runs = [last[job] for line in shared if (cell := line.ours[name]) for job in cell.jobs]
+        runs = [last[job] for each in shared if (cell := each.ours[name]) for job in cell.jobs]
         seconds[name] = statistics.median(run.seconds for run in runs)
-        held = [run.peak_mib for run in runs if run.peak_mib is not None]
-        memory |= {name: max(held)} if held else {}
-    return seconds, memory
+        known = [run.peak_mib for run in runs if run.peak_mib is not None]
+        peaks |= {name: max(known)} if known else {}
+    return seconds, peaks
 
 
 def format_tables(
-    evidence: Evidence,
-    select_columns: Callable[[Evidence, str], Comparison],
+    records: PageRecords,
+    select_columns: Callable[[PageRecords, str], Comparison],
     metrics: Sequence[str],
 ) -> list[str]:
     """Format a table for each metric, with the systems that ran on any of the data sets."""
-    parts = []
+    sections = []
     for metric in metrics:
-        found = select_columns(evidence, metric).that_ran()
-        if not (found.lines and found.systems):
-            return ["No lines yet."]
-        parts += [f"### {METRICS[metric]}", markdown_grid(format_cells(found, evidence.places))]
-        parts += format_differences(found, markdown_grid)
-    return parts
+        found = select_columns(records, metric).drop_empty_systems()
+        if not (found.results and found.systems):
+            return ["No records yet."]
+        sections += [f"### {METRICS[metric]}", markdown_grid(format_cells(found, records.links))]
+        sections += format_differences(found, markdown_grid)
+    return sections

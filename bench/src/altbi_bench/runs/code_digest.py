@@ -55,11 +55,11 @@ def code_digest() -> str:
 
 
 def describe_code(digest: str | None) -> str:
-    """Return where the code of a record differs from the current code; empty if it does not."""
+    """Describe the code of a record; empty if it is the current code."""
     if digest == code_digest():
         return ""
     if digest in EARLIER_COMMITS:
         commit = EARLIER_COMMITS[digest]
         return f"altbi's code was {digest}, {f'commit {commit}' if commit else 'never committed'}"
-    then = "not written down" if digest is None else digest
+    then = "not recorded" if digest is None else digest
     return f"altbi's code was {then}, by now it is {code_digest()}"

@@ -1,4 +1,4 @@
-"""Run one job in this process: split, scale, fit, score, compare with the labels."""
+"""Measurement of one job in this process: split, scale, fit, score, compare with the labels."""
 
 import ctypes
 import platform
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from altbi.errors import TableError, shorten
-from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
+from altbi_bench.catalogue.datasets import Labels, Rows, find_file, load
 from altbi_bench.catalogue.protocols import Split, find_protocol, sample_table
 from altbi_bench.catalogue.systems import Scores, build_fit
 from altbi_bench.catalogue.variants import ALL_SYSTEMS
@@ -28,7 +28,7 @@ MAX_WARNINGS = 3
 PACKAGES = ("altbi", "numpy", "torch", "scikit-learn")
 _CPU_INFO = Path("/proc/cpuinfo")
 _CPU_FIELD = re.compile(r"^([^\t:]+?)\s*:[ \t]*(.*)$", re.MULTILINE)
-# Vector instructions that sums are computed with; the first one that the processor has counts.
+# Vector instructions that change rounding; the first that the processor has is recorded.
 _VECTORS = {"avx512f": "AVX-512", "avx2": "AVX2"}
 
 
@@ -45,19 +45,19 @@ def measure(job: Job, threads: int) -> Run:
 
 def failed_run(job: Job, reason: str) -> Run:
     """Return the run of a job without scores."""
-    return Run(**_fields(job), **_origin(job), error=reason)
+    return Run(**_list_fields(job), **_describe_origin(job), error=reason)
 
 
 def _measure(job: Job, threads: int) -> Run:
     system, protocol = ALL_SYSTEMS[job.system], find_protocol(job.protocol)
-    dataset, _ = find_part(job.file)
+    dataset, _ = find_file(job.file)
     X, y = sample_table(*_load_file(job.file), job.rows)
     split = protocol.split(y, dataset, job.seed)
     _check_classes(y[split.test])
     train, test = _select_rows(X, split, standardised=not system.scales_itself)
     _warm_up(system.name)
     fit = build_fit(system, protocol.setting, job.seed, smoke=job.smoke)
-    np.random.seed(job.seed)  # noqa: NPY002 - after the warm-up, which uses it in a first job only
+    np.random.seed(job.seed)  # noqa: NPY002 - after the warm-up, which only a first job has
     with _limit_threads(threads), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         before = _reset_peak()
@@ -68,9 +68,9 @@ def _measure(job: Job, threads: int) -> Run:
         scored = time.perf_counter()
         peak = _read_status().get("VmHWM")
     return Run(
-        **_fields(job),
-        **_origin(job),
-        **_measures(y[split.test], scores),
+        **_list_fields(job),
+        **_describe_origin(job),
+        **_compute_measures(y[split.test], scores),
         n_train=len(train),
         n_test=len(test),
         n_features=X.shape[1],
@@ -79,7 +79,7 @@ def _measure(job: Job, threads: int) -> Run:
         score_seconds=scored - fitted,
         peak_mib=None if before is None or peak is None else peak - before,
         threads=threads,
-        warnings=sorted({_first_line(each.message) for each in caught})[:MAX_WARNINGS],
+        warnings=sorted({_shorten_message(each.message) for each in caught})[:MAX_WARNINGS],
     )
 
 
@@ -92,16 +92,16 @@ def _check_classes(y: Labels) -> None:
         )
 
 
-def _first_line(message: Warning | str) -> str:
+def _shorten_message(message: Warning | str) -> str:
     return shorten(str(message).strip().partition("\n")[0], 60)
 
 
-def _fields(job: Job) -> dict[str, Any]:
+def _list_fields(job: Job) -> dict[str, Any]:
     return {name: getattr(job, name) for name in Job.__slots__}
 
 
-def _origin(job: Job) -> dict[str, Any]:
-    """Return what was built, and with which versions."""
+def _describe_origin(job: Job) -> dict[str, Any]:
+    """Return the source, parameters and versions of a job's system."""
     system, setting = ALL_SYSTEMS[job.system], find_protocol(job.protocol).setting
     source, parameters = system.describe(setting, smoke=job.smoke)
     return {
@@ -120,7 +120,7 @@ def collect_versions(package: str) -> dict[str, str]:
 
 @cache
 def describe_processor() -> str:
-    """Return the name of the processor: rounding, and so scores, may depend on it."""
+    """Return the name of the processor, because rounding may depend on it."""
     text = _CPU_INFO.read_text(encoding="utf-8") if _CPU_INFO.is_file() else ""
     facts = dict(_CPU_FIELD.findall(text))
     flags = set(facts.get("flags", "").split())
@@ -139,7 +139,7 @@ def find_version(package: str) -> str | None:
 @lru_cache(maxsize=1)
 def _load_file(file: str) -> tuple[Rows, Labels]:
     """Read a file; it is cached because jobs on one file follow each other."""
-    return load(find_part(file)[1])
+    return load(find_file(file)[1])
 
 
 def _select_rows(X: Rows, split: Split, *, standardised: bool) -> tuple[Rows, Rows]:
@@ -153,7 +153,7 @@ def _select_rows(X: Rows, split: Split, *, standardised: bool) -> tuple[Rows, Ro
             .transform(X)
         )
     train = X[split.train]
-    return train, train if split.scores_its_own else X[split.test]
+    return train, train if split.scores_training_rows else X[split.test]
 
 
 @cache
@@ -163,7 +163,7 @@ def _warm_up(name: str) -> None:
     build_fit(ALL_SYSTEMS[name], "unsupervised", 0, smoke=True)(rows)(rows[:50])
 
 
-def _measures(y: Labels, scores: Scores) -> dict[str, Any]:
+def _compute_measures(y: Labels, scores: Scores) -> dict[str, Any]:
     """Compare scores with labels; scores must be one finite number per row."""
     from sklearn.metrics import average_precision_score, roc_auc_score
 
@@ -177,7 +177,7 @@ def _measures(y: Labels, scores: Scores) -> dict[str, Any]:
 def precision_at_n(y: Labels, scores: Scores) -> float:
     """Compute the share of outliers among the n highest scores; n is the number of outliers.
 
-    Rows that tie at the border count by their share of outliers, so that order changes nothing.
+    Rows that tie at the n-th score count by their share of outliers, so that order does not matter.
 
     >>> precision_at_n(np.array([1, 0, 0, 1]), np.array([4.0, 2.0, 1.0, 2.0]))
     0.75
@@ -190,7 +190,7 @@ def precision_at_n(y: Labels, scores: Scores) -> float:
 
 
 def _limit_threads(threads: int) -> AbstractContextManager[Any]:
-    """Limit the threads of linear algebra; all libraries are loaded at this point."""
+    """Limit the threads of linear algebra; call it after all libraries are imported."""
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -211,8 +211,8 @@ def _reset_peak() -> float | None:
 
 def _read_status() -> Mapping[str, float]:
     try:
-        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        text = Path("/proc/self/status").read_text(encoding="utf-8")
     except OSError:
         return {}
-    pairs = (line.split() for line in lines if line.endswith(" kB"))
+    pairs = (each.split() for each in text.splitlines() if each.endswith(" kB"))
     return {name.rstrip(":"): int(number) / 1024 for name, number, _ in pairs}

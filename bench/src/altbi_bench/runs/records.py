@@ -117,9 +117,9 @@ def append(path: Path, record: "DataclassInstance") -> None:
     """Add one record to a file."""
     from altbi.io import report_errors_as  # slow to import
 
-    line = json.dumps(asdict(record), allow_nan=False) + "\n"
+    text = json.dumps(asdict(record), allow_nan=False) + "\n"
     with report_errors_as(path), path.open("ab") as file:
-        file.write(line.encode())
+        file.write(text.encode())
         file.flush()
         os.fsync(file.fileno())
 
@@ -128,7 +128,7 @@ def append(path: Path, record: "DataclassInstance") -> None:
 def lock_records(path: Path, parse: Callable[[bytes], object] | None = None) -> Iterator[None]:
     """Lock a file of records, and remove an incomplete last line.
 
-    `parse` converts one line; by default lines are runs.
+    `parse` converts one record; by default records are runs.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_fifo() or path.is_socket():
@@ -167,14 +167,14 @@ def read_records(path: Path, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
     """Read all records of a file; an incomplete last line is left out."""
     if path.is_char_device() or path.is_block_device():  # it may have no end
         raise _device_error(path)
-    *lines, last = (path.read_bytes() if path.exists() else b"").split(b"\n")
-    lines += [last] if last and _is_json(last) else []
+    *encoded, last = (path.read_bytes() if path.exists() else b"").split(b"\n")
+    encoded += [last] if last and _is_json(last) else []
     found = []
-    for number, line in enumerate(lines, 1):
+    for number, each in enumerate(encoded, 1):
         try:
-            found.append(parse(line))
+            found.append(parse(each))
         except (ValueError, TypeError, RecursionError) as cause:
-            why = cause if _is_json(line) else "not JSON"
+            why = cause if _is_json(each) else "not JSON"
             hint = "Remove the line, or pass another file." if found else "Pass another file."
             raise TableError(
                 f"{path}, line {number}: not a record of the benchmark ({why}). {hint}"
@@ -186,18 +186,18 @@ def _device_error(path: Path) -> TableError:
     return TableError(f"{path}: a device or a pipe, but expected a file. Pass another path.")
 
 
-def _is_json(line: bytes) -> bool:
-    """Return whether a line is complete: no beginning of an object is valid JSON."""
+def _is_json(text: bytes) -> bool:
+    """Return whether a record is complete: the beginning of an object is not valid JSON."""
     try:
-        json.loads(line)
+        json.loads(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _parse_run(line: bytes) -> Run:
-    """Return the run of a line, or raise an error if a field has another type."""
-    run = Run(**json.loads(line))
+def _parse_run(text: bytes) -> Run:
+    """Return the run of a record, or raise an error if a field has another type."""
+    run = Run(**json.loads(text))
     texts = (run.file, run.system, run.protocol, run.source)
     if not _are_texts(texts) or type(run.seed) is not int:
         raise TypeError("file, system, protocol and source must be texts, seed a whole number")

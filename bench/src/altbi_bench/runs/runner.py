@@ -1,4 +1,4 @@
-"""Plan jobs, and run those that have no record yet."""
+"""Plans of jobs, and runs of those that have no record yet."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from altbi.errors import ParameterError
-from altbi_bench.catalogue.datasets import Dataset, Part, is_available, no_files_error
+from altbi_bench.catalogue.datasets import DataFile, Dataset, is_available, no_files_error
 from altbi_bench.catalogue.protocols import PROTOCOLS, find_protocol
 from altbi_bench.catalogue.systems import DTE_SEEDS, System
 from altbi_bench.catalogue.variants import ALL_SYSTEMS
@@ -46,7 +46,7 @@ class Question:
     rows : int or None
         Size of the sample of larger tables; None: all rows.
     seeds : tuple of int or None
-        None: three, or those of the published numbers under DTE's protocols.
+        None: three seeds; under DTE's protocols, those of the published numbers.
     smoke : bool
         Whether systems are made fast and inaccurate, to try the benchmark itself.
     """
@@ -56,32 +56,32 @@ class Question:
     seeds: tuple[int, ...] | None = None
     smoke: bool = False
 
-    def list_jobs(self, part: Part, system: System) -> list[Job]:
+    def list_jobs(self, data_file: DataFile, system: System) -> list[Job]:
         """List the jobs of one system on one file."""
         return [
             Job(
-                file=part.file,
+                file=data_file.path,
                 system=system.name,
                 seed=seed,
                 protocol=self.protocol,
-                rows=self._sample_size(part),
+                rows=self._sample_size(data_file),
                 smoke=self.smoke,
             )
             for seed in self._find_seeds(system)
         ]
 
-    def _sample_size(self, part: Part) -> int | None:
+    def _sample_size(self, data_file: DataFile) -> int | None:
         """Return the size of the sample; None if the file is not larger."""
         if self.rows is not None and (type(self.rows) is not int or self.rows < MIN_ROWS):
             raise ParameterError(
                 f"rows={self.rows!r}, but expected a whole number of at least {MIN_ROWS}."
             )
-        n_rows = part.rows_in_paper if part.n_rows is None else part.n_rows
+        n_rows = data_file.rows_in_paper if data_file.n_rows is None else data_file.n_rows
         is_small = self.rows is None or (n_rows is not None and n_rows <= self.rows)
         return None if is_small else self.rows
 
     def _find_seeds(self, system: System) -> tuple[int, ...]:
-        """Return the seeds; one is enough if neither the system nor the rows depend on it."""
+        """Return the seeds; only one if neither the system nor the rows depend on it."""
         published = {"dte": system.dte_seeds, "semi-dte": DTE_SEEDS}
         default = published.get(self.protocol, DEFAULT_SEEDS)
         seeds = default if self.seeds is None else self.seeds
@@ -97,17 +97,21 @@ def plan_jobs(
     datasets: Sequence[Dataset], systems: Sequence[System], question: Question
 ) -> list[Job]:
     """Return the jobs on available files, small files first, so that partial results come early."""
-    parts = [part for dataset in datasets for part in dataset.parts if is_available(part)]
+    files = [
+        data_file for dataset in datasets for data_file in dataset.files if is_available(data_file)
+    ]
     return [
         job
-        for part in sorted(parts, key=lambda part: (part.n_rows or 0) * part.n_features)
+        for data_file in sorted(
+            files, key=lambda data_file: (data_file.n_rows or 0) * data_file.n_features
+        )
         for system in systems
-        for job in question.list_jobs(part, system)
+        for job in question.list_jobs(data_file, system)
     ]
 
 
 def keep_current(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs whose system is still built in the same way; others have to be repeated."""
+    """Return the runs whose system has the same parameters today."""
     return [
         run
         for run in runs
@@ -131,9 +135,8 @@ def run_all(
 ) -> list[Run]:
     """Run the jobs without a record, write a record for each, and return the new runs.
 
-    With an engine, jobs run on its workers, and the records are written here. Records count as
-    long as the system is built with the same parameters. After another change of its scores, start
-    a new file.
+    With an engine, jobs run on its workers, and this process writes the records. Records are valid
+    while the system has the same parameters. If its scores change otherwise, use a new file.
     """
     if not jobs:
         raise no_files_error()

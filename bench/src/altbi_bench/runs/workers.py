@@ -1,4 +1,4 @@
-"""Run jobs in processes of their own, each with a time limit."""
+"""Processes that run jobs, each with a time limit."""
 
 import multiprocessing
 import os
@@ -40,10 +40,11 @@ def run_in_processes(
     processes: int,
     seconds: float,
 ) -> Iterator[tuple[Item, Result | Failure]]:
-    """Call a function on items in processes, and yield each item with its result as it comes.
+    """Call a function on items in processes, and yield each item with its result.
 
-    An item that takes longer than `seconds`, or whose process dies, has a `Failure`; the process
-    is replaced. If the iterator is closed early, all processes are ended.
+    Results are yielded in the order of completion. An item that takes longer than `seconds`, or
+    whose process dies, has a `Failure`, and the process is replaced. If the iterator is closed
+    early, all processes are ended.
 
     Parameters
     ----------
@@ -105,7 +106,7 @@ def _exit_with_parent() -> None:
 def run_jobs(
     jobs: Sequence[Job], *, processes: int, seconds: float, threads: int, work: Work = measure
 ) -> Iterator[Run]:
-    """Run jobs in processes of this machine, and yield their runs as they come."""
+    """Run jobs in processes of this machine, and yield their runs as they complete."""
     function = partial(work, threads=threads)
     for job, run in run_in_processes(function, jobs, processes=processes, seconds=seconds):
         yield failed_run(job, run.reason) if isinstance(run, Failure) else run

@@ -1,4 +1,4 @@
-"""Compare records with the paper: numbers, means and differences, as pure functions."""
+"""Comparison of records with the paper: numbers, means and differences."""
 
 import csv
 import statistics
@@ -20,12 +20,12 @@ __all__ = [
     "PAPER_METRICS",
     "Cell",
     "Comparison",
+    "DatasetResult",
     "Difference",
-    "Line",
     "compare",
     "difference",
     "find_failures",
-    "is_compared",
+    "is_comparable",
     "paper_table",
     "shared_means",
 ]
@@ -50,10 +50,10 @@ class Cell:
     mean : float
         Mean over seeds, then over the files of the data set.
     std : float or None
-        Sample standard deviation over seeds, averaged over the files; None where the seed changes
-        nothing or there is only one.
+        Sample standard deviation over seeds, averaged over the files; None if the seed changes
+        nothing, or if there is only one seed.
     jobs : tuple of Job
-        What it was made of.
+        Jobs of the runs that are averaged.
     """
 
     mean: float
@@ -63,29 +63,29 @@ class Cell:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One data set: our numbers by system, None if runs are missing, and the paper's numbers."""
+class DatasetResult:
+    """Numbers of one data set by system: ours, None if runs are missing, and the paper's."""
 
     dataset: Dataset
-    n_parts: int
+    n_files_run: int
     ours: Mapping[str, Cell | None]
     paper: Mapping[str, float | None]
 
     @property
     def n_files(self) -> int:
-        """Number of all files of the data set."""
+        """The number of all files of the data set."""
         return n_files(self.dataset)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all files of the data set were run: the paper's number is about all."""
-        return self.n_parts == self.n_files
+    def is_complete(self) -> bool:
+        """Whether all files of the data set were run, as in the paper."""
+        return self.n_files_run == self.n_files
 
     @property
     def title(self) -> str:
-        """Name of the data set, with the number of files if not all were run."""
-        of = f", {self.n_parts} of {self.n_files} files"
-        return self.dataset.label + ("" if self.is_whole else of)
+        """The name of the data set, with the number of files if not all were run."""
+        files = f", {self.n_files_run} of {self.n_files} files"
+        return self.dataset.label + ("" if self.is_complete else files)
 
 
 @final
@@ -96,26 +96,28 @@ class Comparison:
     metric: str
     question: Question
     systems: tuple[str, ...]
-    lines: tuple[Line, ...]
+    results: tuple[DatasetResult, ...]
 
     def only(self, datasets: Sequence[Dataset]) -> "Comparison":
         """Return the comparison on some data sets."""
-        lines = tuple(line for line in self.lines if line.dataset in datasets)
-        return Comparison(self.metric, self.question, self.systems, lines)
+        results = tuple(each for each in self.results if each.dataset in datasets)
+        return Comparison(self.metric, self.question, self.systems, results)
 
-    def that_ran(self) -> "Comparison":
-        """Return the comparison without systems that have no number."""
-        ran = tuple(name for name in self.systems if any(line.ours[name] for line in self.lines))
-        return Comparison(self.metric, self.question, ran, self.lines)
+    def drop_empty_systems(self) -> "Comparison":
+        """Return the comparison without the systems that have no numbers."""
+        ran = tuple(
+            name for name in self.systems if any(result.ours[name] for result in self.results)
+        )
+        return Comparison(self.metric, self.question, ran, self.results)
 
     @property
     def scores(self) -> dict[str, dict[str, float]]:
-        """Means by system and data set, where there are any."""
+        """Means by system and data set; missing ones are left out."""
         return {
             name: {
-                line.dataset.label: cell.mean
-                for line in self.lines
-                if (cell := line.ours[name]) is not None
+                result.dataset.label: cell.mean
+                for result in self.results
+                if (cell := result.ours[name]) is not None
             }
             for name in self.systems
         }
@@ -147,8 +149,8 @@ def paper_table(metric: str, setting: str = "unsupervised") -> dict[str, dict[st
             f"Expected one of {', '.join(PAPER_METRICS)} in one of {', '.join(SETTINGS)}."
         )
     source = resources.files("altbi_bench") / "paper" / f"{metric}_{setting}.csv"
-    with source.open(encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
+    with source.open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
     return {row.pop("dataset"): {name: float(cell) for name, cell in row.items()} for row in rows}
 
 
@@ -159,68 +161,69 @@ def compare(
     systems: Sequence[System] | None = None,
     datasets: Sequence[Dataset] | None = None,
 ) -> Comparison:
-    """Compare runs with the paper's numbers; without systems, all that have a number.
+    """Compare runs with the paper's numbers.
 
-    Of data sets, those files count that they have here; without them, all.
+    Without systems, all that have a number. Without data sets, all. Only the files of the given
+    data sets count.
     """
     last = keep_latest(keep_current(runs))
     chosen = find_systems() if systems is None else list(systems)
     files = {job.file for job in last}
-    lines = [
-        line
+    results = [
+        result
         for dataset in (catalogue() if datasets is None else datasets)
-        if any(part.file in files for part in dataset.parts)
-        and (line := _line(dataset, chosen, last, metric, question)) is not None
+        if any(each.path in files for each in dataset.files)
+        and (result := _summarize_dataset(dataset, chosen, last, metric, question)) is not None
     ]
     named = [
         system.name
         for system in chosen
-        if systems is not None or any(line.ours[system.name] for line in lines)
+        if systems is not None or any(result.ours[system.name] for result in results)
     ]
-    return Comparison(metric, question, tuple(named), tuple(lines))
+    return Comparison(metric, question, tuple(named), tuple(results))
 
 
-def _line(
+def _summarize_dataset(
     dataset: Dataset,
     systems: Sequence[System],
     last: Mapping[Job, Run],
     metric: str,
     question: Question,
-) -> Line | None:
-    """Return the line of a data set, computed from the files that count."""
-    asked = [[question.list_jobs(part, system) for system in systems] for part in dataset.parts]
-    ran = _select_counted(asked, last)
+) -> DatasetResult | None:
+    """Return the numbers of a data set, computed from the files that count."""
+    requested = [[question.list_jobs(each, system) for system in systems] for each in dataset.files]
+    ran = _select_counted(requested, last)
     if not ran:
         return None
     cells = [_cell(by_file, last, metric) for by_file in zip(*ran, strict=True)]
-    return Line(
+    return DatasetResult(
         dataset,
-        n_parts=len(ran),
+        n_files_run=len(ran),
         ours=dict(zip([system.name for system in systems], cells, strict=True)),
         paper={system.name: _paper(dataset, system, metric, question) for system in systems},
     )
 
 
 def _select_counted(
-    asked: Sequence[list[list[Job]]], last: Mapping[Job, Run]
+    requested: Sequence[list[list[Job]]], last: Mapping[Job, Run]
 ) -> list[list[list[Job]]]:
     """Return the jobs of files on which at least half of the data set's systems have runs.
 
-    One that few have begun with would take its number away from all others.
+    If a file with fewer runs counted, the other systems would have no number.
     """
-    begun = [
-        (by_system, {place for place, jobs in enumerate(by_system) if any(j in last for j in jobs)})
-        for by_system in asked
+    started = [
+        (by_system, {index for index, jobs in enumerate(by_system) if any(j in last for j in jobs)})
+        for by_system in requested
     ]
-    n_systems = len(set().union(*(systems for _, systems in begun)))
-    by_half = [jobs for jobs, systems in begun if 2 * len(systems) >= max(n_systems, 1)]
-    return by_half or [jobs for jobs, systems in begun if systems]
+    n_systems = len(set().union(*(systems for _, systems in started)))
+    by_half = [jobs for jobs, systems in started if 2 * len(systems) >= max(n_systems, 1)]
+    return by_half or [jobs for jobs, systems in started if systems]
 
 
 def _cell(by_file: Sequence[list[Job]], last: Mapping[Job, Run], metric: str) -> Cell | None:
     """Average over seeds, then over files; None if a run is missing or failed."""
     jobs = tuple(job for each in by_file for job in each)
-    # A mean over fewer seeds or files than asked for would be a silent gap.
+    # A mean over fewer seeds or files than requested would hide missing runs.
     if any(job not in last or getattr(last[job], metric) is None for job in jobs):
         return None
     values = [[float(getattr(last[job], metric)) for job in each] for each in by_file]
@@ -241,52 +244,52 @@ def _paper(dataset: Dataset, system: System, metric: str, question: Question) ->
     return paper_table(metric, setting)[dataset.name].get(column)
 
 
-def shared_means(comparison: Comparison) -> tuple[list[Line], dict[str, float]]:
+def shared_means(comparison: Comparison) -> tuple[list[DatasetResult], dict[str, float]]:
     """Average each system over the data sets that all compared systems ran."""
     shared = [
-        line for line in comparison.lines if all(line.ours[name] for name in comparison.systems)
+        each for each in comparison.results if all(each.ours[name] for name in comparison.systems)
     ]
     if not shared or not comparison.systems:
         return [], {}
     return shared, {
-        name: statistics.fmean(cell.mean for line in shared if (cell := line.ours[name]))
+        name: statistics.fmean(cell.mean for each in shared if (cell := each.ours[name]))
         for name in comparison.systems
     }
 
 
-def is_compared(comparison: Comparison, line: Line, system: str) -> bool:
-    """Return whether the paper's number is for the same rows and from this protocol."""
-    cell = line.ours[system]
-    if cell is None or any(job.rows is not None for job in cell.jobs) or not line.is_whole:
+def is_comparable(comparison: Comparison, result: DatasetResult, system: str) -> bool:
+    """Return whether the paper's number is about the same rows and this protocol."""
+    cell = result.ours[system]
+    if cell is None or any(job.rows is not None for job in cell.jobs) or not result.is_complete:
         return False
     protocol, own = find_protocol(comparison.question.protocol), SYSTEMS[system].scales_itself
-    return protocol.is_that_of(own, comparison.metric, line.dataset.kind)
+    return protocol.is_source_of(own, comparison.metric, result.dataset.kind)
 
 
 def difference(comparison: Comparison, system: str) -> Difference | None:
-    """Measure ours minus the paper's over the data sets that have both, with all their rows.
+    """Compute our numbers minus the paper's, over complete data sets that have both.
 
-    None where the paper's column comes from another protocol.
+    None if the paper's column comes from another protocol.
     """
     pairs = [
-        (line.dataset.label, cell, paper)
-        for line in comparison.lines
-        if is_compared(comparison, line, system)
-        and (cell := line.ours[system]) is not None
-        and (paper := line.paper.get(system)) is not None
+        (result.dataset.label, cell, paper)
+        for result in comparison.results
+        if is_comparable(comparison, result, system)
+        and (cell := result.ours[system]) is not None
+        and (paper := result.paper.get(system)) is not None
     ]
     if not pairs:
         return None
-    gaps = {name: cell.mean - paper for name, cell, paper in pairs}
+    differences = {name: cell.mean - paper for name, cell, paper in pairs}
     spreads = [cell.std for _, cell, _ in pairs if cell.std is not None]
-    largest = max(gaps, key=lambda name: abs(gaps[name]))
+    largest = max(differences, key=lambda name: abs(differences[name]))
     return Difference(
         n_tables=len(pairs),
-        mean_absolute=statistics.fmean(map(abs, gaps.values())),
-        mean_signed=statistics.fmean(gaps.values()),
+        mean_absolute=statistics.fmean(map(abs, differences.values())),
+        mean_signed=statistics.fmean(differences.values()),
         ours=statistics.fmean(cell.mean for _, cell, _ in pairs),
         paper=statistics.fmean(paper for _, _, paper in pairs),
-        largest=(largest, gaps[largest]),
+        largest=(largest, differences[largest]),
         spread=statistics.fmean(spreads) if spreads else None,
     )
 
@@ -297,13 +300,13 @@ def find_failures(
     systems: Sequence[System],
     datasets: Sequence[Dataset],
 ) -> list[Run]:
-    """Return the runs of a question that failed last."""
+    """Return the last runs of a question that failed."""
     last = keep_latest(keep_current(runs))
     return [
         last[job]
         for dataset in datasets
-        for part in dataset.parts
+        for each in dataset.files
         for system in systems
-        for job in question.list_jobs(part, system)
+        for job in question.list_jobs(each, system)
         if job in last and last[job].error is not None
     ]

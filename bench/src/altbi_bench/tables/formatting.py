@@ -1,4 +1,4 @@
-"""Format tables of results: numbers, means, differences from the paper, missing runs."""
+"""Tables of results: numbers, means, differences from the paper, missing runs."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from altbi_bench.tables.comparison import (
     METRICS,
     Cell,
     Comparison,
-    Line,
+    DatasetResult,
     compare,
     difference,
     find_failures,
@@ -35,8 +35,8 @@ __all__ = [
 ]
 
 Grid = Callable[[Sequence[Sequence[str]]], str]
-# Up to so many systems the paper's columns stand beside ours.
-FEW = 4
+# Up to this number of systems, the paper's columns are shown next to ours.
+MAX_WITH_PAPER = 4
 MISSING = "-"
 
 
@@ -52,26 +52,26 @@ def format_question(
     runs = read_runs(path)
     grid: Grid = markdown_grid if markdown else plain_grid
     heading = "### {}" if markdown else "{}"
-    parts = []
+    sections = []
     for metric, title in METRICS.items():
         found = compare(runs, metric, question, systems, datasets)
-        if not found.lines:
+        if not found.results:
             raise no_records_error(path, runs)
-        found = found.that_ran()  # one without a cell would leave no data set that all ran
-        parts += [
+        found = found.drop_empty_systems()  # otherwise no data set would have all systems
+        sections += [
             heading.format(title),
             grid(format_cells(found)),
             *format_differences(found, grid),
         ]
-        parts += _other_protocol(found)
-    judged = replace(
+        sections += _describe_other_protocols(found)
+    compared_auc = replace(
         compare(runs, "auc", question, systems, datasets),
-        # One that ran elsewhere is missing here.
+        # Systems with runs on other data sets are missing here.
         systems=compare(runs, "auc", question, systems).systems,
     )
-    missing = format_missing(runs, judged, datasets, systems)
-    parts += [heading.format("Missing"), *missing] if missing else []
-    return "\n\n".join(parts) + "\n"
+    missing = format_missing(runs, compared_auc, datasets, systems)
+    sections += [heading.format("Missing"), *missing] if missing else []
+    return "\n\n".join(sections) + "\n"
 
 
 def no_records_error(
@@ -88,61 +88,67 @@ def no_records_error(
     return TableError(f"{path}: {why}. {command} writes them.")
 
 
-def format_cells(found: Comparison, places: Mapping[Job, str] | None = None) -> list[list[str]]:
+def format_cells(found: Comparison, links: Mapping[Job, str] | None = None) -> list[list[str]]:
     """Format all numbers and the means; for few systems also the paper's numbers."""
-    beside = _first_of_columns(found) if len(found.systems) <= FEW else []
-    head = ["data set", *found.systems, *(f"paper's {_column(found, name)}" for name in beside)]
+    with_paper = _select_first_systems(found) if len(found.systems) <= MAX_WITH_PAPER else []
+    head = [
+        "data set",
+        *found.systems,
+        *(f"paper's {_find_column(found, name)}" for name in with_paper),
+    ]
     body = [
         [
-            line.title,
-            *(_linked(line.ours[name], places) for name in found.systems),
-            *(format_number(line.paper.get(name)) for name in beside),
+            result.title,
+            *(_format_link(result.ours[name], links) for name in found.systems),
+            *(format_number(result.paper.get(name)) for name in with_paper),
         ]
-        for line in found.lines
+        for result in found.results
     ]
     shared, means = shared_means(found)
     if shared:
         last = [f"mean of the {len(shared)} that all ran", *(f"{means[n]:.3f}" for n in means)]
-        body.append([*last, *(_paper_mean(shared, name) for name in beside)])
+        body.append([*last, *(_average_paper(shared, name) for name in with_paper)])
     return [head, *body]
 
 
-def _other_protocol(found: Comparison) -> list[str]:
+def _describe_other_protocols(found: Comparison) -> list[str]:
     """Return a remark on systems whose numbers in the paper come from another protocol."""
-    if len(found.systems) > FEW:
+    if len(found.systems) > MAX_WITH_PAPER:
         return []
     protocol = find_protocol(found.question.protocol)
     names = []
-    for name in _first_of_columns(found):
+    for name in _select_first_systems(found):
         own = SYSTEMS[name].scales_itself
-        kinds = {line.dataset.kind for line in found.lines if line.paper.get(name) is not None}
-        other = {kind for kind in kinds if not protocol.is_that_of(own, found.metric, kind)}
+        kinds = {
+            result.dataset.kind for result in found.results if result.paper.get(name) is not None
+        }
+        other = {kind for kind in kinds if not protocol.is_source_of(own, found.metric, kind)}
         where = " on " + " and ".join(f"{kind}s" for kind in sorted(other))
-        names += [f"{_column(found, name)}{where if other < kinds else ''}"] if other else []
-    told = f"The paper's numbers of {', '.join(names)} come from another protocol than this one."
-    return [told] if names else []
+        names += [f"{_find_column(found, name)}{where if other < kinds else ''}"] if other else []
+    remark = f"The paper's numbers of {', '.join(names)} come from another protocol than this one."
+    return [remark] if names else []
 
 
-def _first_of_columns(found: Comparison) -> list[str]:
+def _select_first_systems(found: Comparison) -> list[str]:
     """Return the first system of each column of the paper."""
     first: dict[str | None, str] = {}
     for name in found.systems:
-        if any(line.paper.get(name) is not None for line in found.lines):
-            first.setdefault(_column(found, name), name)
+        if any(result.paper.get(name) is not None for result in found.results):
+            first.setdefault(_find_column(found, name), name)
     return list(first.values())
 
 
-def _column(found: Comparison, name: str) -> str | None:
+def _find_column(found: Comparison, name: str) -> str | None:
     """Return the column of a system in the paper's table of this setting."""
     return SYSTEMS[name].paper_column(find_protocol(found.question.protocol).setting)
 
 
-def _linked(cell: Cell | None, places: Mapping[Job, str] | None) -> str:
-    text = _text(cell)
-    return text if cell is None or places is None else f"[{text}]({places[cell.jobs[0]]})"
+def _format_link(cell: Cell | None, links: Mapping[Job, str] | None) -> str:
+    text = _format_cell(cell)
+    return text if cell is None or links is None else f"[{text}]({links[cell.jobs[0]]})"
 
 
-def _text(cell: Cell | None) -> str:
+def _format_cell(cell: Cell | None) -> str:
     if cell is None:
         return MISSING
     return f"{cell.mean:.3f}" + ("" if cell.std is None else f" ± {cell.std:.3f}")
@@ -153,8 +159,8 @@ def format_number(value: float | None) -> str:
     return MISSING if value is None else f"{value:.3f}"
 
 
-def _paper_mean(shared: Sequence[Line], name: str) -> str:
-    numbers = [line.paper.get(name) for line in shared]
+def _average_paper(shared: Sequence[DatasetResult], name: str) -> str:
+    numbers = [result.paper.get(name) for result in shared]
     known = [value for value in numbers if value is not None]
     return f"{statistics.fmean(known):.3f}" if len(known) == len(numbers) else MISSING
 
@@ -174,16 +180,16 @@ def format_differences(found: Comparison, grid: Grid) -> list[str]:
     body = [
         [
             name,
-            str(gap.n_tables),
-            f"{gap.ours:.4f}",
-            f"{gap.paper:.4f}",
-            f"{gap.mean_signed:+.4f}",
-            f"{gap.mean_absolute:.4f}",
-            f"{gap.largest[0]} {gap.largest[1]:+.3f}",
-            format_number(gap.spread),
+            str(each.n_tables),
+            f"{each.ours:.4f}",
+            f"{each.paper:.4f}",
+            f"{each.mean_signed:+.4f}",
+            f"{each.mean_absolute:.4f}",
+            f"{each.largest[0]} {each.largest[1]:+.3f}",
+            format_number(each.spread),
         ]
         for name in found.systems
-        if (gap := difference(found, name)) is not None
+        if (each := difference(found, name)) is not None
     ]
     return [grid([head, *body])] if body else []
 
@@ -196,17 +202,18 @@ def format_missing(
 ) -> list[str]:
     """List the jobs that failed, and the cells without all their runs; empty if there are none.
 
-    Without systems, all are asked about: one that failed everywhere has no cell in `found`.
+    Without systems, all count, because `found` has no cells of a system that failed everywhere.
     """
-    asked = find_systems() if systems is None else systems
-    failed = find_failures(runs, found.question, asked, datasets)
-    texts = [f"- {run.job.title}: {_one_line(run.error)}" for run in failed]
+    requested = find_systems() if systems is None else systems
+    failed = find_failures(runs, found.question, requested, datasets)
+    texts = [f"- {run.job.title}: {_shorten_error(run.error)}" for run in failed]
     compared = _find_started(runs, found) | set(found.systems)
-    for name in (system.name for system in asked if system.name in compared):
+    for name in (system.name for system in requested if system.name in compared):
         never = [
-            line.dataset.label
-            for line in found.lines
-            if line.ours[name] is None and not any(_is_of(run, line, name) for run in failed)
+            result.dataset.label
+            for result in found.results
+            if result.ours[name] is None
+            and not any(_belongs_to(run, result, name) for run in failed)
         ]
         texts += [f"- {name}: not run with all seeds on {', '.join(never)}"] if never else []
     return ["\n".join(texts)] if texts else []
@@ -214,7 +221,7 @@ def format_missing(
 
 def _find_started(runs: Sequence[Run], found: Comparison) -> set[str]:
     """Return the systems with any run on the compared data sets."""
-    files = {part.file for line in found.lines for part in line.dataset.parts}
+    files = {each.path for result in found.results for each in result.dataset.files}
     return {
         run.system
         for run in keep_current(runs)
@@ -222,9 +229,9 @@ def _find_started(runs: Sequence[Run], found: Comparison) -> set[str]:
     }
 
 
-def _one_line(text: str | None) -> str:
+def _shorten_error(text: str | None) -> str:
     return shorten(escape_text(" ".join((text or "").split())), 160)
 
 
-def _is_of(run: Run, line: Line, name: str) -> bool:
-    return run.system == name and run.file in {part.file for part in line.dataset.parts}
+def _belongs_to(run: Run, result: DatasetResult, name: str) -> bool:
+    return run.system == name and run.file in {each.path for each in result.dataset.files}

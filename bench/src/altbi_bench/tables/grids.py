@@ -1,4 +1,4 @@
-"""A table of texts, as plain text or as Markdown."""
+"""Tables of texts, as plain text or as Markdown."""
 
 from collections.abc import Sequence
 

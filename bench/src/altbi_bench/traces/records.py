@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from math import isfinite
 from pathlib import Path
 
-from altbi_bench.catalogue.datasets import find_part
+from altbi_bench.catalogue.datasets import find_file
 from altbi_bench.runs.records import append, lock_records, read_records
 from altbi_bench.runs.runner import Limits
 from altbi_bench.runs.workers import Failure, run_in_processes
@@ -15,7 +15,7 @@ from altbi_bench.traces.trace import Trace, TraceJob, failed_trace, run_trace
 __all__ = ["current_traces", "read_traces", "run_traces"]
 
 SERIES = ("auc", "inlier_loss", "outlier_loss", "kept_outliers")
-WHOLE_NUMBERS = ("seed", "rows", "n_rows", "n_outliers")
+INTEGERS = ("seed", "rows", "n_rows", "n_outliers")
 
 
 def read_traces(path: Path) -> list[Trace]:
@@ -23,13 +23,13 @@ def read_traces(path: Path) -> list[Trace]:
     return read_records(path, _parse_trace)
 
 
-def _parse_trace(line: bytes) -> Trace:
-    """Return the trace of a line, or raise an error if a field has another type."""
-    trace = Trace(**json.loads(line))
+def _parse_trace(text: bytes) -> Trace:
+    """Return the trace of a record, or raise an error if a field has another type."""
+    trace = Trace(**json.loads(text))
     if not isinstance(trace.file, str) or trace.setting not in SETTINGS:
         raise ValueError("file must be a text, setting one of the known settings")
-    if not all(type(getattr(trace, name)) is int for name in WHOLE_NUMBERS):
-        raise TypeError(f"{', '.join(WHOLE_NUMBERS)} must be whole numbers")
+    if not all(type(getattr(trace, name)) is int for name in INTEGERS):
+        raise TypeError(f"{', '.join(INTEGERS)} must be whole numbers")
     if not (trace.share is None or type(trace.share) is float):
         raise TypeError("share must be a number or null")
     if not isinstance(trace.plan, dict) or not isinstance(trace.windows, dict):
@@ -43,15 +43,17 @@ def _parse_trace(line: bytes) -> Trace:
 
 
 def _check_series(trace: Trace) -> None:
-    """Raise an error if the series have other lengths or values than their setting."""
-    find_part(trace.file)
+    """Raise an error if lengths or values of the series do not fit the setting."""
+    find_file(trace.file)
     if not 0 < trace.n_outliers < trace.n_rows:
         raise ValueError("there must be outliers and inliers")
     lengths = {len(getattr(trace, name)) for name in SERIES}
     values = [value for name in SERIES for value in getattr(trace, name)]
     values += trace.windows.values()
     if len(lengths) != 1 or not all(_is_share(value) for value in values):
-        raise ValueError(f"{', '.join(SERIES)} must be as many numbers in [0, 1], windows too")
+        raise ValueError(
+            f"{', '.join(SERIES)} must have the same length and numbers in [0, 1], like windows"
+        )
     setting = SETTINGS[trace.setting]
     if trace.plan == setting.plan():
         if lengths != {setting.schedule.n_steps}:

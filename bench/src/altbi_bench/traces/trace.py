@@ -1,4 +1,4 @@
-"""Traces: one observed training, with a number for each step."""
+"""Traces: observed trainings, with a number for each step."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,7 +12,7 @@ from altbi.encoding import TableEncoder
 from altbi.errors import ParameterError
 from altbi.scorers._loss import compute_loss_ranges
 from altbi.table import as_table
-from altbi_bench.catalogue.datasets import Labels, Rows, find_part, load
+from altbi_bench.catalogue.datasets import Labels, Rows, find_file, load
 from altbi_bench.catalogue.protocols import sample_table
 from altbi_bench.runs.measurement import collect_versions
 from altbi_bench.traces.settings import SETTINGS, Losses, Observation, Setting, observe_training
@@ -124,7 +124,7 @@ def failed_trace(job: TraceJob, reason: str) -> Trace:
 
 def _run_trace(job: TraceJob) -> Trace:
     setting = SETTINGS[job.setting]
-    X, y = sample_table(*load(find_part(job.file)[1]), job.rows)
+    X, y = sample_table(*load(find_file(job.file)[1]), job.rows)
     if job.share is not None:
         X, y = drop_outliers(X, y, job.share, job.seed)
     rows = TableEncoder().fit_transform(as_table(X))

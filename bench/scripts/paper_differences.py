@@ -1,6 +1,6 @@
-"""Why our ALTBI-I differs from the paper's on some tables: seeds and settings, one at a time.
+"""Differences of our ALTBI-I from the paper's: effects of seeds and of single settings.
 
-    python bench/scripts/gaps.py --datasets hepatitis,wine --seeds 10
+    python bench/scripts/paper_differences.py --datasets hepatitis,wine --seeds 10
 
 For each table: AUC of the authors' settings over many seeds (mean, standard deviation, range), the
 mean AUC with one setting changed, and the paper's value. A value inside the range of seeds can be
