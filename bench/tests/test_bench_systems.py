@@ -111,7 +111,7 @@ class TestCatalogue:
         ("name", "meant"), [("SimCLR", ""), ("simclr", " (did you mean 'SimCLR'?)")]
     )
     def test_a_system_that_is_not_run_here_is_refused_with_the_reason(self, name, meant):
-        told = re.escape(f"called '{name}'{meant}.") + ".*; SimCLR needs pictures to crop"
+        told = re.escape(f"called '{name}'{meant}.") + ".*; SimCLR needs images to crop"
         with pytest.raises(ParameterError, match=told):
             find_systems([name])
 
@@ -243,7 +243,7 @@ class TestCatalogue:
         alone, in_company = score(rows[:50].copy()), score(np.vstack([rows[:50], rows + 5]))[:50]
 
         assert not np.allclose(alone, in_company)
-        assert "puts the rows of the fit and of the query together" in SYSTEMS[name].note
+        assert "stacks training and test rows" in SYSTEMS[name].note
 
 
 class TestRecipe:
