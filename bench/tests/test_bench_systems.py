@@ -113,7 +113,7 @@ class TestCatalogue:
         ("name", "meant"), [("SimCLR", ""), ("simclr", " (did you mean 'SimCLR'?)")]
     )
     def test_image_only_system_raises_with_the_reason(self, name, meant):
-        expected = re.escape(f"called '{name}'{meant}.") + ".*; SimCLR needs pictures to crop"
+        expected = re.escape(f"called '{name}'{meant}.") + ".*; SimCLR needs images to crop"
         with pytest.raises(ParameterError, match=expected):
             find_systems([name])
 
@@ -245,7 +245,7 @@ class TestCatalogue:
         alone, with_others = score(rows[:50].copy()), score(np.vstack([rows[:50], rows + 5]))[:50]
 
         assert not np.allclose(alone, with_others)
-        assert "puts the rows of the fit and of the query together" in SYSTEMS[name].note
+        assert "stacks training and test rows" in SYSTEMS[name].note
 
 
 class TestRecipe:
