@@ -694,7 +694,7 @@ class TestFindings:
             ours, others = dict.fromkeys(names, 0.5), dict.fromkeys(names, 0.4)
             found_text = self.describe({PLAIN: ours, FOREST: others, NEIGHBOURS: others})
 
-            assert sum("reserved for" in text for text in found_text) == n_expected
+            assert sum("did not select its settings" in text for text in found_text) == n_expected
 
 
 class TestPage:
@@ -782,8 +782,8 @@ class TestPage:
 
         text = self.write_and_read_page(tmp_path / "results", aucs)
 
-        (found_text,) = (line for line in text if "reserved for" in line)
-        assert f"{len(aside)} of them were reserved" in found_text
+        (found_text,) = (line for line in text if "did not select" in line)
+        assert f"{len(aside)} of them did not select its settings" in found_text
         assert found_text.endswith(
             f"{PLAIN} is better than none and worse than none; no difference is shown against "
             "IForest, kNN."

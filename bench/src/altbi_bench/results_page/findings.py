@@ -81,7 +81,7 @@ def describe_findings(main: Comparison, precision: Comparison, runs: Iterable[Ru
     return [
         f"O{describe_leaders(main, precision)[1:]}",
         *(_describe_pairs(found) for found in (main, precision)),
-        *_describe_confirmation(main),
+        *_describe_unselected_tables(main),
         *(_describe_losses(found) for found in (main, precision)),
         *_describe_left_out(main),
         *_describe_few_outliers(main, runs),
@@ -199,15 +199,16 @@ def _verdict(found: Comparison) -> str:
     return f"{OURS} is better than {everyone or _join_names(better)} and worse than {losses}{rest}"
 
 
-def _describe_confirmation(main: Comparison) -> list[str]:
+def _describe_unselected_tables(main: Comparison) -> list[str]:
     """Return a sentence about the tables that were not used to choose settings, if any."""
     others = [each.dataset for each in main.results if not is_chosen_on(each.dataset.files[0].name)]
     found = main.only(others)
     if not has_enough_runs(found) or found == main:
         return []
     return [
-        f"{OURS} was designed with these tables. {len(found.results)} of them were reserved for "
-        "confirmation (docs/benchmark/accuracy.md). On these, the test of AUC says: "
+        f"{OURS} was designed with these tables. {len(found.results)} of them did not select its "
+        "settings, but were evaluated many times (docs/benchmark/accuracy.md). On these, the test "
+        "of AUC says: "
         f"{_verdict(found)}."
     ]
 
