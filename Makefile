@@ -3,6 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PRODUCT := $(VENV)/.product
 READY := $(VENV)/.ready
+# Compiled modules are kept, so that each process of the tests starts faster.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test quick lint types layers unit browser clean
 
@@ -12,7 +14,7 @@ demo: $(PRODUCT)
 test: lint types layers unit
 
 quick: lint types layers
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" tests src bench/tests
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -70,6 +70,7 @@ def test_demo_has_the_scores_of_the_detector(demo):
     assert "diagnosis" not in [column.name for column in demo.summary.columns]
 
 
+@pytest.mark.slow
 def test_malignant_rows_have_high_scores(demo):
     assert 4 <= demo.in_top_ten <= demo.in_top_twenty <= demo.malignant == 10
 

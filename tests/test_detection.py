@@ -216,6 +216,7 @@ def test_missing_report_library_fails_before_training(
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_report_is_written_by_default(features, temporary_folder):
     detection = detect(features, report=None, command="my command")
 

@@ -11,6 +11,8 @@ from torch import nn
 from altbi.errors import ParameterError
 from altbi_bench.baselines.dagmm import DAGMM, energy, errors, moments
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"epochs": 60, "batch_size": 64, "learning_rate": 0.01}
 
 

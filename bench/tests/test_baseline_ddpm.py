@@ -7,6 +7,8 @@ import torch
 from altbi_bench.baselines.base import Trainer
 from altbi_bench.baselines.ddpm import DDPM, START, TIMES, Denoiser, encode_times, has_stalled
 
+pytestmark = pytest.mark.slow
+
 BETAS = np.linspace(1e-4, 1e-2, 1000)
 KEPT = np.cumprod(1 - BETAS)
 

@@ -8,6 +8,8 @@ from altbi.errors import ParameterError
 from altbi_bench.baselines import DeepSAD, DeepSVDD
 from altbi_bench.baselines.deep_svdd import move_from_zero
 
+pytestmark = pytest.mark.slow
+
 
 def sample_rows(n_rows=400, n_columns=4, seed=0):
     return np.random.default_rng(seed).normal(size=(n_rows, n_columns))

@@ -10,6 +10,8 @@ from torch.nn import functional
 from altbi.errors import ParameterError
 from altbi_bench.baselines.drocc import DROCC, project_to_ring
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"warm_up": 5, "batch_size": 64, "learning_rate": 0.02, "radius": 0.8}
 
 

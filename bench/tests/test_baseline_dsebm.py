@@ -8,6 +8,8 @@ from scipy.stats import spearmanr
 from altbi.errors import ParameterError
 from altbi_bench.baselines.dsebm import DSEBM, Energy
 
+pytestmark = pytest.mark.slow
+
 X = np.random.default_rng(0).multivariate_normal([5, -3], [[1, 0.9], [0.9, 1]], size=1000)
 ENOUGH = {"epochs": 60, "learning_rate": 0.01}
 

@@ -10,6 +10,8 @@ from torch.nn import functional
 from altbi.errors import ParameterError, TableError
 from altbi_bench.baselines.dte import DTEC, DTEIG, TIMES, BinEstimator, Dropout, ScaleEstimator
 
+pytestmark = pytest.mark.slow
+
 VARIANCES = 1 - np.cumprod(1 - np.linspace(1e-4, 1e-2, 400))
 N_COLUMNS = 8
 

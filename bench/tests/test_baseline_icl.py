@@ -10,6 +10,8 @@ from altbi.errors import ParameterError, TableError
 from altbi_bench.baselines import icl
 from altbi_bench.baselines.icl import ICL, WindowMatcher, compute_chunked_loss, window_length
 
+pytestmark = pytest.mark.slow
+
 N_OUTLIERS = 15
 
 

@@ -10,6 +10,8 @@ from sklearn.base import clone
 from altbi.errors import ParameterError
 from altbi_bench.baselines.planar_flow import MIN_PRODUCT, PlanarFlow, PlanarLayers
 
+pytestmark = pytest.mark.slow
+
 
 def sample_two_clusters(n_rows=600):
     rng = np.random.default_rng(0)

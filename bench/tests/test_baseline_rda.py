@@ -10,6 +10,8 @@ from altbi.errors import ParameterError
 from altbi_bench.baselines.base import Trainer
 from altbi_bench.baselines.rda import RDA, shrink_rows
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"epochs": 60, "batch_size": 32, "learning_rate": 0.005, "shrink_every": 1}
 
 

@@ -629,6 +629,7 @@ class TestProcesses:
         assert main(["tables", "--records", path]) == 1
         assert "all records are of smoke runs, which are left out" in read_error(capsys)
 
+    @pytest.mark.slow
     def test_killed_run_continues_with_missing_jobs(self, start, tmp_path):
         words = ["run", "--suite", "smoke", "--systems", "IForest", "--seeds", "20"]
         words += ["--processes", "2"]

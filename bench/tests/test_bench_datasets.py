@@ -66,6 +66,7 @@ class TestCatalogue:
         assert len({dataset.label for dataset in catalogue()}) == len(names) == 67
         assert len(set(files)) == len(files) == 195
 
+    @pytest.mark.slow
     def test_sizes_agree_with_table_b1(self):
         table = read_paper_summary()
 
@@ -415,6 +416,7 @@ class TestLoad:
         with pytest.raises(TableError, match=r"toy\.npz: not an ADBench file"):
             load(TOY)
 
+    @pytest.mark.slow
     def test_damaged_bytes_raise_only_table_errors(self, folder):
         write_file(folder / "toy.npz")
         content = (folder / "toy.npz").read_bytes()
@@ -438,6 +440,7 @@ class TestLoad:
 
 
 class TestRealFiles:
+    @pytest.mark.slow
     def test_available_files_agree_with_the_catalogue(self, adbench):
         available = [part for each in catalogue() for part in each.files if is_available(part)]
 

@@ -323,6 +323,7 @@ class TestProcesses:
         assert len({*processes, os.getpid()}) == 4
         assert all(each.parameters["ignores_interrupts"] for each in (first, second, third))
 
+    @pytest.mark.slow
     def test_several_processes_give_the_same_records(self):
         asked = build_jobs("A", "leave", "B", "C", "raise")
 
@@ -368,6 +369,7 @@ class TestProcesses:
         with pytest.raises(ProcessLookupError):
             os.kill(process, 0)
 
+    @pytest.mark.slow
     def test_killed_parent_leaves_no_process(self, tmp_path):
         code = (
             "import sys\n"

@@ -237,6 +237,7 @@ def test_explain_selects_rows_by_number_or_score(folder, capsys, scores):
     assert "similar normal rows:" in out
 
 
+@pytest.mark.slow
 def test_models_of_losses_have_no_similar_rows(folder, capsys):
     explain = ["explain", "sizes.csv", "-m", "loss.altbi", "--rows", "17"]
     assert main([*explain, "--json"]) == 0

@@ -57,6 +57,7 @@ def test_outliers_score_higher_than_inliers(scores):
     assert (scores[IS_OUTLIER][:, None] > scores[~IS_OUTLIER]).mean() > 0.85
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss(fitted):
     losses = [step.loss for step in fitted.history_]
 

@@ -146,6 +146,7 @@ def test_trained_losses_differ_from_untrained_ones(network, X):
     assert (trained < untrained).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_rows", [2, 3, 127, 128, 129])
 @pytest.mark.parametrize("network", ["reference", "paper"])
 def test_small_tables_work(network, n_rows, X):
@@ -156,6 +157,7 @@ def test_small_tables_work(network, n_rows, X):
     assert (detector.predict(X[:n_rows]) == -1).any()
 
 
+@pytest.mark.slow
 def test_seed_decides(X):
     def scores(random_state):
         return ALTBI(schedule=SHORT, random_state=random_state).fit(X).outlier_score(X)

@@ -83,6 +83,7 @@ def test_files_without_rows_change_nothing(tmp_path, label):
     assert pq.read_table(tmp_path / "many" / "scores").num_rows == 130
 
 
+@pytest.mark.slow
 def test_drift_is_found_in_partitions(paths, table, tmp_path):
     known = pa.compute.is_in(table["colour"], pa.array(["red", "green"]))
     model = fast_detector().fit(table.filter(known).select(FEATURES)).model_
@@ -135,6 +136,7 @@ def test_score_command_starts_a_local_cluster(capsys, paths, model, scores, tmp_
     assert (read_folder(tmp_path / "out")["score"].to_numpy() == scores).all()
 
 
+@pytest.mark.slow
 def test_command_reports_table_errors_like_one_process(cluster, capsys, tmp_path):
     (tmp_path / "table").mkdir()
     for number, values in enumerate(["1\n2\n", "3\ninf\n"]):

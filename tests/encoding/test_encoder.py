@@ -38,6 +38,7 @@ def test_sample_is_encoded_in_unit_interval(sample):
     assert ((features >= 0) & (features <= 1)).all()
 
 
+@pytest.mark.slow
 @given(tables(), tables())
 def test_json_restores_encoder_to_the_bit(sample, other):
     encoder = TableEncoder(max_categories=2).fit(sample)

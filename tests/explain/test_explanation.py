@@ -40,6 +40,7 @@ def test_contributions_and_remainder_add_up(explained):
     assert np.allclose(total, explanation.score, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_columns_account_for_most_of_the_scores(explained):
     assert explained[2].remainder_share() < 0.25
 
@@ -97,6 +98,7 @@ def test_column_of_a_changed_value_ranks_first(name, table):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DETECTORS)
 @pytest.mark.parametrize("table", TABLES)
 def test_expected_value_is_near_the_original(name, table):

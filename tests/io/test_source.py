@@ -214,6 +214,7 @@ DAMAGED = {name: data for name, (_, data, _) in FORMATS.items()} | {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", DAMAGED.values(), ids=list(DAMAGED))
 def test_damaged_files_raise_only_table_errors(open_bytes, data):
     rng = np.random.default_rng(0)
@@ -315,6 +316,7 @@ def test_opening_imports_only_the_reader_it_needs(tmp_path):
     assert result.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_batches_are_bounded(open_bytes):
     n_rows = 2 * BATCH_ROWS + 1
     for data in (b"a\n" + b"x\n" * n_rows, b'{"a":1}\n' * n_rows):

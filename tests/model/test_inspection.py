@@ -41,6 +41,7 @@ def test_models_by_loss_have_no_reference_rows(write_model):
     assert "reference rows  none: rows are scored by loss" in render(description)
 
 
+@pytest.mark.slow
 def test_description_of_private_model_has_ledger(write_model, get_fitted):
     path = write_model("private")
     ledger = get_fitted("private").model_.ledger

@@ -106,6 +106,7 @@ def train_snapshots(bounded, n_features, hidden, latent, n_samples):
     return model, states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bounded", [False, True])
 @pytest.mark.parametrize("n_samples", [1, 3])
 @pytest.mark.parametrize("hidden", [(6, 5), (7,), (4, 8, 3)])

@@ -144,6 +144,7 @@ def search_with_parameters(detector, model, generator):
     )
 
 
+@pytest.mark.slow
 def test_snapshot_is_network_of_best_check(odim):
     def train(last_update):
         generator = torch.Generator().manual_seed(0)
@@ -198,6 +199,7 @@ def test_small_tables_can_be_fitted(n_rows):
     assert (detector.predict(X[:n_rows]) == -1).any()
 
 
+@pytest.mark.slow
 def test_every_parameter_reaches_the_search():
     def fit(backbone=SMALL["backbone"], **changes):
         detector = ODIM(**SMALL | {"backbone": backbone} | changes).fit(X)

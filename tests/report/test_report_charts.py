@@ -1,6 +1,7 @@
 import json
 import re
 
+import pytest
 from example_summary import THRESHOLD, create_summary
 from msgspec import structs
 
@@ -26,6 +27,7 @@ def test_loss_that_is_not_finite_is_left_out():
     assert [point["step"] for point in points if point["height"] is None] == [5]
 
 
+@pytest.mark.slow
 def test_wide_last_bin_is_drawn_narrow():
     bins = (*create_summary().bins, (10.0, 5000.0, 1))
 

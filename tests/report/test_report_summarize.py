@@ -189,6 +189,7 @@ def test_unknown_labels_stay_unknown(tmp_path):
     assert {record["row"] for record in reasons.to_pylist() if record["outlier"]} == flagged
 
 
+@pytest.mark.slow
 def test_extreme_score_has_a_wide_bin(tmp_path):
     rng = np.random.default_rng(0)
     names = [f"c{i}" for i in range(35)]

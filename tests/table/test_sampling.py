@@ -103,6 +103,7 @@ def test_sample_does_not_depend_on_chunks(size, limit):
     assert sample_in_chunks(100, limit, 3, size) == sample_rows(100, limit, 3).tolist()
 
 
+@pytest.mark.slow
 def test_rows_and_pairs_are_sampled_uniformly():
     trials, n_rows, limit = 3000, 12, 4
     single, pairs = Counter(), Counter()

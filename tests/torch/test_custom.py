@@ -291,6 +291,7 @@ def test_model_may_change_gradients_and_freeze_parameters():
     assert (detector.model_.scorer.arrays["module.log_variance"] != 0).all()
 
 
+@pytest.mark.slow
 def test_scores_do_not_depend_on_other_rows(fitted, monkeypatch):
     scores = fitted.outlier_score(TABLE)
 
@@ -337,6 +338,7 @@ def test_loaded_detector_equals_saved_one(fitted, tmp_path):
     assert (tmp_path / "again").read_bytes() == (tmp_path / "model").read_bytes()
 
 
+@pytest.mark.slow
 def test_fit_depends_on_seed_only(fitted):
     scores = fitted.outlier_score(TABLE)
 

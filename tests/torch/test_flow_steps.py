@@ -1,9 +1,11 @@
+import pytest
 import torch
 from torch.nn import functional
 
 from altbi.torch._flow_steps import ZeroConvolution, apply_network, extract_patches
 
 
+@pytest.mark.slow
 def test_gradients_equal_finite_differences(monkeypatch):
     monkeypatch.setattr("altbi.torch._flow_steps._BLOCK_PIXELS", 20)  # several blocks
     generator = torch.Generator().manual_seed(0)

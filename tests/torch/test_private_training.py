@@ -156,6 +156,7 @@ def test_tracked_has_sensitivity_one(per_feature):
     assert max(change for change, _ in found) > 0.9 or per_feature == -2.0
 
 
+@pytest.mark.slow
 def test_trimmed_has_sensitivity_two():
     change = [
         measure_change(Trimmed(), *build_neighbours(seed), share)[0]
