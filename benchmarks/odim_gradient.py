@@ -13,7 +13,7 @@ import time
 import numpy as np
 
 from altbi import ODIM
-from altbi.networks import IWAENetwork
+from altbi.networks._iwae_network import IWAENetwork
 
 VARIANTS = {"selective": IWAENetwork.is_selective, "full": property(lambda network: False)}
 

@@ -21,7 +21,7 @@ from sklearn.ensemble import IsolationForest
 
 from altbi import ALTBI, OutlierDetector
 from altbi.errors import import_extra
-from altbi.networks._torch_modes import single_thread
+from altbi.torch._modes import single_thread
 from altbi_bench.catalogue.datasets import Rows, load, select
 from measuring import describe_machine
 

@@ -25,8 +25,9 @@ from torch import Tensor
 
 from altbi import Schedule
 from altbi.model._privacy_accounting import calibrate_noise, compute_epsilons
-from altbi.networks import IWAENetwork
+from altbi.networks._iwae import NetworkSizes
 from altbi.torch import _private_training
+from altbi.torch._iwae_module import IWAEModule, build_iwae
 from altbi.torch._private_training import (
     COUNT_SHARE,
     NoisyPlan,
@@ -44,14 +45,14 @@ N_FEATURES = 4
 Runs = NDArray[np.float64]
 
 
-def build_model() -> IWAENetwork:
+def build_model() -> IWAEModule:
     """Return the same small network each time."""
-    model = IWAENetwork(N_FEATURES, (8, 6), 3, 2, bounded=True, batch_norm=False)
-    model.initialize_weights(torch.Generator().manual_seed(0))
+    model = build_iwae(NetworkSizes(N_FEATURES, (8, 6), 3, 2, bounded=True, batch_norm=False))
+    model.initialize(torch.Generator().manual_seed(0))
     return fix_noise(model)
 
 
-def fix_noise(model: IWAENetwork) -> IWAENetwork:
+def fix_noise(model: IWAEModule) -> IWAEModule:
     """Use the same noise for every row, so that its loss does not depend on other rows."""
     noise = torch.randn(model.scoring_noise.shape, generator=torch.Generator().manual_seed(1))
     model._sample_noise = lambda rows: noise.expand(len(rows), *noise.shape)  # type: ignore[method-assign]  # patched

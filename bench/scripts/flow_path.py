@@ -7,16 +7,13 @@ Prints one Markdown row for each seed: AUC of a single light GLOW, after some st
 
 import argparse
 import sys
-from collections.abc import Generator
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 
 from altbi import ALTBI
-from altbi.networks import TrainingStep, run_isolated, train
+from altbi.networks import train
 from altbi.torch import Glow
-from altbi_bench.catalogue.datasets import Labels, load_table
+from altbi_bench.catalogue.datasets import load_table
 from odim_rule import compute_auc, encode
 
 STEPS = (1, 9, 17, 33, 49, 65, 89)
@@ -25,32 +22,16 @@ STEPS = (1, 9, 17, 33, 49, 65, 89)
 def measure_path(dataset: str, seed: int) -> list[float]:
     """Train as ALTBI does, and return the AUC after some of the steps."""
     X, y = load_table(dataset)
-    aucs: list[float] = []
-    for _ in run_isolated(train_flow(encode(X), y, seed, aucs), is_custom=False, seed=seed):
-        pass
-    return aucs
-
-
-def train_flow(
-    rows: NDArray[np.float32], y: Labels, seed: int, aucs: list[float]
-) -> Generator[TrainingStep, None, None]:
-    """Train the flow, and append the AUC after some of the steps."""
+    rows = encode(X)
     training = ALTBI(backbone=Glow()).settings().training
-    model = training.backbone.build(rows.shape[1])
-    generator = torch.Generator().manual_seed(seed)
-    model.initialize(generator)
-    for step in train(
-        model,
-        torch.from_numpy(rows),
-        training.schedule,
-        learning_rate=training.backbone.resolve_learning_rate(),
-        weight_decay=training.backbone.weight_decay,
-        generator=generator,
-    ):
+    generator = np.random.default_rng(seed)
+    network = training.backbone.start_training(rows.shape[1], generator)
+    aucs = []
+    for step in train(network, rows, training.schedule, None, generator):
         if step.step in STEPS:
-            model.resample_noise()
-            aucs.append(compute_auc(model, rows, y))
-        yield step
+            network.resample_noise()
+            aucs.append(compute_auc(network, rows, y))
+    return aucs
 
 
 def main() -> None:

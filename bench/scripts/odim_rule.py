@@ -10,64 +10,44 @@ the rule selects, "best" the highest of all checks, "median" the median over all
 import argparse
 import statistics
 import sys
-from collections.abc import Generator
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
 from altbi import ODIM
 from altbi.encoding import TableEncoder
-from altbi.networks import GenerativeModel, PeakCheck, TrainingStep, run_isolated, search_peak
+from altbi.networks import PeakCheck, TrainedNetwork, search_peak
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Labels, load_table
 from labels import DATASETS
 
-BLOCK_ROWS = 1000
 
-
-@torch.no_grad()
-def compute_auc(model: GenerativeModel, rows: NDArray[np.float32], y: Labels) -> float:
+def compute_auc(network: TrainedNetwork, rows: NDArray[np.float32], y: Labels) -> float:
     """Compute the AUC of one network's losses."""
-    blocks = torch.from_numpy(rows).split(BLOCK_ROWS)
-    losses = torch.cat([model.eval()(block) for block in blocks])
-    return float(roc_auc_score(y, losses.numpy()))
+    return float(roc_auc_score(y, network.evaluate_losses(rows)))
 
 
 def search(rows: NDArray[np.float32], y: Labels, seed: int) -> tuple[list[PeakCheck], list[float]]:
-    """Train one network, and return all checks and the AUC at each."""
+    """Train one network of ODIM, and return all checks and the AUC at each."""
     checks: list[PeakCheck] = []
     aucs: list[float] = []
-    steps = train_network(rows, y, seed, checks, aucs)
-    for _ in run_isolated(steps, is_custom=False, seed=seed):
-        pass
-    return checks, aucs
-
-
-def train_network(
-    rows: NDArray[np.float32], y: Labels, seed: int, checks: list[PeakCheck], aucs: list[float]
-) -> Generator[TrainingStep, None, None]:
-    """Train one network of ODIM, and append all checks and the AUC at each."""
     training = ODIM(spread="variance").settings().training
-    model = training.backbone.build(rows.shape[1])
-    generator = torch.Generator().manual_seed(seed)
-    model.initialize(generator)
+    generator = np.random.default_rng(seed)
+    network = training.backbone.start_training(rows.shape[1], generator)
     for check in search_peak(
-        model,
-        torch.from_numpy(rows),
+        network,
+        rows,
         batch_size=training.batch_size,
         check_every=training.check_every,
         patience=training.patience,
         max_updates=training.max_updates,
         spread=training.spread,
-        learning_rate=training.backbone.resolve_learning_rate(),
-        weight_decay=training.backbone.weight_decay,
         generator=generator,
     ):
         checks.append(check)
-        aucs.append(compute_auc(model, rows, y))
-        yield TrainingStep(len(checks) - 1, check.batch_size, 1.0, check.loss)
+        aucs.append(compute_auc(network, rows, y))
+    return checks, aucs
 
 
 def encode(X: NDArray[np.float64]) -> NDArray[np.float32]:

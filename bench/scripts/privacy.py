@@ -31,9 +31,11 @@ import altbi_bench
 from altbi import ALTBI, IWAE, OutlierDetector, Schedule
 from altbi.errors import ParameterError, TableWarning
 from altbi.model._privacy_accounting import calibrate_noise
-from altbi.networks import GenerativeModel, train
+from altbi.networks import train
 from altbi.torch import PrivacyBudget
+from altbi.torch._iwae_module import IWAEModule, build_iwae
 from altbi.torch._private_training import NoisyPlan, Tracked, train_privately
+from altbi.torch._training import Adam, TorchTraining
 from altbi_bench.catalogue.datasets import adbench_folder, is_available, load, select
 from altbi_bench.catalogue.protocols import find_protocol
 from altbi_bench.runs.json_records import append_json_record, read_json_records
@@ -195,7 +197,7 @@ def measure_left_out(X: Rows, y: Labels) -> Record:
     found: Record = {}
     for name in ("without noise", "with noise"):
         generator = torch.Generator().manual_seed(0)
-        model = IWAE().build(X.shape[1], batch_norm=False)
+        model = build_iwae(IWAE().choose_sizes(X.shape[1], batch_norm=False))
         model.initialize(generator)
         model.scoring_noise.zero_()
         if name == "with noise":
@@ -210,9 +212,10 @@ def measure_left_out(X: Rows, y: Labels) -> Record:
                 secret=np.random.default_rng(0),
             )
         else:
-            steps = train(
-                model, rows, schedule, learning_rate=1e-2, weight_decay=5e-7, generator=generator
+            training = TorchTraining(
+                model, model, Adam(model.parameters(), 1e-2, 5e-7), rows.device, None
             )
+            steps = train(training, rows.numpy(), schedule, None, np.random.default_rng(0))
         shares = []
         for step in steps:
             if schedule.kept_share_at(step.step) < 1:
@@ -228,7 +231,7 @@ def measure_left_out(X: Rows, y: Labels) -> Record:
 
 
 @torch.no_grad()
-def compute_losses(model: GenerativeModel, rows: torch.Tensor) -> NDArray[np.float32]:
+def compute_losses(model: IWAEModule, rows: torch.Tensor) -> NDArray[np.float32]:
     """Return the losses of rows under the current network."""
     losses = model.eval()(rows)
     model.train()

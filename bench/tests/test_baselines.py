@@ -12,7 +12,7 @@ from sklearn.base import clone
 from torch import nn
 
 from altbi.errors import ParameterError, TrainingError
-from altbi.networks._torch_modes import single_thread
+from altbi.torch._modes import single_thread
 from altbi_bench import baselines
 from altbi_bench.baselines import Baseline, ddpm, dte
 from altbi_bench.baselines.base import Linear, Trainer

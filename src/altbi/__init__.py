@@ -1,6 +1,6 @@
 """Find outliers in tables that nobody has labelled, and explain them.
 
-Names are imported when they are used: ``import altbi`` alone loads neither torch nor scikit-learn.
+Names are imported when they are used: ``import altbi`` alone does not load scikit-learn.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,4 @@
-"""Fitted models: fit, score, explain, save and load.
-
-Names are imported when they are used, because most of them load torch and some need none of it.
-"""
+"""Fitted models: fit, score, explain, save and load. Names are imported when they are used."""
 
 from typing import TYPE_CHECKING
 

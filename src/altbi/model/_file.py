@@ -1,4 +1,4 @@
-"""The model file: safetensors with a JSON header, and no code. Reading the header needs no torch.
+"""The model file: safetensors with a JSON header, and no code.
 
 The metadata of the safetensors file has one entry: the SHA-256 digest of header and tensors, a line
 break, and the header. The digest detects damaged files. It is not a signature: it does not show who
@@ -25,7 +25,7 @@ from altbi.io import atomic_file, report_errors_as
 from altbi.networks import TrainingStep
 from altbi.table import TextConventions
 
-if TYPE_CHECKING:  # these load torch
+if TYPE_CHECKING:  # these import this module
     from altbi.model._fitted_model import FittedModel
     from altbi.scorers import DistanceScorer, LossScorer
 

@@ -17,19 +17,9 @@ from altbi.model._fitted_model import FittedModel
 from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels
 from altbi.model._settings import FitSettings, RandomState, ReferenceSettings
 from altbi.model._threshold import compute_threshold
-from altbi.networks import (
-    IWAE,
-    WORST_LOSS,
-    SnapshotArrays,
-    TrainingStep,
-    build_untrained,
-    map_blocks,
-    run_isolated,
-    select_landmarks,
-    stack_snapshots,
-)
+from altbi.networks import WORST_LOSS, SnapshotArrays, TrainingStep, select_landmarks
 from altbi.scorers import DistanceScorer, LossScorer, fit_distance_scorer, fit_typical_rows
-from altbi.scorers._loss import compute_loss_ranges
+from altbi.scorers._loss import compute_loss_ranges, compute_losses
 from altbi.table import Table, sample_rows
 
 # Most rows of the sample that can become reference rows, and most rows that set the threshold.
@@ -89,7 +79,10 @@ def _fit_without_privacy(
         warnings.warn(problem, TableWarning, stacklevel=6)
 
     history: list[TrainingStep] = []
-    arrays = yield from record_history(_train_network(rows, settings, labels, seed), history)
+    steps = settings.training.run(
+        rows, labels, seed, sized_for=sized_for(settings, rows.shape[1])
+    )
+    arrays = yield from record_history(steps, history)
     if settings.reference is None:
         scorer, scores = fit_loss_scorer(arrays, settings, rows, encoder)
         typical = fit_typical_rows(scorer, encoder, rows)
@@ -139,26 +132,6 @@ def sample_training_rows(
     return table, labels
 
 
-def _train_network(
-    rows: NDArray[np.float32], settings: FitSettings, labels: Labels | None, seed: int
-) -> Generator[TrainingStep, None, SnapshotArrays]:
-    """Train the network of the settings: yield each training step, and return the snapshots.
-
-    Steps run on one thread and in torch's default modes. A custom network has its own random state.
-    """
-    backbone, n_features = settings.training.backbone, rows.shape[1]
-    size = sized_for(settings, n_features)
-
-    def steps() -> Generator[TrainingStep, None, SnapshotArrays]:
-        """Build the network, train it, and return its snapshots."""
-        # Built inside the isolated steps: a network of the user's own may draw random numbers.
-        model = backbone.build(n_features, sized_for=size)
-        untrained = build_untrained(backbone, n_features, sized_for=size)
-        return (yield from settings.training.run(model, untrained, rows, labels, seed))
-
-    return (yield from run_isolated(steps(), is_custom=backbone.is_custom, seed=seed))
-
-
 def sized_for(settings: FitSettings, n_features: int) -> int | None:
     """Return the number of features that the network's "auto" sizes are chosen for.
 
@@ -180,12 +153,16 @@ def fit_loss_scorer(
     `TrainingError`.
     """
     backbone, n_features = settings.training.backbone, rows.shape[1]
-    model = build_untrained(backbone, n_features, sized_for=sized_for(settings, n_features))
-    landmarks = None
-    if needs_landmarks(settings):
-        landmarks = select_landmarks(rows, encoder.feature_columns)
-    stacked = stack_snapshots(model, arrays, landmarks, encoder.feature_columns)
-    losses = map_blocks(stacked.losses, rows, stacked.block_rows)
+    columns = encoder.feature_columns
+    landmarks = select_landmarks(rows, columns) if backbone.needs_landmarks else None
+    stacked = backbone.stack(
+        arrays,
+        n_features,
+        sized_for=sized_for(settings, n_features),
+        landmarks=landmarks,
+        feature_columns=columns,
+    )
+    losses = compute_losses(stacked, rows)
     if not (np.abs(losses) < WORST_LOSS).all():
         raise TrainingError(
             "After training, the losses of training rows are not finite. "
@@ -196,14 +173,6 @@ def fit_loss_scorer(
         low, width = compute_loss_ranges(losses)
     scorer = LossScorer(stacked, low, width, arrays, landmarks)
     return scorer, scorer.combine(losses)
-
-
-def needs_landmarks(settings: FitSettings) -> bool:
-    """Return whether explanations need landmarks: quantiles of the training rows by column.
-
-    Explanations of all networks but the IWAE compare rows with landmarks.
-    """
-    return not isinstance(settings.training.backbone, IWAE)
 
 
 def _fit_reference_scorer(

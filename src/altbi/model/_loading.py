@@ -1,6 +1,5 @@
 """Load a model from a file, with every value checked."""
 
-from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi.encoding import TableEncoder
-from altbi.errors import AltbiError, ModelFileError
+from altbi.errors import AltbiError, MissingExtraError, ModelFileError
 from altbi.model._file import (
     SNAPSHOT,
     FilePath,
@@ -21,11 +20,11 @@ from altbi.model._file import (
     read_model,
     require,
 )
-from altbi.model._fit import is_whitened, needs_landmarks, sized_for
+from altbi.model._fit import is_whitened, sized_for
 from altbi.model._fitted_model import FittedModel
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings, build_settings
-from altbi.networks import N_LANDMARKS, GenerativeModel, build_untrained, stack_snapshots
+from altbi.networks import N_LANDMARKS, StateShapes
 from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
 from altbi.scorers._loss import LEAST_WIDTH
 
@@ -51,6 +50,8 @@ def load_model(path: FilePath, backbone: Any = None) -> FittedModel:  # noqa: AN
     custom = _resolve_custom_backbone(path, header, backbone)
     try:
         return _restore_model(path, header, tensors, custom)
+    except MissingExtraError:
+        raise
     except ModelFileError as error:
         raise error if str(error).startswith(str(path)) else invalid_file(path, error) from None
     except (AltbiError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
@@ -143,20 +144,19 @@ def _restore_loss_scorer(
     """Build the scorer by loss from its tensors.
 
     Tensors of unexpected names, shapes, types or values raise a `ModelFileError`. Shapes are
-    compared with an untrained network, which needs no memory, however large a hostile header makes
-    it.
+    compared with those of the described network, which allocates no memory, however large a hostile
+    header makes it.
     """
-    size = encoder.n_features_encoded
-    network = build_untrained(
-        settings.training.backbone,
-        size,
-        sized_for=sized_for(settings, size),
-        batch_norm=settings.privacy is None,
-    )
+    size, backbone = encoder.n_features_encoded, settings.training.backbone
+    options: dict[str, Any] = {
+        "sized_for": sized_for(settings, size),
+        "batch_norm": settings.privacy is None,
+    }
+    state = backbone.describe_state(size, **options)
     n_snapshots = settings.training.count_snapshots(header.history)
-    expected = _compute_expected_shapes(settings, network, encoder, n_snapshots)
+    expected = _compute_expected_shapes(settings, state, encoder, n_snapshots)
     require(path, _collect_shapes(tensors) == expected, "its tensors do not fit its parameters")
-    _check_tensors(path, tensors, network.state_dict())
+    _check_tensors(path, tensors, state)
     arrays = {
         name.removeprefix(SNAPSHOT): tensor
         for name, tensor in tensors.items()
@@ -164,7 +164,9 @@ def _restore_loss_scorer(
     }
     landmarks = tensors.get("landmarks")
     return LossScorer(
-        stacked=stack_snapshots(network, arrays, landmarks, encoder.feature_columns),
+        stacked=backbone.stack(
+            arrays, size, landmarks=landmarks, feature_columns=encoder.feature_columns, **options
+        ),
         low=tensors["low"],
         width=tensors["width"],
         arrays=arrays,
@@ -179,14 +181,14 @@ def _collect_shapes(tensors: Tensors) -> dict[str, tuple[int, ...]]:
 
 
 def _compute_expected_shapes(
-    settings: FitSettings, network: GenerativeModel, encoder: TableEncoder, n_snapshots: int
+    settings: FitSettings, state: StateShapes, encoder: TableEncoder, n_snapshots: int
 ) -> dict[str, tuple[int, ...]]:
     """Return the shapes that all tensors of a scorer by loss must have, by name."""
     n_columns, size = len(encoder.names), encoder.n_features_encoded
-    landmarks = {"landmarks": (N_LANDMARKS, size)} if needs_landmarks(settings) else {}
-    weights = network.state_dict().items()
+    needs_landmarks = settings.training.backbone.needs_landmarks
+    landmarks = {"landmarks": (N_LANDMARKS, size)} if needs_landmarks else {}
     return {
-        **{SNAPSHOT + name: (n_snapshots, *tensor.shape) for name, tensor in weights},
+        **{SNAPSHOT + name: (n_snapshots, *shape) for name, (shape, _) in state.items()},
         **landmarks,
         "low": (n_snapshots,),
         "width": (n_snapshots,),
@@ -196,10 +198,10 @@ def _compute_expected_shapes(
     }
 
 
-def _check_tensors(path: FilePath, tensors: Tensors, state: Mapping[str, Any]) -> None:
+def _check_tensors(path: FilePath, tensors: Tensors, state: StateShapes) -> None:
     """Raise a `ModelFileError` for tensors of a wrong type or with impossible values.
 
-    `state` holds the weights of an untrained network, whose types the snapshots must have.
+    `state` holds shape and type of each of the network's weights.
     """
     for name, tensor in tensors.items():
         require(
@@ -213,14 +215,14 @@ def _check_tensors(path: FilePath, tensors: Tensors, state: Mapping[str, Any]) -
             require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
 
 
-def _choose_expected_dtype(name: str, state: Mapping[str, Any]) -> np.dtype[Any]:
+def _choose_expected_dtype(name: str, state: StateShapes) -> np.dtype[Any]:
     """Return the type that a tensor must have.
 
     A snapshot's tensor has the type of the network's weight in `state`. Others are float64 if they
     are listed in `FLOAT64_TENSORS`, else float32.
     """
     if name.startswith(SNAPSHOT):
-        return np.dtype(str(state[name.removeprefix(SNAPSHOT)].dtype).removeprefix("torch."))
+        return state[name.removeprefix(SNAPSHOT)][1]
     return np.dtype(np.float64 if name in FLOAT64_TENSORS else np.float32)
 
 

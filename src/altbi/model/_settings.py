@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number, is_share
-from altbi.errors import ParameterError, import_extra
+from altbi.errors import ParameterError
 from altbi.model._threshold import Contamination, is_contamination
 from altbi.networks import (
     IWAE,
@@ -298,7 +299,7 @@ def _resolve_backbone(backbone: Any) -> Backbone:  # noqa: ANN401 - a backbone o
                 f"backbone={backbone!r}, but expected an IWAE, a Glow, a CustomBackbone, or a "
                 "class, function or nn.Module that maps rows to losses."
             )
-        backbone = import_extra("altbi.torch", extra="torch").CustomBackbone(backbone)
+        backbone = import_module("altbi.torch").CustomBackbone(backbone)
     backbone.validate()
     return cast(Backbone, backbone)
 

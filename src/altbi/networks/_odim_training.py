@@ -1,21 +1,24 @@
 """ODIM's training: stop where the losses of inliers and outliers differ most."""
 
 import math
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from altbi.networks._generative_model import Backbone, GenerativeModel, copy_state, stack_states
+from altbi._threads import single_blas_thread
+from altbi.networks._backbone import Backbone, Losses, Rows, TrainedNetwork, stack_states
 from altbi.networks._schedule import TrainingStep
-from altbi.networks._training import Adam, Steps, check_loss, iter_batches
+from altbi.networks._training import Labels, Steps, check_loss, iter_batches, truncate
 
 Spread = Literal["deviation", "variance"]
+
+# The rule for the mixture of two Gaussians is that of scikit-learn's GaussianMixture.
+_MAX_EM_STEPS = 100
+_EM_TOLERANCE = 1e-3
+_MIN_VARIANCE = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,37 +41,28 @@ class OdimTraining:
         """None, because the losses decide when training ends."""
         return
 
-    def run(
-        self,
-        model: GenerativeModel,
-        untrained: GenerativeModel,
-        rows: NDArray[np.float32],
-        labels: NDArray[np.int8] | None,
-        seed: int,
-    ) -> Steps:
+    def run(self, rows: Rows, labels: Labels | None, seed: int, *, sized_for: int | None) -> Steps:
         """Train `n_models` networks one after the other, and return the best state of each.
 
-        Yield at each check, with check numbers that continue over all networks. Each network is
-        initialized again in `model` and trained on the CPU. `untrained` and `labels` are not used.
+        Yield at each check, with check numbers that continue over all networks. Labels are not
+        used.
         """
-        generator = torch.Generator().manual_seed(seed)
+        generator = np.random.default_rng(seed)
         snapshots, n_checks = [], 0
         for _ in range(self.n_models):
-            model.initialize(generator)
+            network = self.backbone.start_training(rows.shape[1], generator, sized_for=sized_for)
             for check in search_peak(
-                model,
-                torch.from_numpy(rows),
+                network,
+                rows,
                 batch_size=self.batch_size,
                 check_every=self.check_every,
                 patience=self.patience,
                 max_updates=self.max_updates,
                 spread=self.spread,
-                learning_rate=self.backbone.resolve_learning_rate(),
-                weight_decay=self.backbone.weight_decay,
                 generator=generator,
             ):
                 if check.is_best:
-                    best = copy_state(model)
+                    best = network.copy_state()
                 yield TrainingStep(n_checks, check.batch_size, 1.0, check.loss)
                 n_checks += 1
             snapshots.append(best)
@@ -94,46 +88,87 @@ class PeakCheck:
     is_best: bool  # whether the bimodality is the largest so far
 
 
-def compute_bimodality(losses: Tensor, spread: Spread) -> float:
+def compute_bimodality(losses: Losses, spread: Spread) -> float:
     """Compute the squared Wasserstein distance of the two components of a Gaussian mixture.
 
     The mixture is fitted to the losses, scaled to [0, 1]. The distance is
     ``(m1 - m2)**2 + (s1 - s2)**2`` with means m and standard deviations s. With
     ``spread="variance"``, as in the authors' code, s are variances. If all losses are equal, or if
-    one is NaN, the result is 0. Convergence warnings of the mixture are suppressed.
+    one is NaN, the result is 0.
     """
-    # Imported here because only ODIM needs it and the import is slow.
-    from sklearn import config_context
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
-
-    low, high = losses.min(), losses.max()
+    low, high = float(losses.min()), float(losses.max())
     if not high > low:
         return 0.0
-    scaled = ((losses - low) / (high - low)).double().numpy()[:, None]
-    mixture = GaussianMixture(2, random_state=0)
-    with warnings.catch_warnings(), config_context(array_api_dispatch=False):
-        # A mixture that has not converged is good enough to compare checks.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        mixture.fit(scaled)
-    mean1, mean2 = mixture.means_[:, 0]
-    variances = mixture.covariances_[:, 0, 0]
-    spread1, spread2 = variances if spread == "variance" else variances**0.5
-    return float((mean1 - mean2) ** 2 + (spread1 - spread2) ** 2)
+    means, variances = fit_two_gaussians((losses.astype(np.float64) - low) / (high - low))
+    spreads = variances if spread == "variance" else np.sqrt(variances)
+    return float((means[0] - means[1]) ** 2 + (spreads[0] - spreads[1]) ** 2)
+
+
+def fit_two_gaussians(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Fit a mixture of two Gaussians to values by EM; return its means and variances ``(2,)``.
+
+    It starts from the two clusters with the smallest sum of squares, and ends after 100 steps or
+    when the mean log-likelihood changes by less than 0.001. It is written out because importing
+    scikit-learn's mixture takes longer than the training of a small table.
+    """
+    ordered = np.sort(values)
+    is_high = values > ordered[_find_best_split(ordered) - 1]
+    mixture = _estimate_mixture(np.stack([~is_high, is_high]).astype(np.float64), values)
+    before = -math.inf
+    for _ in range(_MAX_EM_STEPS):
+        sizes, means, variances = mixture
+        log_shares = (
+            np.log(sizes / len(values))
+            - np.log(2 * np.pi * variances) / 2
+            - (values - means) ** 2 / (2 * variances)
+        )
+        log_densities = np.logaddexp(*log_shares)
+        mixture = _estimate_mixture(np.exp(log_shares - log_densities), values)
+        mean = float(log_densities.mean())
+        if abs(mean - before) < _EM_TOLERANCE:
+            break
+        before = mean
+    return mixture[1].ravel(), mixture[2].ravel()
+
+
+def _estimate_mixture(
+    shares: NDArray[np.float64], values: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Return sizes, means and variances ``(2, 1)`` of two components.
+
+    `shares` ``(2, n_values)`` are the probabilities with which each value belongs to each of them.
+    """
+    sizes = shares.sum(axis=1, keepdims=True) + 10 * np.finfo(np.float64).eps
+    means = (shares * values).sum(axis=1, keepdims=True) / sizes
+    squares = (shares * (values - means) ** 2).sum(axis=1, keepdims=True)
+    return sizes, means, squares / sizes + _MIN_VARIANCE
+
+
+def _find_best_split(ordered: NDArray[np.float64]) -> int:
+    """Return how many of the sorted values form the lower cluster of the best two.
+
+    The best two clusters have the smallest sum of squared distances from their means.
+    """
+    sizes = np.arange(1, len(ordered))
+    sums = np.cumsum(ordered)[:-1]
+    total = ordered.sum()
+    # The sum of squares within clusters is smallest where the sum between them is largest.
+    between = sums**2 / sizes + (total - sums) ** 2 / (len(ordered) - sizes)
+    return int(sizes[between.argmax()])
 
 
 def search_peak(
-    model: GenerativeModel,
-    rows: Tensor,
+    network: TrainedNetwork,
+    rows: Rows,
     *,
     batch_size: int,
     check_every: int,
     patience: int,
     max_updates: int,
     spread: Spread,
-    learning_rate: float,
-    weight_decay: float,
-    generator: torch.Generator,
+    generator: np.random.Generator,
 ) -> Iterator[PeakCheck]:
     """Train a network in place until the bimodality of its losses has passed its maximum.
 
@@ -142,46 +177,34 @@ def search_peak(
     without a larger bimodality, or after `max_updates`. Raise a `TrainingError` if the loss is not
     finite.
     """
-    optimizer = Adam(model.parameters(), learning_rate, weight_decay)
     # An epoch over few rows has fewer batches than `check_every`.
     every = min(check_every, max(len(rows) // batch_size, 1))
     best, waited, update = -math.inf, 0, 0
     while waited < math.ceil(patience / every) and update < max_updates:
         for number, batch in enumerate(_iter_epoch(len(rows), batch_size, generator), 1):
-            loss = _update_on_batch(model, optimizer, rows[batch])
+            with single_blas_thread():
+                loss = network.update(rows[batch], lambda losses: truncate(losses, 1.0))
             update += 1
             # The last, smaller batch is skipped: few losses always look bimodal.
             if number % every or len(batch) < min(batch_size, len(rows)):
                 continue
-            distance = compute_bimodality(_evaluate_losses(model, rows[batch]), spread)
+            with single_blas_thread():
+                network.resample_noise()
+                distance = compute_bimodality(network.evaluate_losses(rows[batch]), spread)
             waited = 0 if distance > best else waited + 1
             best = max(best, distance)
-            value = check_loss(loss, update, learning_rate)
+            value = check_loss(loss, update)
             yield PeakCheck(update, len(batch), distance, value, is_best=waited == 0)
             if waited >= math.ceil(patience / every) or update >= max_updates:
                 return
 
 
-def _iter_epoch(n_rows: int, batch_size: int, generator: torch.Generator) -> Iterator[Tensor]:
+def _iter_epoch(
+    n_rows: int, batch_size: int, generator: np.random.Generator
+) -> Iterator[NDArray[np.intp]]:
     """Return an iterator over shuffled batches of row indices for one epoch.
 
     The last batch may be smaller; it is left out if it would have a single row.
     """
     count = n_rows // batch_size + (n_rows % batch_size > 1)
     return iter_batches(n_rows, batch_size, count, generator)
-
-
-def _update_on_batch(model: GenerativeModel, optimizer: Adam, rows: Tensor) -> Tensor:
-    """Set training mode, update the network on a batch, and return the mean loss."""
-    model.train()
-    loss = model(rows).mean()
-    optimizer.minimize(loss)
-    return loss
-
-
-@torch.no_grad()
-def _evaluate_losses(model: GenerativeModel, rows: Tensor) -> Tensor:
-    """Set evaluation mode, resample the noise for scoring, and return the losses ``(n_rows,)``."""
-    model.eval()
-    model.resample_noise()
-    return model(rows)

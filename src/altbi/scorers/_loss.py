@@ -4,12 +4,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from altbi._threads import map_blocks
 from altbi.encoding import TableEncoder
-from altbi.networks import SnapshotArrays, StackedSnapshots, map_blocks
+from altbi.networks import SnapshotArrays, StackedSnapshots
 from altbi.table import Table
 
 # A range of losses smaller than this counts as 1, so that dividing by it stays finite.
@@ -72,7 +71,7 @@ class LossScorer:
 
         Blocks of rows are evaluated in parallel threads.
         """
-        return self.combine(map_blocks(self.stacked.losses, rows, self.stacked.block_rows))
+        return self.combine(compute_losses(self.stacked, rows))
 
     def combine(self, losses: Losses) -> Scores:
         """Return scores ``(n_rows,)``: the mean over snapshots of ``(loss - low) / width``."""
@@ -89,18 +88,21 @@ class LossScorer:
         by `low`.
         """
 
-        def compute(columns: Tensor) -> Tensor:
-            """Return losses, remainders and contributions of a block as rows of one tensor.
+        def compute(columns: NDArray[np.float32]) -> NDArray[np.float64]:
+            """Return losses, remainders and contributions of a block as rows of one array.
 
             Losses and remainders are by snapshot. Contributions are scaled and averaged over
             snapshots.
             """
             split = self.stacked.contributions(columns)
-            width = torch.from_numpy(self.width)[:, None, None]
-            by_feature = (split.by_feature.double() / width).mean(0)
-            return torch.cat([split.losses.double(), split.remainder.double(), by_feature])
+            by_feature = np.zeros(columns.shape)
+            for contributions, width in zip(split.by_feature, self.width, strict=True):
+                by_feature += contributions / width
+            by_feature /= len(self.width)
+            return np.concatenate([split.losses, split.remainder, by_feature])
 
-        results = map_blocks(compute, rows, self.stacked.explain_block_rows)
+        with self.stacked.evaluating():
+            results = map_blocks(compute, rows, self.stacked.explain_block_rows)
         losses, remainder, by_feature = np.split(results, np.cumsum([self.stacked.n_snapshots] * 2))
         return ScoreContributions(self.combine(losses), by_feature.T, self.combine(remainder))
 
@@ -114,15 +116,22 @@ class LossScorer:
         arrays have the shape ``(n_rows, n_features_encoded)``.
         """
 
-        def compute(columns: Tensor) -> Tensor:
+        def compute(columns: NDArray[np.float32]) -> NDArray[np.float64]:
             """Return expected values and distances of a block, averaged over snapshots."""
-            expected, distance = self.stacked.expect(*columns.chunk(2))
-            return torch.cat([expected.double().mean(0), distance.double().mean(0)])
+            estimates = self.stacked.expect(*np.split(columns, 2))
+            return np.concatenate([array.mean(axis=0, dtype=np.float64) for array in estimates])
 
         both = np.hstack([context, rows])
-        results = map_blocks(compute, both, self.stacked.explain_block_rows)
+        with self.stacked.evaluating():
+            results = map_blocks(compute, both, self.stacked.explain_block_rows)
         expected, distance = np.split(results, 2)
         return expected.T, distance.T
+
+
+def compute_losses(stacked: StackedSnapshots, rows: NDArray[np.float32]) -> Losses:
+    """Return the losses ``(n_snapshots, n_rows)`` of encoded rows, computed in parallel threads."""
+    with stacked.evaluating():
+        return map_blocks(stacked.losses, rows, stacked.block_rows)
 
 
 def compute_loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -1,20 +1,165 @@
 """The backbones GLOW and custom networks."""
 
+import abc
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number
-from altbi.networks import GenerativeModel
-from altbi.networks._generative_model import MAX_LAYERS, are_layer_sizes, is_positive
+from altbi.networks import (
+    MAX_LAYERS,
+    SnapshotArrays,
+    StackedSnapshots,
+    StateShapes,
+    TrainedNetwork,
+    are_layer_sizes,
+    is_positive,
+)
 from altbi.torch._custom import CustomModel, ModuleFactory
 from altbi.torch._glow import GlowNetwork
+from altbi.torch._modes import PrivateRandomState, resolve_device
+from altbi.torch._networks import GenerativeModel
+from altbi.torch._snapshots import Landmarks, SequentialSnapshots
+from altbi.torch._training import Adam, TorchTraining, isolate
+
+# Seed of the random state with which networks are built that are not trained. It differs from the
+# seeds of fits, so that `check_trained` finds values that are not in the state.
+_UNTRAINED_SEED = 2**63 - 1
 
 
-class _TorchBackbone(ParameterObject):
-    """Base class of backbones with the same three parameters of training."""
+class _TorchBackbone(ParameterObject, abc.ABC):
+    """Base class of backbones whose networks are written in PyTorch."""
+
+    needs_landmarks = True
+    # Whether the network is the user's own: its code may use torch's global random state, and a
+    # model file holds only its name.
+    is_custom = False
 
     learning_rate: float
     weight_decay: float
     device: str
+
+    @abc.abstractmethod
+    def build(self, n_features: int) -> GenerativeModel:
+        """Return a network for rows of `n_features` encoded features.
+
+        Networks of this package are on torch's meta device, which allocates no memory, until
+        `GenerativeModel.initialize` is called.
+
+        Parameters
+        ----------
+        n_features : int
+            Encoded features of a row.
+
+        Returns
+        -------
+        GenerativeModel
+            The network.
+        """
+
+    def start_training(
+        self, n_features: int, generator: np.random.Generator, *, sized_for: int | None = None
+    ) -> TrainedNetwork:
+        """Return an initialized network in training, on the device of the backbone.
+
+        Parameters
+        ----------
+        n_features : int
+            Encoded features of a row.
+        generator : numpy.random.Generator
+            Source of the seed for weights and noise.
+        sized_for : int, optional
+            Not used: the sizes are given.
+
+        Returns
+        -------
+        TrainedNetwork
+            The network.
+        """
+        seed = int(generator.integers(2**63 - 1))
+        device = resolve_device(self.device)
+        random_state = PrivateRandomState(seed) if self.is_custom else None
+        untrained = self._build_untrained(n_features)
+        with isolate(random_state):
+            model = self.build(n_features)
+            model.initialize(torch.Generator(device).manual_seed(seed))
+            optimizer = Adam(model.parameters(), self.learning_rate, self.weight_decay)
+        return TorchTraining(model, untrained, optimizer, device, random_state)
+
+    def stack(
+        self,
+        arrays: SnapshotArrays,
+        n_features: int,
+        *,
+        sized_for: int | None = None,
+        batch_norm: bool = True,
+        landmarks: NDArray[np.float32] | None = None,
+        feature_columns: NDArray[np.intp] | None = None,
+    ) -> StackedSnapshots:
+        """Return snapshots as one object that evaluates them one after the other.
+
+        Parameters
+        ----------
+        arrays : dict of str to ndarray
+            State of the network by name, with the snapshots as first axis.
+        n_features : int
+            Encoded features of a row.
+        sized_for : int, optional
+            Not used: the sizes are given.
+        batch_norm : bool, default=True
+            Not used: it is for private fits.
+        landmarks : ndarray of shape (n_landmarks, n_features)
+            Quantiles of each table column, for explanations.
+        feature_columns : ndarray of shape (n_features,)
+            The table column of each encoded feature.
+
+        Returns
+        -------
+        StackedSnapshots
+            The snapshots.
+        """
+        if landmarks is None or feature_columns is None:
+            raise ValueError("landmarks are missing")
+        states = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        columns = torch.from_numpy(feature_columns)
+        with isolate(None):
+            marks = Landmarks(torch.from_numpy(landmarks), columns)
+            return SequentialSnapshots(self._build_untrained(n_features), states, marks)
+
+    def describe_state(
+        self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
+    ) -> StateShapes:
+        """Return shape and type of each weight and buffer of the network, by name.
+
+        Parameters
+        ----------
+        n_features : int
+            Encoded features of a row.
+        sized_for : int, optional
+            Not used: the sizes are given.
+        batch_norm : bool, default=True
+            Not used: it is for private fits.
+
+        Returns
+        -------
+        dict of str to (shape, dtype)
+            Shape and type by name.
+        """
+        state = self._build_untrained(n_features).state_dict()
+        return {
+            name: (tuple(tensor.shape), np.dtype(str(tensor.dtype).removeprefix("torch.")))
+            for name, tensor in state.items()
+        }
+
+    def _build_untrained(self, n_features: int) -> GenerativeModel:
+        """Return a network that is not trained, independent of the caller's torch modes.
+
+        While the constructor of a custom network runs, a private random state replaces torch's
+        global one.
+        """
+        with isolate(PrivateRandomState(_UNTRAINED_SEED) if self.is_custom else None):
+            return self.build(n_features)
 
     def _build_training_rules(self) -> dict[str, tuple[bool, str]]:
         """Return the validation rules of the three parameters: validity and expected value."""
@@ -26,21 +171,6 @@ class _TorchBackbone(ParameterObject):
                 "'auto' or the name of a torch device",
             ),
         }
-
-    def resolve_learning_rate(self, *, private: bool = False) -> float:
-        """Return the learning rate.
-
-        Parameters
-        ----------
-        private : bool, default=False
-            Not used: the learning rate is given.
-
-        Returns
-        -------
-        float
-            The learning rate of Adam.
-        """
-        return self.learning_rate
 
 
 class Glow(_TorchBackbone):
@@ -75,8 +205,6 @@ class Glow(_TorchBackbone):
     Glow(flow_steps=2)
     """
 
-    is_custom = False
-
     def __init__(
         self,
         *,
@@ -107,26 +235,18 @@ class Glow(_TorchBackbone):
         }
         check_parameters("Glow", self.get_params(), rules)
 
-    def build(
-        self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
-    ) -> GenerativeModel:
+    def build(self, n_features: int) -> GenerativeModel:
         """Return an untrained flow on torch's meta device, which allocates no memory.
-
-        Call `GenerativeModel.initialize` before the flow is used.
 
         Parameters
         ----------
         n_features : int
             Encoded features of a row.
-        sized_for : int, optional
-            Not used: the sizes are given.
-        batch_norm : bool, default=True
-            Not used: there is no BatchNorm.
 
         Returns
         -------
         GenerativeModel
-            The network.
+            The flow, to be initialized by `GenerativeModel.initialize`.
         """
         first, second = self.hidden
         with torch.device("meta"):
@@ -192,9 +312,7 @@ class CustomBackbone(_TorchBackbone):
         }
         check_parameters("CustomBackbone", self.get_params(), rules)
 
-    def build(
-        self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
-    ) -> GenerativeModel:
+    def build(self, n_features: int) -> GenerativeModel:
         """Return the custom network for rows of `n_features` encoded features.
 
         Calls the class or function, or copies the module with its weights. Raises a
@@ -204,10 +322,6 @@ class CustomBackbone(_TorchBackbone):
         ----------
         n_features : int
             Encoded features of a row.
-        sized_for : int, optional
-            Not used: the network chooses its own sizes.
-        batch_norm : bool, default=True
-            Not used: the network decides.
 
         Returns
         -------

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from altbi.errors import ParameterError
-from altbi.networks import GenerativeModel
+from altbi.torch._networks import GenerativeModel
 
 _N_CHECKED_ROWS = 64
 # Another thread may use the global random state during one check, but hardly during all of them.

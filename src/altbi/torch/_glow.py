@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.networks import GenerativeModel
+from altbi.torch._networks import GenerativeModel
 from altbi.torch._flow_steps import (
     ActNorm,
     Coupling,

@@ -1,17 +1,20 @@
 """The privacy budget of a fit."""
 
+from __future__ import annotations
+
 from collections.abc import Generator, Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from altbi._parameters import ParameterObject, check_parameters, is_number
 from altbi.encoding import Bounds
+from altbi.errors import import_extra
 from altbi.model._fitted_model import FittedModel
 from altbi.model._settings import FitSettings
-from altbi.networks import TrainingStep
-from altbi.networks._generative_model import is_positive
+from altbi.networks import TrainingStep, is_positive
 from altbi.table import Table
-from altbi.torch._private_fit import fit_privately
-from altbi.torch._private_training import Truncation
+
+if TYPE_CHECKING:  # it loads PyTorch, which scoring does not need
+    from altbi.torch._private_training import Truncation
 
 
 class PrivacyBudget(ParameterObject):
@@ -111,12 +114,17 @@ class PrivacyBudget(ParameterObject):
         generator
             Yields the training steps and returns the model.
         """
+        import_extra("torch", extra="privacy")
+        from altbi.torch._private_fit import fit_privately
+
         return fit_privately(self, table, settings, seed)
 
 
 def _is_truncation(value: object) -> bool:
     """Return whether a value is "tracked", "trimmed" or a subclass of `Truncation`."""
     if isinstance(value, type):
+        from altbi.torch._private_training import Truncation
+
         return issubclass(value, Truncation)
     return value in ("tracked", "trimmed")
 

@@ -20,19 +20,10 @@ from altbi.model._fitted_model import FittedModel
 from altbi.model._privacy_accounting import Release, calibrate_noise, compute_rdp_epsilon
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import PRIVATE_CONTAMINATION
-from altbi.networks import (
-    AltbiTraining,
-    IWAENetwork,
-    SnapshotArrays,
-    TrainingStep,
-    build_untrained,
-    copy_state,
-    run_isolated,
-    stack_snapshots,
-    stack_states,
-)
+from altbi.networks import IWAE, AltbiTraining, SnapshotArrays, TrainingStep, stack_states
 from altbi.scorers import LossScorer, fit_typical_rows
 from altbi.table import Table, TextConventions
+from altbi.torch._iwae_module import build_iwae
 from altbi.torch._noisy_counts import NoisyCounts, split_delta, threshold_release
 from altbi.torch._private_training import (
     NoisyPlan,
@@ -40,6 +31,7 @@ from altbi.torch._private_training import (
     create_truncation,
     train_privately,
 )
+from altbi.torch._training import copy_state, isolate
 
 if TYPE_CHECKING:
     from altbi.model._settings import FitSettings
@@ -74,11 +66,7 @@ def fit_privately(
     plan = _plan_training(budget, settings, counts, n_rows, truncation)
 
     history: list[TrainingStep] = []
-    steps = run_isolated(
-        _train_network(settings, rows, plan, truncation, seed),
-        is_custom=False,
-        seed=seed,
-    )
+    steps = _train_network(settings, rows, plan, truncation, seed)
     arrays, sampled = yield from record_history(steps, history)
     counts.releases += plan.releases()
     scorer = _build_scorer(settings, arrays, sampled, encoder)
@@ -247,13 +235,14 @@ def _train_network(
     The 2,000 rows are sampled from the trained network and clamped to [0, 1]. If the budget ends
     before the first snapshot, the last state is the snapshot.
     """
-    backbone = settings.training.backbone
+    backbone = cast(IWAE, settings.training.backbone)
     secret = torch.Generator().manual_seed(secrets.randbits(32))  # Monte Carlo samples in training
     public = torch.Generator().manual_seed(seed)
     # BatchNorm would mix the rows of a batch.
-    model = cast(IWAENetwork, backbone.build(rows.shape[1], batch_norm=False))
-    model.initialize(public)
-    snapshots: list[dict[str, torch.Tensor]] = []
+    with isolate(None):
+        model = build_iwae(backbone.choose_sizes(rows.shape[1], batch_norm=False))
+        model.initialize(public)
+    snapshots: list[SnapshotArrays] = []
     for step in train_privately(
         model,
         torch.from_numpy(rows),
@@ -267,13 +256,15 @@ def _train_network(
         is_last = step.step == plan.steps - 1
         if plan.schedule.is_snapshot(step.step) or (is_last and not snapshots):
             # The state of the secret generator would reveal how many rows were sampled.
-            model.generator = public
-            model.resample_noise()
-            model.generator = secret
+            with isolate(None):
+                model.generator = public
+                model.resample_noise()
+                model.generator = secret
             snapshots.append(copy_state(model))
         yield step
     # Typical values are computed from sampled rows, because the table must not be used again.
-    sampled = model.eval().sample_rows(N_MODEL_SAMPLES, public).clamp(0, 1).numpy()
+    with isolate(None):
+        sampled = model.eval().sample_rows(N_MODEL_SAMPLES, public).clamp(0, 1).numpy()
     return stack_states(snapshots), sampled
 
 
@@ -287,8 +278,7 @@ def _build_scorer(
 
     The score is the plain mean of the losses, without scaling.
     """
-    network = build_untrained(settings.training.backbone, sampled.shape[1], batch_norm=False)
-    stacked = stack_snapshots(network, arrays, None, encoder.feature_columns)
+    stacked = settings.training.backbone.stack(arrays, sampled.shape[1], batch_norm=False)
     n_snapshots = stacked.n_snapshots
     scorer = LossScorer(stacked, np.zeros(n_snapshots), np.ones(n_snapshots), arrays)
     return replace(scorer, typical=fit_typical_rows(scorer, encoder, sampled))

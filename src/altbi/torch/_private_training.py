@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from altbi.errors import import_extra
 from altbi.model._privacy_accounting import Release
-from altbi.networks import Adam, IWAENetwork, Schedule, TrainingStep
+from altbi.networks import Schedule, TrainingStep
+from altbi.torch._iwae_module import IWAEModule
+from altbi.torch._training import Adam, isolate
 
 # Largest number of values of per-row gradients that are held in memory at a time.
 _MAX_GRADIENT_VALUES = 1 << 24
@@ -185,7 +187,7 @@ class PerRowGradients:
     of Opacus, and `generator` is the source of its Monte Carlo samples.
     """
 
-    def __init__(self, model: IWAENetwork, hooked: nn.Module, generator: torch.Generator) -> None:
+    def __init__(self, model: IWAEModule, hooked: nn.Module, generator: torch.Generator) -> None:
         self.model = model
         self.hooked = hooked
         self.generator = generator
@@ -238,7 +240,7 @@ class PerRowGradients:
 
 @contextmanager
 def attach_per_row_gradients(
-    model: IWAENetwork, generator: torch.Generator
+    model: IWAEModule, generator: torch.Generator
 ) -> Iterator[PerRowGradients]:
     """Attach the hooks of Opacus to a network within a block, and remove them at its end.
 
@@ -247,7 +249,8 @@ def attach_per_row_gradients(
     """
     opacus = import_extra("opacus.grad_sample", extra="privacy")
     # Not strict: Opacus rejects all buffers, but the noise for scoring is not used in training.
-    hooked = opacus.GradSampleModule(model.train(), loss_reduction="sum", strict=False)
+    with isolate(None):
+        hooked = opacus.GradSampleModule(model.train(), loss_reduction="sum", strict=False)
     try:
         model.generator = generator
         yield PerRowGradients(model, hooked, generator)
@@ -256,7 +259,7 @@ def attach_per_row_gradients(
 
 
 def train_privately(
-    model: IWAENetwork,
+    model: IWAEModule,
     rows: Tensor,
     plan: NoisyPlan,
     truncation: Truncation,
@@ -276,12 +279,13 @@ def train_privately(
     with attach_per_row_gradients(model, generator) as gradients:
         for step in range(plan.steps):
             rate, share = plan.sampling_rate(step), plan.schedule.kept_share_at(step)
-            for _ in range(plan.schedule.n_updates):
-                is_sampled = torch.from_numpy(secret.random(len(rows)) < rate)
-                batch = rows[is_sampled]
-                total = release_noisy_sum(gradients, batch, step, plan, truncation, secret)
-                # The expected size of the batch is public, its actual size is not.
-                optimizer.step(total / (share * rate * plan.n_rows))
+            with isolate(None):
+                for _ in range(plan.schedule.n_updates):
+                    is_sampled = torch.from_numpy(secret.random(len(rows)) < rate)
+                    batch = rows[is_sampled]
+                    total = release_noisy_sum(gradients, batch, step, plan, truncation, secret)
+                    # The expected size of the batch is public, its actual size is not.
+                    optimizer.step(total / (share * rate * plan.n_rows))
             yield TrainingStep(step, round(rate * plan.n_rows), share, None)
 
 

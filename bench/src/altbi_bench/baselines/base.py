@@ -3,6 +3,7 @@
 import abc
 import math
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self, final
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from altbi._threads import map_blocks
 from altbi._parameters import check_parameters, is_count, is_number
 from altbi.encoding import TableEncoder
 from altbi.errors import TrainingError
@@ -20,14 +22,9 @@ from altbi.model._fit import resolve_seed, sample_training_rows
 from altbi.model._labels import Labels, parse_labels
 from altbi.model._settings import RandomState, is_random_state
 from altbi.model._threshold import Contamination, compute_threshold, is_contamination
-from altbi.networks import Adam, map_blocks
-from altbi.networks._torch_modes import (
-    PrivateRandomState,
-    default_modes,
-    single_precision,
-    single_thread,
-)
 from altbi.table import Table, as_table
+from altbi.torch._modes import PrivateRandomState, allow_workers, default_modes, single_thread
+from altbi.torch._training import Adam
 
 __all__ = ["Baseline", "Linear", "Network", "Rules", "Trainer", "is_flag"]
 
@@ -257,10 +254,14 @@ class Baseline(OutlierMixin, BaseEstimator, abc.ABC):
     def _score(self, rows: NDArray[np.float32]) -> Scores:
         """Return the scores of standardised rows."""
 
-        def score_block(columns: Tensor) -> Tensor:
-            return self.network_(columns.T.contiguous())[None]
+        def score_block(columns: NDArray[np.float32]) -> NDArray[np.float32]:
+            with single_thread(), default_modes(), torch.inference_mode():
+                block = torch.from_numpy(np.ascontiguousarray(columns.T))
+                return self.network_(block)[None].numpy()
 
-        return map_blocks(score_block, rows, self.network_.block_rows)[0].astype(np.float64)
+        with allow_workers():
+            scores = map_blocks(score_block, rows, self.network_.block_rows)
+        return scores[0].astype(np.float64)
 
     def _validate(self, X: ArrayLike, *, reset: bool) -> NDArray[np.floating]:
         """Return an array of numbers, checked by scikit-learn's rules."""
@@ -277,6 +278,17 @@ class Baseline(OutlierMixin, BaseEstimator, abc.ABC):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+
+@contextmanager
+def single_precision() -> Iterator[None]:
+    """Set float32 as the default data type within a block, and restore the caller's at its end."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def is_flag(value: object) -> bool:

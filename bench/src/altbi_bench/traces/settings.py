@@ -3,17 +3,17 @@
 Labels are used for the observation only. The training is that of `altbi.ALTBI`, to the bit.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from altbi import IWAE, Schedule
-from altbi.networks import IWAENetwork, TrainingStep, run_isolated, train
+from altbi.networks import Objective, SnapshotArrays, train
+from altbi.networks._iwae import IWAETraining
+from altbi.networks._iwae_network import IWAENetwork
 from altbi.networks._training import select_smallest
 from altbi_bench.catalogue.datasets import Labels
 
@@ -103,72 +103,69 @@ class Observation:
 
 def observe_training(rows: Losses, y: Labels, setting: Setting, seed: int) -> Iterator[Observation]:
     """Train as the detector does, and yield the losses of all rows after each step."""
-    found: list[Observation] = []
-    steps = run_isolated(_train(rows, y, setting, seed, found), is_custom=False, seed=seed)
-    for _ in steps:
-        yield found.pop()
-
-
-def _train(
-    rows: Losses, y: Labels, setting: Setting, seed: int, found: list[Observation]
-) -> Generator[TrainingStep, None, None]:
-    """Train a network, and append an observation after each step."""
-    generator = torch.Generator().manual_seed(seed)
-    other = torch.Generator().manual_seed(seed + SEED_OFFSET)  # keeps the training unchanged
-    all_rows = torch.from_numpy(rows)
-    labelled = torch.column_stack([all_rows, torch.from_numpy(y.astype(np.float32))])
-    network = cast(IWAENetwork, IWAE(n_samples=setting.n_samples).build(rows.shape[1]))
+    generator = np.random.default_rng(seed)
+    other = np.random.default_rng(seed + SEED_OFFSET)  # keeps the training unchanged
+    sizes = IWAE(n_samples=setting.n_samples).choose_sizes(rows.shape[1])
+    network = sizes.build()
     network.initialize(generator)
-    model, noise = LabelledModel(network), _sample_evaluation_noise(network, seed)
-    for step in train(
-        model,
-        labelled,
-        setting.schedule,
-        learning_rate=LEARNING_RATE,
-        weight_decay=WEIGHT_DECAY,
-        generator=generator,
-    ):
+    model, noise = LabelledTraining(network), _sample_evaluation_noise(network, seed)
+    labelled = np.column_stack([rows, y.astype(np.float32)])
+    for step in train(model, labelled, setting.schedule, None, generator):
         if setting.schedule.is_snapshot(step.step):
             network.resample_noise()
         else:
-            network.scoring_noise.normal_(generator=other)
-        snapshot = _compute_losses(network, all_rows, network.scoring_noise.clone()[None])
-        losses = _compute_losses(network, all_rows, noise)
-        found.append(Observation(model.kept_outliers(step.kept), losses, snapshot))
-        yield step
+            other.standard_normal(dtype=np.float32, out=network.scoring_noise)
+        snapshot = _compute_losses(network, rows, network.scoring_noise.copy()[None])
+        losses = _compute_losses(network, rows, noise)
+        yield Observation(model.kept_outliers(step.kept), losses, snapshot)
 
 
-def _sample_evaluation_noise(network: IWAENetwork, seed: int) -> Tensor:
+def _sample_evaluation_noise(network: IWAENetwork, seed: int) -> Losses:
     """Sample the noise that all steps are evaluated with."""
     shape = (N_EVALUATION_SAMPLES // len(network.scoring_noise), *network.scoring_noise.shape)
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + 2 * SEED_OFFSET))
+    return np.random.default_rng(seed + 2 * SEED_OFFSET).standard_normal(shape, dtype=np.float32)
 
 
-def _compute_losses(network: IWAENetwork, rows: Tensor, noises: Tensor) -> Losses:
-    """Compute the mean losses of rows over several noise tensors."""
-    network.eval()
+def _compute_losses(network: IWAENetwork, rows: Losses, noises: Losses) -> Losses:
+    """Compute the mean losses of rows over several arrays of noise."""
     total = np.zeros(len(rows), dtype=np.float32)
-    with torch.inference_mode():
-        for noise in noises:
-            network.scoring_noise.copy_(noise)
-            total += network(rows).numpy()
+    for noise in noises:
+        network.scoring_noise[:] = noise
+        total += network.evaluate_losses(rows)
     return total / np.float32(len(noises))
 
 
 @final
-class LabelledModel(nn.Module):
-    """A network on rows whose last column is the label, which the network does not see."""
+class LabelledTraining:
+    """A training on rows whose last column is the label, which the network does not see."""
 
     def __init__(self, network: IWAENetwork) -> None:
-        super().__init__()
-        self.network = network
-        self.last: tuple[Tensor, Tensor] | None = None
+        self.training = IWAETraining(network, LEARNING_RATE, WEIGHT_DECAY)
+        self.last: tuple[Losses, Losses] | None = None
 
-    def forward(self, labelled: Tensor) -> Tensor:
-        """Return the network's losses, and store them with the labels."""
-        losses: Tensor = self.network(labelled[:, :-1].contiguous())
-        self.last = losses.detach(), labelled[:, -1]
-        return losses
+    def update(self, rows: Losses, objective: Objective) -> float:
+        """Update the weights on a batch, and store its losses with the labels."""
+
+        def observe(losses: Losses) -> tuple[float, Losses]:
+            self.last = losses.copy(), rows[:, -1]
+            return objective(losses)
+
+        return self.training.update(np.ascontiguousarray(rows[:, :-1]), observe)
+
+    def evaluate_losses(self, rows: Losses) -> Losses:
+        """Return the losses of labelled rows with the stored noise."""
+        return self.training.evaluate_losses(np.ascontiguousarray(rows[:, :-1]))
+
+    def resample_noise(self) -> None:
+        """Sample the stored noise for scoring again."""
+        self.training.resample_noise()
+
+    def copy_state(self) -> SnapshotArrays:
+        """Return a copy of the network's state."""
+        return self.training.copy_state()
+
+    def check_trained(self, rows: Losses) -> None:
+        """Do nothing: a trained IWAE can always be saved."""
 
     def kept_outliers(self, share: float) -> float:
         """Return the share of outliers among the rows of the last batch whose losses counted."""

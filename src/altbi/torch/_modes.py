@@ -1,20 +1,15 @@
-"""Torch's modes, threads and random state, and parallel work on blocks of rows."""
+"""Torch's modes, number of threads, and random state."""
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any, TypeVar, final
+from typing import final
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
+from altbi._threads import is_worker_thread
 from altbi.errors import ParameterError
-
-Result = TypeVar("Result")
 
 _SMALLEST_NORMAL = sys.float_info.min
 
@@ -58,17 +53,6 @@ def _cpu_as_default() -> AbstractContextManager[object]:
     """
     is_cpu = torch.get_default_device().type == "cpu"
     return nullcontext() if is_cpu else torch.device("cpu")
-
-
-@contextmanager
-def single_precision() -> Iterator[None]:
-    """Set float32 as the default data type within a block, and restore the caller's at its end."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 @contextmanager
@@ -117,7 +101,8 @@ def single_thread() -> Iterator[None]:
 
     Blocks may be nested and may be open in several threads. torch keeps its number of threads
     partly for each thread and partly for the process. The first thread that enters a block stores
-    the number. Every thread restores it when it leaves its outermost block.
+    the number, and every thread restores it when it leaves its outermost block. Only worker threads
+    of `altbi._threads` do not, because that would change the order of sums in other workers.
     """
     with _LIMIT.lock:
         _LIMIT.activate()
@@ -129,16 +114,15 @@ def single_thread() -> Iterator[None]:
         with _LIMIT.lock:
             _LIMIT.n_active -= 1
             _LIMIT.local.depth -= 1
-            torch.set_num_threads(1 if _LIMIT.local.depth else _LIMIT.n_threads)
+            if not is_worker_thread():
+                torch.set_num_threads(1 if _LIMIT.local.depth else _LIMIT.n_threads)
 
 
 @contextmanager
-def _allow_thread_pool() -> Iterator[None]:
-    """Allow a pool of worker threads within a block; workers start with `_limit_worker`.
+def allow_workers() -> Iterator[None]:
+    """Allow worker threads to enter `single_thread` within a block.
 
-    The caller's own number of threads does not change. The process-wide number is restored at the
-    end of the block, when all workers have ended. Earlier, it would change the order of sums in
-    workers still running.
+    The number of threads is restored at the end of the block, when all workers have ended.
     """
     with _LIMIT.lock:
         _LIMIT.activate()
@@ -149,68 +133,6 @@ def _allow_thread_pool() -> Iterator[None]:
             _LIMIT.n_active -= 1
             if _LIMIT.n_active == 0:
                 torch.set_num_threads(_LIMIT.n_threads)
-
-
-def _limit_worker() -> None:
-    """Limit torch to one thread in the current worker thread, until the thread ends."""
-    with _LIMIT.lock:
-        _LIMIT.local.depth += 1
-        torch.set_num_threads(1)
-
-
-def map_blocks(
-    function: Callable[[Tensor], Tensor], rows: NDArray[np.float32], block_rows: int
-) -> NDArray[Any]:
-    """Apply a function to blocks of rows in parallel, and return ``(n_outputs, n_rows)``.
-
-    The function maps ``(n_features, block_rows)`` to ``(n_outputs, block_rows)``. All blocks are
-    padded with zeros to this shape, and each is computed by one thread. Sums are therefore taken in
-    the same order for every row. Results do not depend on other rows or threads. The first block is
-    computed even if there are no rows, to find `n_outputs`.
-    """
-
-    def compute(start: int) -> NDArray[Any]:
-        """Return the results of the block that begins at row `start`, without the padding."""
-        block = rows[start : start + block_rows]
-        columns = np.zeros((rows.shape[1], block_rows), dtype=np.float32)
-        columns[:, : len(block)] = block.T
-        return function(torch.from_numpy(columns)).numpy()[:, : len(block)]
-
-    def store(start: int) -> None:
-        """Store the results of the block that begins at row `start`."""
-        results[:, start : start + block_rows] = compute(start)
-
-    (first,) = map_in_threads(compute, range(1))
-    # Results of blocks are copied into one array, because many small arrays fragment the heap.
-    results = np.empty((len(first), len(rows)), dtype=first.dtype)
-    results[:, :block_rows] = first
-    for _ in map_in_threads(store, range(block_rows, len(rows), block_rows)):
-        pass
-    return results
-
-
-def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
-    """Yield the results of tasks in order, computed by as many threads as torch uses.
-
-    Each task runs single-threaded, in torch's default modes and in inference mode. With one task or
-    one thread, tasks run in the calling thread.
-    """
-
-    def run(task: int) -> Result:
-        """Run one task in the modes described above."""
-        # Modes are set for nested tasks too, because a custom network may have changed them.
-        with single_thread(), default_modes(), torch.inference_mode():
-            return function(task)
-
-    n_threads = min(torch.get_num_threads(), len(tasks))
-    if n_threads <= 1:
-        yield from map(run, tasks)
-        return
-    with (
-        _allow_thread_pool(),
-        ThreadPoolExecutor(n_threads, initializer=_limit_worker) as pool,
-    ):
-        yield from pool.map(run, tasks)
 
 
 @final
@@ -226,10 +148,6 @@ class PrivateRandomState:
 
     def __init__(self, seed: int) -> None:
         self.state = torch.Generator().manual_seed(seed).get_state()
-
-    def active_if(self, is_needed: bool) -> AbstractContextManager[None]:
-        """Return the context `active` if it is needed, else a context that does nothing."""
-        return self.active() if is_needed else nullcontext()
 
     @contextmanager
     def active(self) -> Iterator[None]:
