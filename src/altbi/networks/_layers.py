@@ -1,0 +1,184 @@
+"""Layers of a network in NumPy, with the gradients of their weights and inputs.
+
+Rows are the last axis. BatchNorm computes ``y = (f - mean) / sqrt(variance + eps)`` over a batch.
+With the gradient ``g`` of ``y``, the gradient of ``f`` is
+``(g - mean(g) - y * mean(g * y)) / sqrt(variance + eps)``.
+
+Most arrays are reused by the next call, because allocating them takes as long as filling them.
+"""
+
+import math
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+NORM_EPS, _MOMENTUM = 1e-4, 0.1  # of BatchNorm
+
+Array = NDArray[Any]  # of the network's dtype
+
+
+@final
+class Buffers:
+    """Arrays that are reused by later calls, by name."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        self.arrays: dict[str, Array] = {}
+        self.views: dict[str, Array] = {}
+
+    def get(self, name: str, *shape: int) -> Array:
+        """Return the array of this name, with undefined or previous values."""
+        view = self.views.get(name)
+        if view is None or view.shape != shape:
+            size = math.prod(shape)
+            if name not in self.arrays or self.arrays[name].size < size:
+                self.arrays[name] = np.empty(size, self.dtype)
+            view = self.views[name] = self.arrays[name][:size].reshape(shape)
+        return view
+
+
+@final
+class Linear:
+    """A linear layer, as views of the vectors of parameters and gradients.
+
+    If there are fewer biases than outputs, they belong to the last outputs.
+    """
+
+    def __init__(self, weight: Array, bias: Array, grad_weight: Array, grad_bias: Array) -> None:
+        self.weight, self.bias = weight, bias
+        self.grad_weight, self.grad_bias = grad_weight, grad_bias
+
+    def apply(self, inputs: Array, outputs: Array) -> Array:
+        """Compute ``weight @ inputs + bias`` in `outputs`."""
+        np.dot(self.weight, inputs, out=outputs)
+        if len(self.bias):
+            outputs[-len(self.bias) :] += self.bias[:, None]
+        return outputs
+
+    def backpropagate(self, gradient: Array, inputs: Array, grad_inputs: Array | None) -> None:
+        """Compute the gradients of weights, biases and inputs from that of the outputs.
+
+        `grad_inputs` is overwritten last and may be the memory of the inputs.
+        """
+        np.dot(gradient, inputs.T, out=self.grad_weight)
+        if len(self.bias):
+            np.add.reduce(gradient[-len(self.bias) :], axis=1, out=self.grad_bias)
+        if grad_inputs is not None:
+            np.dot(self.weight.T, gradient, out=grad_inputs)
+
+
+@final
+class HiddenLayer:
+    """A linear layer, BatchNorm without scale and shift if `has_norm`, and LeakyReLU.
+
+    `negative_scale` is the factor of LeakyReLU below 0.
+    """
+
+    def __init__(
+        self, linear: Linear, negative_scale: float, dtype: np.dtype[Any], *, has_norm: bool
+    ) -> None:
+        self.linear = linear
+        self.negative_scale = negative_scale
+        self.has_norm = has_norm
+        self.buffers = Buffers(dtype)
+        self.running_mean: Array = np.zeros(len(linear.weight), dtype)
+        self.running_var: Array = np.ones(len(linear.weight), dtype)
+        self.inputs: Array = np.empty(0, dtype)
+        self.outputs: Array = np.empty(0, dtype)
+        self.inverse_std: Array = np.empty(0, dtype)
+
+    def apply(self, inputs: Array, *, is_training: bool) -> Array:
+        """Return the layer's outputs in a buffer; keep what the gradient needs."""
+        shape = (len(self.linear.weight), inputs.shape[1])
+        features = self.linear.apply(inputs, self.buffers.get("features", *shape))
+        if self.has_norm:
+            self._normalize(features, is_training=is_training)
+        factors = self.buffers.get("factors", *shape)
+        np.greater(features, 0, out=factors, casting="unsafe")
+        if self.negative_scale:
+            factors *= 1 - self.negative_scale
+            factors += self.negative_scale
+        self.inputs = inputs
+        self.outputs = np.multiply(features, factors, out=self.buffers.get("outputs", *shape))
+        return self.outputs
+
+    def _normalize(self, features: Array, *, is_training: bool) -> None:
+        """Apply BatchNorm in place; in training, update the running statistics as torch does."""
+        if not is_training:
+            features -= self.running_mean[:, None]
+            features *= (1 / np.sqrt(self.running_var + NORM_EPS))[:, None]
+            return
+        n_columns = features.shape[1]
+        mean = np.add.reduce(features, axis=1) / n_columns
+        features -= mean[:, None]
+        variance = np.vecdot(features, features)
+        self.running_mean += _MOMENTUM * (mean - self.running_mean)
+        self.running_var += _MOMENTUM * (variance / (n_columns - 1) - self.running_var)
+        self.inverse_std = 1 / np.sqrt(variance / n_columns + NORM_EPS)
+        features *= self.inverse_std[:, None]
+
+    def backpropagate(self, gradient: Array, grad_inputs: Array | None) -> None:
+        """Compute the gradients of the weights and inputs from that of the outputs.
+
+        `gradient` is overwritten.
+        """
+        scratch = self.buffers.get("factors", *gradient.shape)
+        gradient *= scratch
+        if self.has_norm:
+            n_columns = gradient.shape[1]
+            normed = self.buffers.get("features", *gradient.shape)
+            mean = np.add.reduce(gradient, axis=1) / n_columns
+            product = np.vecdot(gradient, normed) / n_columns
+            np.multiply(normed, product[:, None], out=scratch)
+            scratch += mean[:, None]
+            gradient -= scratch
+            gradient *= self.inverse_std[:, None]
+        self.linear.backpropagate(gradient, self.inputs, grad_inputs)
+
+
+def build_linears(
+    shapes: list[tuple[int, int, int]], parameters: Array, gradient: Array
+) -> list[Linear]:
+    """Return linear layers as consecutive views of the two vectors.
+
+    A shape is the number of outputs, of inputs and of biases.
+    """
+    linears, start = [], 0
+    for n_out, n_in, n_bias in shapes:
+        middle = start + n_out * n_in
+        stop = middle + n_bias
+        weights = (vector[start:middle].reshape(n_out, n_in) for vector in (parameters, gradient))
+        biases = (vector[middle:stop] for vector in (parameters, gradient))
+        (weight, grad_weight), (bias, grad_bias) = weights, biases
+        linears.append(Linear(weight, bias, grad_weight, grad_bias))
+        start = stop
+    return linears
+
+
+def apply_layers(layers: list[HiddenLayer], inputs: Array, *, is_training: bool) -> Array:
+    """Apply hidden layers one after the other, and return the outputs of the last one."""
+    for layer in layers:
+        inputs = layer.apply(inputs, is_training=is_training)
+    return inputs
+
+
+def backpropagate_layers(
+    layers: list[HiddenLayer], gradient: Array, grad_inputs: Array | None
+) -> None:
+    """Compute the gradients of hidden layers, given that of the last one's outputs.
+
+    `grad_inputs` takes the gradient of the first layer's inputs. The outputs of the layers are
+    overwritten by their gradients.
+    """
+    for index, layer in reversed(list(enumerate(layers))):
+        inner = layers[index - 1].outputs if index else grad_inputs
+        layer.backpropagate(gradient, inner)
+        if inner is not None:
+            gradient = inner
+
+
+def fill_normal(generator: np.random.Generator, array: Array) -> Array:
+    """Fill an array by standard normal noise in place, and return it."""
+    generator.standard_normal(dtype=array.dtype, out=array)
+    return array
