@@ -1,9 +1,9 @@
 import numpy as np
 import torch
+from altbi.networks._generative_model import Landmarks, SequentialSnapshots
 from torch import nn
 
 from altbi.networks import N_LANDMARKS, select_landmarks
-from altbi.networks._generative_model import Landmarks, SequentialSnapshots
 
 
 def test_landmarks_are_quantiles_of_columns():

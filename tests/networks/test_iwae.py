@@ -3,12 +3,12 @@ from itertools import pairwise
 
 import pytest
 import torch
+from altbi.networks._generative_model import allocate
+from altbi.networks._iwae_losses import combine_samples, compute_gaussian_terms
 from torch.distributions import MultivariateNormal, Normal
 from torch.func import functional_call
 
 from altbi.networks import IWAENetwork, _iwae, default_sizes
-from altbi.networks._generative_model import allocate
-from altbi.networks._iwae_losses import combine_samples, compute_gaussian_terms
 
 HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
 

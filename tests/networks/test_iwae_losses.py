@@ -2,9 +2,9 @@ import copy
 
 import pytest
 import torch
+from altbi.networks._iwae_losses import StackedIWAE
 
 from altbi.networks import IWAENetwork, _iwae_losses
-from altbi.networks._iwae_losses import StackedIWAE
 
 
 def build_network(n_features=3, hidden=(6, 5), n_samples=2, *, bounded=True, batch_norm=True):

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from altbi.networks._torch_modes import single_thread
 from torch import nn
 
 from altbi import IWAE, ODIM
 from altbi.errors import ParameterError
 from altbi.networks import IWAENetwork
 from altbi.networks._odim_training import compute_bimodality, search_peak
-from altbi.networks._torch_modes import single_thread
 from altbi.networks._training import iter_batches
 from altbi.table import as_table
 

@@ -6,9 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-
-from altbi.errors import ParameterError
 from altbi.networks._torch_modes import (
     PrivateRandomState,
     default_modes,
@@ -17,6 +14,9 @@ from altbi.networks._torch_modes import (
     resolve_device,
     single_thread,
 )
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from altbi.errors import ParameterError
 
 ROWS = np.random.default_rng(0).random((995, 5), dtype=np.float32)
 

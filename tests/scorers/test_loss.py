@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from altbi.networks._iwae_losses import StackedIWAE
 
 from altbi.networks import IWAENetwork, map_blocks
-from altbi.networks._iwae_losses import StackedIWAE
 from altbi.scorers import LossScorer
 from altbi.scorers._loss import compute_loss_ranges
 

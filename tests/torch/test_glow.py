@@ -3,10 +3,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from altbi.networks._torch_modes import single_thread
 from torch.nn import functional
 
 from altbi.networks import Adam, Schedule, train
-from altbi.networks._torch_modes import single_thread
 from altbi.torch._flow_steps import (
     ActNorm,
     Coupling,

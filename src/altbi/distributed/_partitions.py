@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from altbi._threads import single_blas_thread
 from altbi.distributed._engines import Engine
 from altbi.distributed._partition_folder import PartitionFolder, ScoringPlan, open_folder
 from altbi.errors import TableError
@@ -34,7 +35,6 @@ from altbi.model._score_source import (
     score_source,
     select_features,
 )
-from altbi.networks._torch_modes import single_thread
 from altbi.table import RowSampler, largest_sample_key, row_keys
 
 # A partition has at most this many rows, unless a single row group has more.
@@ -298,7 +298,7 @@ def _score_partition(task: _ScoreTask) -> int:
         return partition.n_rows
     summary = ScoreSummary(plan.top, partition.first_row)
     schema = output_schema(partition.source, plan.selected)
-    with single_thread(), atomic_file(path) as temporary:
+    with single_blas_thread(), atomic_file(path) as temporary:
         with open_writer(temporary, str(path), "parquet", schema) as writer:
             for chunk in score_source(partition.source, plan.parser, plan.selected, model, summary):
                 writer.write(chunk)

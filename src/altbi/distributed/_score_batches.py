@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from altbi._threads import single_blas_thread
 from altbi.encoding import Drift
 from altbi.errors import ParameterError, TableError, TableWarning
 from altbi.io import ColumnParser
 from altbi.model import FittedModel
 from altbi.model._score_source import score_batch
-from altbi.networks._torch_modes import single_thread
 
 # The added columns as a Spark schema.
 SCHEMA = "score double, outlier boolean"
@@ -93,7 +93,7 @@ class ScoreBatches:
                 yield self._build_output(batch, np.empty(0), np.empty(0, dtype=np.bool_))
                 continue
             parser = ColumnParser(self._find_columns(model, batch.schema.names), {}, ())
-            with single_thread():
+            with single_blas_thread():
                 scored = score_batch(model, parser, batch, n_rows)
             n_rows += len(batch)
             drift += scored.drift

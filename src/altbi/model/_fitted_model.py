@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from altbi._threads import map_in_threads
 from altbi.encoding import Drift, TableEncoder
 from altbi.errors import TableWarning
 from altbi.explain import Explanation, explain
 from altbi.model._file import TrainingTable, model_to_bytes, save_model
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings
-from altbi.networks import TrainingStep, map_in_threads
+from altbi.networks import TrainingStep
 from altbi.scorers import DistanceScorer, LossScorer
 from altbi.table import Table, as_table, is_frame
 

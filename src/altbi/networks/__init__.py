@@ -9,18 +9,21 @@ from altbi.networks._backbone import (
     WORST_LOSS,
     Backbone,
     Objective,
-    SnapshotArrays,
     StateShapes,
     TrainedNetwork,
     are_layer_sizes,
     is_positive,
     select_landmarks,
-    stack_states,
 )
 from altbi.networks._iwae import IWAE, default_sizes
 from altbi.networks._odim_training import OdimTraining, PeakCheck, Spread, search_peak
 from altbi.networks._schedule import Schedule, TrainingStep
-from altbi.networks._snapshots import LossContributions, StackedSnapshots
+from altbi.networks._snapshots import (
+    LossContributions,
+    SnapshotArrays,
+    StackedSnapshots,
+    stack_states,
+)
 from altbi.networks._training import AltbiTraining, TrainingLabels, TrainingProcedure, train
 
 __all__ = [

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi._parameters import is_count, is_number
-from altbi.networks._snapshots import StackedSnapshots
+from altbi.networks._snapshots import SnapshotArrays, StackedSnapshots
 
 # Replaces losses that are not finite.
 WORST_LOSS = 1e30
@@ -18,8 +18,6 @@ MAX_LAYERS = 100
 
 Rows = NDArray[np.float32]
 Losses = NDArray[Any]
-# The weights of one network by name, or those of several snapshots stacked along the first axis.
-SnapshotArrays = dict[str, NDArray[Any]]
 # Shape and type of each weight of a network, by name.
 StateShapes = dict[str, tuple[tuple[int, ...], np.dtype[Any]]]
 # Maps the losses of a batch to the objective of an update, and to its gradient by the losses.
@@ -110,11 +108,6 @@ def are_layer_sizes(value: object) -> bool:
     if not isinstance(value, tuple | list):
         return False
     return 0 < len(value) <= MAX_LAYERS and all(map(is_count, value))
-
-
-def stack_states(states: list[SnapshotArrays]) -> SnapshotArrays:
-    """Return the states of several snapshots as one array for each name, snapshots first."""
-    return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
 
 def select_landmarks(rows: Rows, columns: NDArray[np.int64]) -> Rows:

@@ -13,7 +13,6 @@ from altbi.networks._backbone import (
     Losses,
     Objective,
     Rows,
-    SnapshotArrays,
     StateShapes,
     TrainedNetwork,
     are_layer_sizes,
@@ -21,7 +20,7 @@ from altbi.networks._backbone import (
 )
 from altbi.networks._iwae_network import IWAENetwork
 from altbi.networks._iwae_snapshots import StackedIWAE
-from altbi.networks._snapshots import StackedSnapshots
+from altbi.networks._snapshots import SnapshotArrays, StackedSnapshots
 
 LEARNING_RATE, PRIVATE_LEARNING_RATE = 1e-3, 1e-2
 # Limits of the number of features, with the hidden sizes and the latent size up to each limit.
@@ -181,7 +180,7 @@ class IWAE(ParameterObject):
             The snapshots.
         """
         sizes = self.choose_sizes(n_features, sized_for=sized_for, batch_norm=batch_norm)
-        return StackedIWAE(arrays, bounded=sizes.bounded, batch_norm=sizes.batch_norm)
+        return StackedIWAE(sizes.build(), arrays)
 
     def describe_state(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True

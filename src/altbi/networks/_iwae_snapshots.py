@@ -11,6 +11,7 @@ the block size is a multiple of `_ROW_UNIT`, so that no row is computed by the e
 import math
 import threading
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -81,6 +82,10 @@ class StackedIWAE:
         self.coefficients = np.repeat([0.5, -self.log_weight], self.n_features).astype(np.float32)
         self.block_rows = self.explain_block_rows = self._choose_block_rows()
         self.n_typical_rows = 10_000
+
+    def evaluating(self) -> AbstractContextManager[object]:
+        """Return a context that does nothing: all methods may be called from several threads."""
+        return nullcontext()
 
     def losses(self, columns: Floats) -> Floats:
         """Return losses ``(S, n)`` of rows given as ``(d, n)``."""

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi._threads import single_blas_thread
-from altbi.networks._backbone import Backbone, Losses, Rows, TrainedNetwork, stack_states
+from altbi.networks._backbone import Backbone, Losses, Rows, TrainedNetwork
 from altbi.networks._schedule import TrainingStep
+from altbi.networks._snapshots import stack_states
 from altbi.networks._training import Labels, Steps, check_loss, iter_batches, truncate
 
 Spread = Literal["deviation", "variance"]

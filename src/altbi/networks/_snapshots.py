@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,6 +36,10 @@ class StackedSnapshots(Protocol):
     block_rows: int  # rows to evaluate at a time
     explain_block_rows: int  # rows to explain at a time
     n_typical_rows: int  # training rows from which statistics for explanations are computed
+
+    def evaluating(self) -> AbstractContextManager[object]:
+        """Return a context for calls of the other methods from several threads."""
+        ...
 
     def losses(self, columns: Floats) -> Floats:
         """Return losses ``(n_snapshots, n_rows)`` of rows given as ``(n_features, n_rows)``."""

@@ -19,11 +19,10 @@ from altbi.networks._backbone import (
     Losses,
     Objective,
     Rows,
-    SnapshotArrays,
     TrainedNetwork,
-    stack_states,
 )
 from altbi.networks._schedule import Schedule, TrainingStep
+from altbi.networks._snapshots import SnapshotArrays, stack_states
 
 INLIER, OUTLIER = 1, -1
 # Largest number of labelled outliers in one update.

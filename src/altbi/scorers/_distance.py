@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from altbi._threads import map_in_threads
 from altbi.encoding import TableEncoder
-from altbi.networks import map_in_threads
-from altbi.networks._torch_modes import default_modes, single_thread
 from altbi.table import Table
+from altbi.torch._modes import default_modes, single_thread
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from altbi.torch._networks import GenerativeModel
 from altbi.torch._flow_steps import (
     ActNorm,
     Coupling,
@@ -16,6 +15,7 @@ from altbi.torch._flow_steps import (
     TopPrior,
     ZeroConvolution,
 )
+from altbi.torch._networks import GenerativeModel
 
 # Dequantization noise is uniform in [0, 1 / 256).
 _N_BINS = 256

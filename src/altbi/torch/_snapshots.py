@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from altbi.networks import LossContributions, WORST_LOSS
+from altbi.networks import WORST_LOSS, LossContributions
 from altbi.torch._modes import allow_workers, default_modes, single_thread
 
 # Gauss-Legendre quadrature of integrated gradients: 0 is the baseline row, 1 the explained row.

@@ -14,8 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from altbi._threads import map_blocks
 from altbi._parameters import check_parameters, is_count, is_number
+from altbi._threads import map_blocks
 from altbi.encoding import TableEncoder
 from altbi.errors import TrainingError
 from altbi.model._fit import resolve_seed, sample_training_rows

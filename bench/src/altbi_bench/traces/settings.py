@@ -21,7 +21,7 @@ __all__ = [
     "N_EVALUATION_SAMPLES",
     "SETTINGS",
     "WINDOWS",
-    "LabelledModel",
+    "LabelledTraining",
     "Losses",
     "Observation",
     "Setting",
