@@ -27,9 +27,9 @@ from altbi.networks._snapshots import (
     compute_importance_weights,
 )
 
-_ROW_UNIT, _MAX_BLOCK_ROWS = 48, 384
-# Number of activations of the largest layer for a block of rows; two such arrays stay in cache.
-_BLOCK_ACTIVATIONS = 1 << 16
+_ROW_UNIT, _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 48, 192, 768
+# Number of activations of the largest layer for a block of rows, so that they stay in cache.
+_BLOCK_ACTIVATIONS = 1 << 17
 
 
 class _Scratch(threading.local):
@@ -80,7 +80,9 @@ class StackedIWAE:
         # The decoder's outputs are -s and, as arguments of the sigmoid, -mu.
         self.output = _join_heads(arrays, "", -1 if self.bounded else 1, -1)
         self.coefficients = np.repeat([0.5, -self.log_weight], self.n_features).astype(np.float32)
-        self.block_rows = self.explain_block_rows = self._choose_block_rows()
+        self.block_rows = self._choose_block_rows(_MIN_BLOCK_ROWS)
+        # Explanations keep all snapshots' values of a block.
+        self.explain_block_rows = self._choose_block_rows(_ROW_UNIT)
         self.n_typical_rows = 10_000
 
     def evaluating(self) -> AbstractContextManager[object]:
@@ -140,14 +142,14 @@ class StackedIWAE:
                 distance[index] = (weights * distances).sum(1)
         return expected, distance
 
-    def _choose_block_rows(self) -> int:
+    def _choose_block_rows(self, smallest: int) -> int:
         """Return the number of rows of a block whose activations stay in cache.
 
-        It is a multiple of `_ROW_UNIT`, even if the activations of that many rows do not fit.
+        It is a multiple of `_ROW_UNIT` of at least `smallest`, even if that many do not fit.
         """
         largest = max(self.output.shape[1], *(len(weight[0]) for weight in self.decoder))
-        n_rows = _BLOCK_ACTIVATIONS // (largest * self.n_samples)
-        return min(max(n_rows // _ROW_UNIT * _ROW_UNIT, _ROW_UNIT), _MAX_BLOCK_ROWS)
+        n_rows = _BLOCK_ACTIVATIONS // (largest * self.n_samples) // _ROW_UNIT * _ROW_UNIT
+        return min(max(n_rows, smallest), _MAX_BLOCK_ROWS)
 
     def _encode(self, columns: Floats) -> _Encoded:
         """Sample z of rows ``(d, n)`` by all snapshots with their stored noise."""
