@@ -62,6 +62,7 @@ class _BlasLibraries:
 
     def limit_worker(self) -> None:
         """Limit the libraries in a new thread; OpenMP counts threads separately for each."""
+        _LOCAL.is_worker = True
         with self.lock:
             for library in self._controller.lib_controllers:
                 library.set_num_threads(1)
@@ -79,6 +80,7 @@ class _Depth(threading.local):
     """Number of nested `single_blas_thread` blocks of the current thread."""
 
     depth = 0
+    is_worker = False  # whether the thread was started by `map_in_threads`
 
 
 _BLAS = _BlasLibraries()
@@ -102,6 +104,11 @@ def count_threads() -> int:
         return 1
     with _BLAS.lock:
         return max(min(_count_cpus(), _BLAS.count_threads()), 1)
+
+
+def is_worker_thread() -> bool:
+    """Return whether `map_in_threads` has started the current thread."""
+    return _LOCAL.is_worker
 
 
 @contextmanager

@@ -1,13 +1,12 @@
+import warnings
+
 import numpy as np
 import pytest
-import torch
-from altbi.networks._torch_modes import single_thread
-from torch import nn
+from sklearn.mixture import GaussianMixture
 
 from altbi import IWAE, ODIM
 from altbi.errors import ParameterError
-from altbi.networks import IWAENetwork
-from altbi.networks._odim_training import compute_bimodality, search_peak
+from altbi.networks._odim_training import compute_bimodality, fit_two_gaussians, search_peak
 from altbi.networks._training import iter_batches
 from altbi.table import as_table
 
@@ -19,7 +18,7 @@ SMALL = {"backbone": IWAE(n_samples=3), "n_models": 1, "patience": 10}
 
 def sample_two_groups(distance):
     rng = np.random.default_rng(0)
-    return torch.tensor(np.r_[rng.normal(0, 0.1, 500), rng.normal(distance, 0.1, 500)])
+    return np.r_[rng.normal(0, 0.1, 500), rng.normal(distance, 0.1, 500)]
 
 
 def test_bimodality_is_distance_of_two_gaussians():
@@ -33,7 +32,7 @@ def test_bimodality_is_distance_of_two_gaussians():
     def expected(power):
         return (means[0] - means[1]) ** 2 + (stds[0] ** power - stds[1] ** power) ** 2
 
-    losses = torch.tensor(np.r_[groups])
+    losses = np.r_[groups]
     assert compute_bimodality(losses, "deviation") == pytest.approx(expected(1), rel=0.01)
     assert compute_bimodality(losses, "variance") == pytest.approx(expected(2), rel=0.01)
     assert expected(1) > 1.005 * expected(2)
@@ -49,15 +48,34 @@ def test_bimodality_grows_and_ignores_scale():
 
 @pytest.mark.parametrize("losses", [[3.0, 3.0, 3.0], [1.0]])
 def test_equal_losses_have_no_bimodality(losses):
-    assert compute_bimodality(torch.tensor(losses), "deviation") == 0
+    assert compute_bimodality(np.array(losses), "deviation") == 0
 
 
-class Scripted(nn.Module):
+@pytest.mark.parametrize("n_values", [2, 3, 20, 64, 1000])
+@pytest.mark.parametrize("shape", ["one group", "two groups", "heavy tail"])
+def test_mixture_equals_that_of_sklearn(shape, n_values):
+    rng = np.random.default_rng(n_values)
+    values = rng.normal(0.3, 0.05, n_values)
+    if shape == "two groups":
+        values[: n_values // 5] += 0.5
+    if shape == "heavy tail":
+        values = rng.exponential(0.1, n_values) ** 1.5
+    mixture = GaussianMixture(2, random_state=0, n_init=10 if n_values < 5 else 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it need not converge
+        mixture.fit(values[:, None])
+
+    means, variances = fit_two_gaussians(values)
+
+    order, theirs = np.argsort(means), np.argsort(mixture.means_[:, 0])
+    assert means[order] == pytest.approx(mixture.means_[theirs, 0], rel=1e-3)
+    assert variances[order] == pytest.approx(mixture.covariances_[theirs, 0, 0], rel=1e-2)
+
+
+class Scripted:
     """A model whose two groups of losses have a scripted distance after each update."""
 
     def __init__(self, distances):
-        super().__init__()
-        self.weight = nn.Parameter(torch.zeros(()))
         self.distances = distances
         self.n_updates = 0
         self.n_resampled = 0
@@ -65,13 +83,14 @@ class Scripted(nn.Module):
     def resample_noise(self):
         self.n_resampled += 1
 
-    def forward(self, rows):
-        if self.training:
-            self.n_updates += 1
-            return rows.sum(1) * self.weight
+    def update(self, rows, objective):
+        self.n_updates += 1
+        return objective(rows.sum(axis=1))[0]
+
+    def evaluate_losses(self, rows):
         distance = self.distances[min(self.n_updates, len(self.distances)) - 1]
-        indices = torch.arange(len(rows))
-        return torch.where(indices < 8, distance, 0.0) + 0.3 * torch.sin(indices * 2.4)
+        indices = np.arange(len(rows))
+        return np.where(indices < 8, distance, 0.0) + 0.3 * np.sin(indices * 2.4)
 
 
 def search(distances, n_rows=640, **changes):
@@ -81,12 +100,10 @@ def search(distances, n_rows=640, **changes):
         "patience": 6,
         "max_updates": 1000,
         "spread": "deviation",
-        "learning_rate": 1e-3,
-        "weight_decay": 0.0,
-        "generator": torch.Generator().manual_seed(0),
+        "generator": np.random.default_rng(0),
     }
-    model = Scripted(distances)
-    return model, list(search_peak(model, torch.rand(n_rows, 3), **options | changes))
+    model, rows = Scripted(distances), np.random.default_rng(0).random((n_rows, 3))
+    return model, list(search_peak(model, rows, **options | changes))
 
 
 def test_patience_ends_the_search():
@@ -117,10 +134,10 @@ def test_small_tables_are_checked_every_epoch(n_rows, patience, updates, batch_s
 
 
 def test_epoch_has_a_smaller_last_batch():
-    batches = list(iter_batches(130, 64, 3, torch.Generator().manual_seed(0)))
+    batches = list(iter_batches(130, 64, 3, np.random.default_rng(0)))
 
     assert [len(batch) for batch in batches] == [64, 64, 2]
-    assert len(torch.cat(batches).unique()) == 130
+    assert len(np.unique(np.concatenate(batches))) == 130
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +146,7 @@ def odim():
 
 
 def encode(detector):
-    return torch.from_numpy(detector.encoder_.transform(as_table(X)))
+    return detector.encoder_.transform(as_table(X))
 
 
 def search_with_parameters(detector, model, generator):
@@ -138,8 +155,6 @@ def search_with_parameters(detector, model, generator):
         model,
         encode(detector),
         **{name: getattr(detector, name) for name in parameters},
-        learning_rate=detector.backbone.resolve_learning_rate(),
-        weight_decay=detector.backbone.weight_decay,
         generator=generator,
     )
 
@@ -147,15 +162,13 @@ def search_with_parameters(detector, model, generator):
 @pytest.mark.slow
 def test_snapshot_is_network_of_best_check(odim):
     def train(last_update):
-        generator = torch.Generator().manual_seed(0)
-        model = IWAENetwork(4, (32, 16), 2, 5, bounded=True)
-        model.initialize_weights(generator)
+        generator = np.random.default_rng(0)
+        model = odim.backbone.start_training(4, generator)
         checks = []
-        with single_thread():
-            for check in search_with_parameters(odim, model, generator):
-                checks.append(check)
-                if check.update == last_update:
-                    break
+        for check in search_with_parameters(odim, model, generator):
+            checks.append(check)
+            if check.update == last_update:
+                break
         return model, checks
 
     _, checks = train(last_update=None)
@@ -164,17 +177,16 @@ def test_snapshot_is_network_of_best_check(odim):
 
     assert checks[-1].update - best.update >= odim.patience
     assert [check.loss for check in checks] == [s.loss for s in odim.history_[: len(checks)]]
-    for name, state in model.state_dict().items():
-        assert np.array_equal(state.numpy(), odim.model_.scorer.arrays[name][0]), name
+    for name, array in model.copy_state().items():
+        assert np.array_equal(array, odim.model_.scorer.arrays[name][0]), name
 
 
 def test_score_is_mean_loss_of_networks(odim):
     arrays, rows, total = odim.model_.scorer.arrays, encode(odim), np.zeros(len(X))
     for index in range(2):
-        model = IWAENetwork(4, (32, 16), 2, 5, bounded=True)
-        model.load_state_dict({k: torch.from_numpy(v)[index] for k, v in arrays.items()})
-        with torch.no_grad():
-            total += model.eval()(rows).numpy() / 2
+        network = odim.backbone.choose_sizes(4).build()
+        network.load_state({name: array[index] for name, array in arrays.items()})
+        total += network.evaluate_losses(rows) / 2
 
     np.testing.assert_allclose(odim.outlier_score(X), total, rtol=1e-4, atol=1e-4)
     assert set(np.argsort(total)[-10:]) <= set(range(12))
@@ -241,10 +253,8 @@ def test_global_random_state_is_not_used():
     scores = []
     for seed in (1, 2):
         np.random.seed(seed)  # noqa: NPY002 - the caller's global state
-        torch.manual_seed(seed)
-        before = np.random.get_state()[1].copy(), torch.random.get_rng_state()  # noqa: NPY002
+        before = np.random.get_state()[1].copy()  # noqa: NPY002
         scores.append(ODIM(**SMALL).fit(X).outlier_score(X))
-        assert np.array_equal(np.random.get_state()[1], before[0])  # noqa: NPY002
-        assert torch.equal(torch.random.get_rng_state(), before[1])
+        assert np.array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
     assert np.array_equal(*scores)

@@ -294,7 +294,6 @@ def test_few_of_many_rows_are_sampled_uniformly():
         assert np.abs(tenths - 0.1).max() < 4 * 0.3 / 20_000**0.5
 
 
-
 def test_large_steps_use_every_row_once():
     found = np.concatenate(list(iter_batches(60_000, 20_000, 3, seeded(0))))
 

@@ -79,9 +79,7 @@ def _fit_without_privacy(
         warnings.warn(problem, TableWarning, stacklevel=6)
 
     history: list[TrainingStep] = []
-    steps = settings.training.run(
-        rows, labels, seed, sized_for=sized_for(settings, rows.shape[1])
-    )
+    steps = settings.training.run(rows, labels, seed, sized_for=sized_for(settings, rows.shape[1]))
     arrays = yield from record_history(steps, history)
     if settings.reference is None:
         scorer, scores = fit_loss_scorer(arrays, settings, rows, encoder)

@@ -221,9 +221,7 @@ def select_smallest(losses: Losses, share: float) -> Mask:
     return losses <= np.partition(losses, rank)[rank]
 
 
-def truncate(
-    losses: Losses, share: float, is_inlier: Mask | None = None
-) -> tuple[float, Losses]:
+def truncate(losses: Losses, share: float, is_inlier: Mask | None = None) -> tuple[float, Losses]:
     """Return the mean of the share of smallest losses, and its gradient by the losses.
 
     Labelled inliers always count; the share then refers to the other rows. If a loss is NaN, the

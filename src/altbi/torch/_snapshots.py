@@ -93,10 +93,7 @@ class SequentialSnapshots:
             rows = _to_rows(columns)
             losses = self._compute_losses(rows)
             by_feature = torch.stack(
-                [
-                    _integrate_gradients(model, rows, self.landmarks.medians)
-                    for model in self.models
-                ]
+                [_integrate_gradients(model, rows, self.landmarks.medians) for model in self.models]
             ).transpose(1, 2)
             by_feature = by_feature.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
             remainder = losses - by_feature.sum(1)

@@ -1,9 +1,9 @@
 import numpy as np
 import torch
-from altbi.networks._generative_model import Landmarks, SequentialSnapshots
 from torch import nn
 
 from altbi.networks import N_LANDMARKS, select_landmarks
+from altbi.torch._snapshots import Landmarks, SequentialSnapshots
 
 
 def test_landmarks_are_quantiles_of_columns():
@@ -32,7 +32,9 @@ def build_snapshots(loss, n_features):
 
 
 def expect(snapshots, context, row):
-    expected, distance = snapshots.expect(torch.tensor([context]).T, torch.tensor([row]).T)
+    expected, distance = snapshots.expect(
+        *(np.array([values], dtype=np.float32).T for values in (context, row))
+    )
     return expected[0, :, 0].tolist(), distance[0, :, 0].tolist()
 
 

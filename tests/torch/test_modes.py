@@ -1,24 +1,20 @@
 import re
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
 import pytest
 import torch
-from altbi.networks._torch_modes import (
+from threadpoolctl import threadpool_limits
+
+from altbi._threads import map_in_threads
+from altbi.errors import ParameterError
+from altbi.torch._modes import (
     PrivateRandomState,
+    allow_workers,
     default_modes,
-    map_blocks,
-    map_in_threads,
     resolve_device,
     single_thread,
 )
-from torch.multiprocessing.reductions import StorageWeakRef
-
-from altbi.errors import ParameterError
-
-ROWS = np.random.default_rng(0).random((995, 5), dtype=np.float32)
 
 
 @pytest.fixture
@@ -111,100 +107,39 @@ def set_threads():
     torch.set_num_threads(before)
 
 
-def test_map_blocks_frees_results_of_blocks():
-    created, alive = [], []
-
-    def compute(columns):
-        alive.append(sum(not result.expired() for result in created))
-        losses = columns.sum(0, keepdim=True)
-        created.append(StorageWeakRef(losses.untyped_storage()))
-        return losses
-
-    results = map_blocks(compute, ROWS, block_rows=10)
-
-    assert len(alive) == 100
-    assert max(alive) <= torch.get_num_threads()
-    assert results.shape == (1, 995)
-    assert np.allclose(results[0], ROWS.sum(1))
+def count_mkl_threads():
+    (number,) = re.findall(r"mkl_get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
+    return int(number)
 
 
-def test_all_blocks_have_the_same_shape():
-    shapes = []
-
-    def compute(columns):
-        shapes.append(tuple(columns.shape))
-        return columns[:1]
-
-    map_blocks(compute, ROWS[:23], block_rows=10)
-
-    assert shapes == [(5, 10)] * 3
-
-
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2, 3])
 def test_tasks_stay_single_threaded(threads, set_threads):
     def task(_):
         with single_thread():
-            pass
-        return torch.get_num_threads()
+            return torch.get_num_threads()
 
     set_threads(threads)
+    with allow_workers():
+        assert list(map_in_threads(task, range(6))) == [1] * 6
 
-    assert list(map_in_threads(task, range(6))) == [1] * 6
     assert torch.get_num_threads() == threads
 
 
-def test_tasks_run_in_parallel(set_threads):
-    barrier = threading.Barrier(2, timeout=60)
-
-    def task(_):
-        barrier.wait()
-        return torch.is_inference_mode_enabled()
-
-    set_threads(2)
-    results = map_in_threads(task, range(4))
-
-    assert next(results)
-    # The caller's threads and modes do not change, even if another thread closes the iterator.
-    assert (torch.get_num_threads(), torch.is_inference_mode_enabled()) == (2, False)
-    closing = threading.Thread(target=results.close)
-    closing.start()
-    closing.join()
-    with single_thread():
-        pass
-    assert torch.get_num_threads() == 2
-
-
 @pytest.mark.skipif("mkl_get_max" not in torch.__config__.parallel_info(), reason="without MKL")
-def test_process_threads_are_restored_after_all_tasks(set_threads):
-    barrier = threading.Barrier(2, timeout=60)
-
-    def count_mkl_threads():
-        (number,) = re.findall(r"mkl_get_max_threads\(\) : (\d+)", torch.__config__.parallel_info())
-        return int(number)
+def test_workers_do_not_restore_threads_of_others(set_threads):
+    entered, barrier = threading.Event(), threading.Barrier(2, timeout=60)
 
     def task(number):
         barrier.wait()
-        time.sleep(0.1 * number)  # the other task has ended meanwhile
+        if number:
+            entered.wait(60)  # the other task has ended meanwhile
+        with single_thread():
+            pass
+        entered.set()
         return count_mkl_threads()
 
     set_threads(2)
+    with allow_workers(), threadpool_limits(2):
+        assert list(map_in_threads(task, range(2))) == [1, 1]
 
-    assert list(map_in_threads(task, range(2))) == [1, 1]
     assert count_mkl_threads() == 2
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_nested_tasks_keep_thread_and_modes(threads, set_threads):
-    def inner(_):
-        return torch.get_num_threads(), torch.is_inference_mode_enabled(), threading.get_ident()
-
-    def outer(_):
-        with torch.inference_mode(mode=False), torch.enable_grad():  # as custom networks may do
-            results = list(map_in_threads(inner, range(3)))
-        return [*results, inner(0)]
-
-    set_threads(threads)
-
-    for results in map_in_threads(outer, range(2)):
-        assert results == [(1, True, results[0][2])] * 4
-    assert (torch.get_num_threads(), torch.is_inference_mode_enabled()) == (threads, False)
