@@ -4,13 +4,14 @@ BatchNorm is folded into the weights. Each layer has one more input, which is al
 the biases, and each hidden layer has one more output that is always 1. The rows of a block are the
 last axis. The formulas of the loss are those of `altbi.networks._iwae_network`.
 
-The result of a row has the same bits at each position of a block of `StackedIWAE.block_rows` rows:
-the block size is a multiple of `_ROW_UNIT`, so that no row is computed by the edge code of BLAS.
+The result of a row has the same bits at each position of a block. OpenBLAS adds in another order
+in the first and last 8 columns of a matrix product, and after 320 columns. The rows are therefore
+processed as chunks of at most 304 rows, with 8 unused columns on each side.
 """
 
 import math
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, final
 
@@ -27,7 +28,9 @@ from altbi.networks._snapshots import (
     compute_importance_weights,
 )
 
-_ROW_UNIT, _MIN_BLOCK_ROWS, _MAX_BLOCK_ROWS = 48, 192, 768
+_EDGE = 8  # unused columns on each side of a chunk
+_CHUNK_ROWS, _ROW_UNIT = 304, 16  # largest number of rows of a chunk, and what divides it
+_SMALL_CHUNK_ROWS, _MAX_CHUNKS = 48, 3
 # Number of activations of the largest layer for a block of rows, so that they stay in cache.
 _BLOCK_ACTIVATIONS = 1 << 17
 
@@ -43,17 +46,19 @@ _SCRATCH = _Scratch()
 
 
 class _Encoded(NamedTuple):
-    """Monte Carlo samples of the latent values."""
+    """Rows in chunks, with the Monte Carlo samples of their latent values."""
 
-    z: Floats  # (S, latent + 1, K * n), with 1 as the last feature
-    log_ratios: Floats  # log(p(z) / q(z | x)): (S, K, n)
+    inputs: Floats  # (C, d, w): the rows
+    z: Floats  # (S, K, C, latent + 1, w), with 1 as the last feature
+    log_ratios: Floats  # log(p(z) / q(z | x)): (S, K, C, w)
 
 
 @final
 class StackedIWAE:
     """The snapshots of one `IWAENetwork`, evaluated together.
 
-    Shapes are given by S snapshots, d encoded features, K Monte Carlo samples and n rows.
+    Shapes are given by S snapshots, d encoded features, K Monte Carlo samples and n rows, which
+    are C chunks of w columns inside.
 
     Parameters
     ----------
@@ -72,17 +77,18 @@ class StackedIWAE:
         self.negative_scale = network.negative_scale
         self.log_weight = network.log_weight
         self.log_variance_range = network.log_variance_range
-        noise = arrays["scoring_noise"].astype(np.float32).transpose(0, 2, 1)
-        self.noise = np.ascontiguousarray(noise)[..., None]
+        self.noise = arrays["scoring_noise"].astype(np.float32)[:, :, None, :, None]
         self.encoder = list(_fold_layers(arrays, "encoder", len(network.hidden)))
         self.decoder = list(_fold_layers(arrays, "decoder", len(network.hidden)))
         self.latent = _join_heads(arrays, "latent_", 1)
         # The decoder's outputs are -s and, as arguments of the sigmoid, -mu.
         self.output = _join_heads(arrays, "", -1 if self.bounded else 1, -1)
         self.coefficients = np.repeat([0.5, -self.log_weight], self.n_features).astype(np.float32)
-        self.block_rows = self._choose_block_rows(_MIN_BLOCK_ROWS)
+        n_fitting = self._count_fitting_rows()
+        self.block_rows = _CHUNK_ROWS * min(max(n_fitting // _CHUNK_ROWS, 1), _MAX_CHUNKS)
         # Explanations keep all snapshots' values of a block.
-        self.explain_block_rows = self._choose_block_rows(_ROW_UNIT)
+        is_small = n_fitting < _CHUNK_ROWS
+        self.explain_block_rows = _SMALL_CHUNK_ROWS if is_small else _CHUNK_ROWS
         self.n_typical_rows = 10_000
 
     def evaluating(self) -> AbstractContextManager[object]:
@@ -95,8 +101,9 @@ class StackedIWAE:
             encoded = self._encode(columns)
             losses = -encoded.log_ratios
             for index in range(self.n_snapshots):
-                losses[index] += self._reconstruct(index, encoded, columns)
-            return compute_importance_weights(losses)[0]
+                losses[index] += self._reconstruct(index, encoded)
+            bounds, _ = compute_importance_weights(losses, axis=1)
+            return _join_chunks(bounds, columns.shape[1])
 
     def contributions(self, columns: Floats) -> LossContributions:
         """Return the losses of rows, split by encoded feature.
@@ -114,13 +121,15 @@ class StackedIWAE:
         with np.errstate(over="ignore", invalid="ignore"):
             encoded = self._encode(columns)
             for index, log_ratios in enumerate(encoded.log_ratios):
-                terms = self._compute_terms(columns, *self._decode(index, encoded))
-                bound, log_weights = compute_importance_weights(terms.sum(0) - log_ratios)
+                terms = self._compute_terms(encoded, *self._decode(index, encoded))
+                losses = terms.sum(axis=2) - log_ratios
+                bounds, log_weights = compute_importance_weights(losses, axis=0)
                 weights = np.exp(log_weights)
-                split.losses[index] = bound
-                split.by_feature[index] = (weights * terms).sum(1)
-                remainder = (weights * (log_weights - log_ratios)).sum(0)
-                split.remainder[index] = remainder + math.log(self.n_samples)
+                remainder = (weights * (log_weights - log_ratios)).sum(axis=0)
+                remainder += math.log(self.n_samples)
+                split.losses[index] = _join_chunks(bounds, n_rows)
+                split.by_feature[index] = _average_samples(weights, terms, n_rows)
+                split.remainder[index] = _join_chunks(remainder, n_rows)
         return split
 
     def expect(self, context: Floats, columns: Floats) -> tuple[Floats, Floats]:
@@ -129,105 +138,105 @@ class StackedIWAE:
         Both have the shape ``(S, d, n)`` and are means over the Monte Carlo samples with their
         importance weights in `context`. A distance is half a squared z-score.
         """
+        n_rows = columns.shape[1]
         expected = np.empty((self.n_snapshots, *columns.shape), np.float32)
         distance = np.empty_like(expected)
+        rows = _split_into_chunks(columns, np.empty)
         with np.errstate(over="ignore", invalid="ignore"):
             encoded = self._encode(context)
             for index, log_ratios in enumerate(encoded.log_ratios):
                 mean, log_variance = self._decode(index, encoded)
-                losses = self._compute_terms(context, mean, log_variance).sum(0) - log_ratios
-                weights = np.exp(compute_importance_weights(losses)[1])
-                distances = compute_gaussian_terms(columns[:, None], mean, log_variance, 0)
-                expected[index] = (weights * mean).sum(1)
-                distance[index] = (weights * distances).sum(1)
+                losses = self._compute_terms(encoded, mean, log_variance).sum(axis=2) - log_ratios
+                weights = np.exp(compute_importance_weights(losses, axis=0)[1])
+                distances = compute_gaussian_terms(rows[:, :-1], mean, log_variance, 0)
+                expected[index] = _average_samples(weights, mean, n_rows)
+                distance[index] = _average_samples(weights, distances, n_rows)
         return expected, distance
 
-    def _choose_block_rows(self, smallest: int) -> int:
-        """Return the number of rows of a block whose activations stay in cache.
-
-        It is a multiple of `_ROW_UNIT` of at least `smallest`, even if that many do not fit.
-        """
-        largest = max(self.output.shape[1], *(len(weight[0]) for weight in self.decoder))
-        n_rows = _BLOCK_ACTIVATIONS // (largest * self.n_samples) // _ROW_UNIT * _ROW_UNIT
-        return min(max(n_rows, smallest), _MAX_BLOCK_ROWS)
+    def _count_fitting_rows(self) -> int:
+        """Return the number of rows of which the activations of one snapshot stay in cache."""
+        largest = max(self.output.shape[1], *(weight.shape[1] for weight in self.decoder))
+        return _BLOCK_ACTIVATIONS // (largest * self.n_samples)
 
     def _encode(self, columns: Floats) -> _Encoded:
         """Sample z of rows ``(d, n)`` by all snapshots with their stored noise."""
-        buffers, (d, n_rows) = _SCRATCH.buffers, columns.shape
-        inputs = buffers.get("columns", d + 1, n_rows)
-        inputs[:d], inputs[d] = columns, 1
+        buffers = _SCRATCH.buffers
+        inputs = _split_into_chunks(columns, lambda shape, _: buffers.get("inputs", *shape))
+        n_chunks, n_inputs, n_columns = inputs.shape
         # The snapshots share the rows, so that their first layers are one matrix product.
-        shape = (self.n_snapshots, self.encoder[0].shape[1], n_rows)
-        hidden = buffers.get("encoder.0", *shape)
-        weight = self.encoder[0].reshape(-1, d + 1)
-        np.dot(weight, inputs, out=hidden.reshape(-1, n_rows))
-        self._activate(hidden)
+        weight = self.encoder[0].reshape(-1, n_inputs)
+        outputs = buffers.get("encoder.0", n_chunks, len(weight), n_columns)
+        hidden = np.matmul(weight, inputs, out=outputs)
+        hidden = self._activate(hidden.reshape(n_chunks, self.n_snapshots, -1, n_columns))
         for index, weight in enumerate(self.encoder[1:], 1):
-            outputs = buffers.get(f"encoder.{index}", *weight.shape[:2], n_rows)
+            outputs = buffers.get(f"encoder.{index}", n_chunks, *weight.shape[:2], n_columns)
             hidden = self._activate(np.matmul(weight, hidden, out=outputs))
-        return self._sample(np.matmul(self.latent, hidden))
+        heads = np.matmul(self.latent, hidden).swapaxes(0, 1)
+        return _Encoded(inputs[:, :-1], *self._sample(heads))
 
-    def _sample(self, heads: Floats) -> _Encoded:
-        """Sample z, given its mean and log-variance ``(S, 2 * latent, n)`` in one array."""
-        size, n_rows = self.latent_size, heads.shape[2]
-        shape = (self.n_snapshots, size + 1, self.n_samples, n_rows)
-        mean, log_variance = heads[:, :size], heads[:, size:].clip(*self.log_variance_range)
+    def _sample(self, heads: Floats) -> tuple[Floats, Floats]:
+        """Return z and its log-ratios, given its mean and log-variance ``(S, C, 2 * latent, w)``.
+
+        z has the shape ``(S, K, C, latent + 1, w)``.
+        """
+        size, (n_snapshots, n_chunks, _, n_columns) = self.latent_size, heads.shape
+        mean, log_variance = heads[:, :, :size], heads[:, :, size:].clip(*self.log_variance_range)
         std = np.exp(log_variance / 2)
-        z = _SCRATCH.buffers.get("z", *shape)
-        np.multiply(std[:, :, None], self.noise, out=z[:, :size])
-        z[:, :size] += mean[:, :, None]
-        z[:, size] = 1
-        log_ratios = np.square(self.noise).sum(1) - np.square(z[:, :size]).sum(1)
-        log_ratios += log_variance.sum(1)[:, None]
+        shape = (n_snapshots, self.n_samples, n_chunks, size + 1, n_columns)
+        z_and_one = _SCRATCH.buffers.get("z", *shape)
+        z_and_one[..., size, :] = 1
+        z = np.multiply(std[:, None], self.noise, out=z_and_one[..., :size, :])
+        z += mean[:, None]
+        log_ratios = np.square(self.noise).sum(axis=3) - np.square(z).sum(axis=3)
+        log_ratios += log_variance.sum(axis=2)[:, None]
         log_ratios *= 0.5
-        return _Encoded(z.reshape(*shape[:2], -1), log_ratios)
+        return z_and_one, log_ratios
 
     def _apply_decoder(self, index: int, encoded: _Encoded) -> Floats:
-        """Return the outputs ``(2 * d, K * n)`` of a snapshot's decoder in a buffer."""
+        """Return the outputs ``(K, C, 2 * d, w)`` of a snapshot's decoder in a buffer."""
         buffers, hidden = _SCRATCH.buffers, encoded.z[index]
+        n_samples, n_chunks, _, n_columns = hidden.shape
         for depth, weights in enumerate(self.decoder):
-            outputs = buffers.get(f"decoder.{depth}", weights.shape[1], hidden.shape[1])
-            hidden = self._activate(np.dot(weights[index], hidden, out=outputs))
-        outputs = buffers.get("outputs", 2 * self.n_features, hidden.shape[1])
-        np.dot(self.output[index], hidden, out=outputs)
-        mean, negative_log_variance = outputs[: self.n_features], outputs[self.n_features :]
+            shape = (n_samples, n_chunks, weights.shape[1], n_columns)
+            outputs = buffers.get(f"decoder.{depth}", *shape)
+            hidden = self._activate(np.matmul(weights[index], hidden, out=outputs))
+        outputs = buffers.get("outputs", n_samples, n_chunks, 2 * self.n_features, n_columns)
+        np.matmul(self.output[index], hidden, out=outputs)
+        mean, negative_log_variance = np.split(outputs, 2, axis=2)
         lowest, highest = self.log_variance_range
         negative_log_variance.clip(-highest, -lowest, out=negative_log_variance)
         if self.bounded:
             mean.clip(-SIGMOID_LIMIT, SIGMOID_LIMIT, out=mean)
         return outputs
 
-    def _reconstruct(self, index: int, encoded: _Encoded, columns: Floats) -> Floats:
-        """Return the reconstruction losses ``(K, n)`` of a snapshot's samples."""
-        d, n_rows = columns.shape
-        outputs = self._apply_decoder(index, encoded)
+    def _reconstruct(self, index: int, encoded: _Encoded) -> Floats:
+        """Return the reconstruction losses ``(K, C, w)`` of a snapshot's samples."""
+        d, outputs = self.n_features, self._apply_decoder(index, encoded)
+        terms = outputs[:, :, :d]
         activations = _SCRATCH.buffers.get("activations", *outputs.shape)
         if self.bounded:
             np.exp(outputs, out=activations)
-            mean = activations[:d]
+            mean = activations[:, :, :d]
             mean += 1
             np.reciprocal(mean, out=mean)
         else:
-            np.exp(outputs[d:], out=activations[d:])
-            mean = outputs[:d]
-        grid = (d, self.n_samples, n_rows)
-        terms = outputs[:d]
-        np.subtract(mean.reshape(grid), columns[:, None], out=terms.reshape(grid))
+            np.exp(outputs[:, :, d:], out=activations[:, :, d:])
+            mean = terms
+        np.subtract(mean, encoded.inputs, out=terms)
         np.square(terms, out=terms)
-        terms *= activations[d:]
-        return np.dot(self.coefficients, outputs).reshape(self.n_samples, n_rows)
+        terms *= activations[:, :, d:]
+        return np.matmul(self.coefficients, outputs)
 
     def _decode(self, index: int, encoded: _Encoded) -> tuple[Floats, Floats]:
-        """Return mean and log-variance ``(d, K, n)`` of a snapshot's samples."""
-        outputs = self._apply_decoder(index, encoded).reshape(
-            2, self.n_features, self.n_samples, -1
-        )
-        mean = 1 / (1 + np.exp(outputs[0])) if self.bounded else outputs[0]
-        return mean, -outputs[1]
+        """Return mean and log-variance ``(K, C, d, w)`` of a snapshot's samples."""
+        mean, negative_log_variance = np.split(self._apply_decoder(index, encoded), 2, axis=2)
+        if self.bounded:
+            mean = np.reciprocal(1 + np.exp(mean))
+        return mean, -negative_log_variance
 
-    def _compute_terms(self, columns: Floats, mean: Floats, log_variance: Floats) -> Floats:
-        """Compute the terms ``(d, K, n)`` of the features in the loss of each sample."""
-        return compute_gaussian_terms(columns[:, None], mean, log_variance, self.log_weight)
+    def _compute_terms(self, encoded: _Encoded, mean: Floats, log_variance: Floats) -> Floats:
+        """Compute the terms ``(K, C, d, w)`` of the features in the loss of each sample."""
+        return compute_gaussian_terms(encoded.inputs, mean, log_variance, self.log_weight)
 
     def _activate(self, features: Floats) -> Floats:
         """Apply LeakyReLU or ReLU in place."""
@@ -236,6 +245,35 @@ class StackedIWAE:
         scaled = _SCRATCH.buffers.get("scaled", *features.shape)
         np.multiply(features, self.negative_scale, out=scaled)
         return np.maximum(features, scaled, out=features)
+
+
+def _split_into_chunks(columns: Floats, allocate: Callable[..., Floats]) -> Floats:
+    """Return rows ``(d, n)`` as chunks ``(C, d + 1, w)``, in which the last feature is 1.
+
+    The unused columns are 0.
+    """
+    d, n_rows = columns.shape
+    size = min(-(-n_rows // _ROW_UNIT) * _ROW_UNIT, _CHUNK_ROWS)
+    starts = range(0, n_rows, _CHUNK_ROWS)
+    chunks = allocate((len(starts), d + 1, size + 2 * _EDGE), np.float32)
+    chunks[:, :d] = 0
+    chunks[:, d] = 1
+    for chunk, start in zip(chunks, starts, strict=True):
+        rows = columns[:, start : start + size]
+        chunk[:d, _EDGE : _EDGE + rows.shape[1]] = rows
+    return chunks
+
+
+def _join_chunks(values: Floats, n_rows: int) -> Floats:
+    """Return values ``(..., C, w)`` of chunks as ``(..., n)``, without the unused columns."""
+    used = values[..., _EDGE:-_EDGE]
+    return used.reshape(*values.shape[:-2], -1)[..., :n_rows]
+
+
+def _average_samples(weights: Floats, values: Floats, n_rows: int) -> Floats:
+    """Return the mean ``(d, n)`` of values ``(K, C, d, w)`` with weights ``(K, C, w)``."""
+    mean = (weights[:, :, None] * values).sum(axis=0)
+    return _join_chunks(mean.swapaxes(0, 1), n_rows)
 
 
 def _fold_layers(arrays: SnapshotArrays, prefix: str, depth: int) -> Iterator[Floats]:

@@ -76,15 +76,15 @@ def compute_gaussian_terms(
     return log_weight * log_variance + np.square(x - mean) * np.exp(-log_variance) / 2
 
 
-def compute_importance_weights(losses: Floats) -> tuple[Floats, Floats]:
+def compute_importance_weights(losses: Floats, axis: int) -> tuple[Floats, Floats]:
     """Return the importance weighted bound, and the samples' log-weights.
 
-    The losses of K Monte Carlo samples are the second-last axis. The bound is
-    ``log(K) - logsumexp(-losses)``, and the log-weights are the logarithm of ``softmax(-losses)``,
-    at least about -40.
+    The losses of K Monte Carlo samples are on an axis. The bound is ``log(K) - logsumexp(-losses)``
+    over this axis. The log-weights are the logarithm of ``softmax(-losses)``, at least about -40.
     """
     # The loss of an extreme row may be infinite.
-    smallest = np.minimum(losses.min(axis=-2), _LARGEST)
-    log_weights = np.maximum(smallest[..., None, :] - losses, _SMALLEST_EXPONENT)
-    log_total = np.log(np.exp(log_weights).sum(axis=-2))
-    return math.log(losses.shape[-2]) + smallest - log_total, log_weights - log_total[..., None, :]
+    smallest = np.minimum(losses.min(axis=axis, keepdims=True), _LARGEST)
+    log_weights = np.maximum(smallest - losses, _SMALLEST_EXPONENT)
+    log_total = np.log(np.exp(log_weights).sum(axis=axis, keepdims=True))
+    bounds = math.log(losses.shape[axis]) + smallest - log_total
+    return bounds.squeeze(axis), log_weights - log_total
