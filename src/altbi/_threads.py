@@ -1,0 +1,187 @@
+"""Parallel work on blocks of rows: Python threads, each with a single-threaded BLAS.
+
+A BLAS library adds up in an order that depends on its number of threads. With one BLAS thread for
+each block, results depend neither on the number of threads nor on the machine's load.
+
+threadpoolctl limits are process-wide. BLAS libraries that threadpoolctl does not support, such as
+Accelerate, and the threads of PyTorch are not limited.
+"""
+
+import contextvars
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+Result = TypeVar("Result")
+
+
+@final
+class _BlasLibraries:
+    """The loaded BLAS libraries, and their limit to one thread while a block is open.
+
+    Finding the libraries takes milliseconds, so they are searched for again only if a module was
+    imported since, and only when the first block is opened. A library that is loaded while a block
+    is open is not limited until the next one.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.n_open = 0  # open blocks of all threads
+        self.n_threads = 1  # the caller's number of threads while a block is open
+        self._n_modules = 0  # modules that were imported when libraries were searched for
+        self._controller: Any = None
+        self._limiter: Any = None
+
+    def count_threads(self) -> int:
+        """Return the caller's number of BLAS threads; the number of CPUs without a BLAS library."""
+        if self.n_open:
+            return self.n_threads
+        libraries = self._find().lib_controllers
+        return min((library.num_threads for library in libraries), default=_count_cpus())
+
+    def open_block(self) -> None:
+        """Count one more open block; the first one limits the libraries."""
+        if self.n_open == 0:
+            self.n_threads = self.count_threads()
+            self._limiter = self._controller.limit(limits=1)
+        self.n_open += 1
+
+    def close_block(self) -> None:
+        """Count one open block less; the last one restores the caller's limits."""
+        self.n_open -= 1
+        if self.n_open == 0:
+            self._limiter.restore_original_limits()
+
+    def limit_worker(self) -> None:
+        """Limit the libraries in a new thread; OpenMP counts threads separately for each."""
+        with self.lock:
+            for library in self._controller.lib_controllers:
+                library.set_num_threads(1)
+
+    def _find(self) -> Any:  # noqa: ANN401 - threadpoolctl has no types
+        """Return threadpoolctl's controller of the loaded BLAS libraries."""
+        if self._n_modules != len(sys.modules):
+            self._controller = ThreadpoolController().select(user_api="blas")
+            self._n_modules = len(sys.modules)
+        return self._controller
+
+
+@final
+class _Depth(threading.local):
+    """Number of nested `single_blas_thread` blocks of the current thread."""
+
+    depth = 0
+
+
+_BLAS = _BlasLibraries()
+_LOCAL = _Depth()
+
+
+def _count_cpus() -> int:
+    """Return the number of CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def count_threads() -> int:
+    """Return how many threads to use for blocks: 1 inside a `single_blas_thread` block.
+
+    Otherwise, it is the smaller of the CPUs that this process may use and the caller's number of
+    BLAS threads. This follows variables such as OMP_NUM_THREADS and limits by threadpoolctl.
+    """
+    if _LOCAL.depth:
+        return 1
+    with _BLAS.lock:
+        return max(min(_count_cpus(), _BLAS.count_threads()), 1)
+
+
+@contextmanager
+def _open_block() -> Iterator[None]:
+    """Limit BLAS to one thread in the process, but do not mark the current thread as limited."""
+    with _BLAS.lock:
+        _BLAS.open_block()
+    try:
+        yield
+    finally:
+        with _BLAS.lock:
+            _BLAS.close_block()
+
+
+@contextmanager
+def single_blas_thread() -> Iterator[None]:
+    """Limit BLAS to one thread within a block, and use no other threads for nested blocks.
+
+    Blocks may be nested and may be open in several threads. The first one stores the caller's
+    limits, and the last one restores them, in whichever order they end.
+    """
+    with _open_block():
+        _LOCAL.depth += 1
+        try:
+            yield
+        finally:
+            _LOCAL.depth -= 1
+
+
+def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
+    """Yield the results of tasks in order, computed by `count_threads` threads.
+
+    Each task runs in a `single_blas_thread` block, with the caller's context variables, such as
+    `numpy.errstate`. With one task or one thread, tasks run in the calling thread. An error ends
+    the iteration, and tasks that have not started are cancelled.
+    """
+
+    def run(task: int) -> Result:
+        """Run one task; BLAS is limited already, so this only marks the thread."""
+        with single_blas_thread():
+            return function(task)
+
+    n_threads = min(count_threads(), len(tasks))
+    with _open_block():
+        if n_threads <= 1:
+            yield from map(run, tasks)
+            return
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor(n_threads, initializer=_BLAS.limit_worker) as pool:
+            # A context can be active in one thread at a time, so each task has a copy.
+            yield from pool.map(lambda task: context.copy().run(run, task), tasks)
+
+
+def map_blocks(
+    function: Callable[[NDArray[np.float32]], NDArray[Any]],
+    rows: NDArray[np.float32],
+    block_rows: int,
+) -> NDArray[Any]:
+    """Apply a function to blocks of rows in parallel, and return ``(n_outputs, n_rows)``.
+
+    The function maps ``(n_features, block_rows)`` to ``(n_outputs, block_rows)``. All blocks are
+    padded with zeros to this shape, and each is computed by one thread. The first block is computed
+    even if there are no rows, to find `n_outputs`.
+    """
+
+    def compute(start: int) -> NDArray[Any]:
+        """Return the results of the block that begins at row `start`, without the padding."""
+        block = rows[start : start + block_rows]
+        columns = np.zeros((rows.shape[1], block_rows), dtype=np.float32)
+        columns[:, : len(block)] = block.T
+        return function(columns)[:, : len(block)]
+
+    def store(start: int) -> None:
+        """Store the results of the block that begins at row `start`."""
+        results[:, start : start + block_rows] = compute(start)
+
+    (first,) = map_in_threads(compute, range(1))
+    # Results of blocks are copied into one array, because many small arrays fragment the heap.
+    results = np.empty((len(first), len(rows)), dtype=first.dtype)
+    results[:, :block_rows] = first
+    for _ in map_in_threads(store, range(block_rows, len(rows), block_rows)):
+        pass
+    return results
