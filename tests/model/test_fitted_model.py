@@ -29,10 +29,10 @@ def test_chunks_do_not_change_scores_or_drift(monkeypatch, chunk_rows):
 def test_chunk_size_is_bounded(n_rows, n_features):
     size = _fitted_model._choose_chunk_rows(n_rows, n_features)
 
-    assert size % 384 == 0
-    assert 384 <= size <= 30720
-    assert size == 384 or size * n_features <= 2**20
+    assert size % 304 == 0
+    assert 304 <= size <= 30400
+    assert size == 304 or size * n_features <= 2**20
     if n_rows == 10**8 and n_features == 1:
-        assert size == 30720
+        assert size == 30400
     if n_rows == 1 and n_features == 1:
-        assert size == 30720 // 4
+        assert size == 30400 // 4

@@ -1,9 +1,11 @@
 import pickle
+import warnings
 
 import numpy as np
 import pytest
-import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
+from altbi.scorers import _reference_groups
 from altbi.scorers._distance import (
     DistanceScorer,
     _find_distinct_rows,
@@ -132,7 +134,7 @@ def test_single_precision_needs_distant_reference_rows(share, monkeypatch):
 
     scorer.score(sample((10, 4), generator))
 
-    assert (torch.float32 in [precision for precision, _ in used]) == (share > 0.5)
+    assert (np.float32 in [precision for precision, _ in used]) == (share > 0.5)
 
 
 def record_precisions(scorer, used, monkeypatch):
@@ -158,8 +160,8 @@ def test_precision_depends_on_row_and_scorer_only(spread, monkeypatch):
     scores = scorer.score(rows)
 
     # Single precision is not used if reference rows are near each other.
-    doubles = sum(count for precision, count in used if precision == torch.float64)
-    singles = sum(count for precision, count in used if precision == torch.float32)
+    doubles = sum(count for precision, count in used if precision == np.float64)
+    singles = sum(count for precision, count in used if precision == np.float32)
     if spread < 1:
         assert (singles, doubles) == (0, 900)
     else:  # 300 near a reference row, 150 with missing values, and a few others
@@ -223,12 +225,9 @@ def test_score_does_not_depend_on_other_rows(width, n_reference):
     assert np.array_equal(scorer.score(rows[700:703]), scores[700:703])
     assert scorer.score(rows[511:512])[0] == scores[511]
     assert np.array_equal(scorer.contributions(rows[5:6])[0], scorer.contributions(rows)[5])
-    before = torch.get_num_threads()
-    torch.set_num_threads(3 - min(before, 2))
-    try:
-        assert np.array_equal(scorer.score(rows), scores)
-    finally:
-        torch.set_num_threads(before)
+    for limit in (1, 2):
+        with threadpool_limits(limit, "blas"):
+            assert np.array_equal(scorer.score(rows), scores)
 
 
 @pytest.mark.slow
@@ -252,23 +251,59 @@ def test_rounding_does_not_depend_on_other_rows(kind):
         assert np.array_equal(scorer.contributions(rows[order]), scorer.contributions(rows)[order])
 
 
+def count_blas_threads():
+    return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+
+
 def test_contributions_are_single_threaded(monkeypatch):
     scorer, rows, seen = DistanceScorer(sample((30, 4)), 3), sample((5, 4)), []
-    compute = type(scorer._groups)._compute_weighted_distances
+    compute = type(scorer._groups)._compute_distances
 
     def recording(*arguments):
-        seen.append(torch.get_num_threads())
+        seen.append(count_blas_threads())
         return compute(*arguments)
 
-    monkeypatch.setattr(type(scorer._groups), "_compute_weighted_distances", recording)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
+    monkeypatch.setattr(type(scorer._groups), "_compute_distances", recording)
+    with threadpool_limits(2, "blas"):
         scorer.contributions(rows)
         scorer.most_similar(rows, np.ones_like(rows), 2)
-        assert (seen, torch.get_num_threads()) == ([1, 1], 2)
-    finally:
-        torch.set_num_threads(before)
+        assert count_blas_threads() == {2}
+    assert seen == [{1}, {1}]
+
+
+def test_other_blas_libraries_use_double_precision(monkeypatch):
+    """Single precision is used only if its rounding does not depend on a row's position."""
+    monkeypatch.setattr(_reference_groups, "is_position_independent", lambda *_: False)
+    scorer, used = DistanceScorer(sample((30, 4)), 3), []
+    record_precisions(scorer, used, monkeypatch)
+
+    scorer.score(sample((5, 4)))
+
+    assert used == [(np.float64, 5)]
+
+
+def test_overflow_raises_no_warning():
+    scorer = DistanceScorer(sample((300, 3)), n_groups=3)
+
+    with warnings.catch_warnings(), np.errstate(all="raise"):
+        warnings.simplefilter("error")
+        scores = scorer.score(np.full((2000, 3), 1e30, dtype=np.float32))
+
+    np.testing.assert_allclose(scores, 3e60)
+
+
+@pytest.mark.parametrize("n_features", [1, 7, 8, 40, 400])
+@pytest.mark.parametrize("n_reference", [2, 15, 1000])
+def test_score_does_not_depend_on_position(n_features, n_reference):
+    scorer = DistanceScorer(sample((n_reference, n_features)), n_groups=5)
+    row = sample((1, n_features)) * 2
+
+    scores = scorer.score(np.repeat(row, 700, axis=0))
+
+    assert len(np.unique(scores)) == 1
+    rows = sample((700, n_features))
+    rows[431] = row
+    assert scorer.score(rows)[431] == scorer.score(row)[0] == scores[0]
 
 
 def test_empty_input_has_no_scores():

@@ -7,10 +7,10 @@ from os import PathLike
 from typing import Any, Self, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from altbi._threads import map_in_threads
+from altbi._threads import count_threads, map_in_threads
+from altbi._tiles import TILE_ROWS
 from altbi.encoding import Drift, TableEncoder
 from altbi.errors import TableWarning
 from altbi.explain import Explanation, explain
@@ -23,10 +23,9 @@ from altbi.table import Table, as_table, is_frame
 
 Scores = NDArray[np.float64]
 
-# Largest chunk. It is a multiple of the block size of the scorers, which pad incomplete blocks.
+# Largest chunk. It is a multiple of `TILE_ROWS`, because scorers pad incomplete tiles.
 _CHUNK_VALUES = 1 << 20
-_CHUNK_ROWS = 30720
-_BLOCK_ROWS = 384
+_CHUNK_ROWS = 100 * TILE_ROWS
 # Smaller tables have chunks of down to a quarter of that size, so that all threads have work.
 _CHUNKS_PER_THREAD = 8
 
@@ -257,7 +256,7 @@ def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # 
 def score_chunks(
     score: Callable[[Table], Scores], table: Table, encoder: TableEncoder
 ) -> tuple[Scores, Drift]:
-    """Score a table in as many threads as torch uses, and measure its drift.
+    """Score a table in `count_threads` threads, and measure its drift.
 
     `score` returns the scores of one chunk. An empty table has no scores and no drift.
     """
@@ -276,12 +275,12 @@ def score_chunks(
 
 
 def _choose_chunk_rows(n_rows: int, n_features_encoded: int) -> int:
-    """Return the number of rows of a chunk: a multiple of 384, at most 30,720.
+    """Return the number of rows of a chunk: a multiple of `TILE_ROWS`, at most 30,400.
 
     Small tables have smaller chunks, so that each thread gets several. Tables with many encoded
     features have smaller chunks, so that one holds about a million values.
     """
-    most = max(min(_CHUNK_VALUES // n_features_encoded, _CHUNK_ROWS) // _BLOCK_ROWS, 1)
-    even = n_rows // (_CHUNKS_PER_THREAD * torch.get_num_threads() * _BLOCK_ROWS)
-    n_blocks = min(max(even, most // 4, 1), most)
-    return min(n_blocks * _BLOCK_ROWS, _CHUNK_ROWS)
+    most = max(min(_CHUNK_VALUES // n_features_encoded, _CHUNK_ROWS) // TILE_ROWS, 1)
+    even = n_rows // (_CHUNKS_PER_THREAD * count_threads() * TILE_ROWS)
+    n_tiles = min(max(even, most // 4, 1), most)
+    return min(n_tiles * TILE_ROWS, _CHUNK_ROWS)

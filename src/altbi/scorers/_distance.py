@@ -1,44 +1,33 @@
 """Score rows by their squared distance to the nearest reference rows."""
 
-import threading
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, final
+from typing import ClassVar, Literal, Self, final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from altbi._threads import map_in_threads
+from altbi._threads import count_threads, map_in_threads, single_blas_thread
+from altbi._tiles import TILE_ROWS
 from altbi.encoding import TableEncoder
+from altbi.scorers._reference_groups import (
+    MIN_FLOAT32_DISTANCE,
+    ZERO_TOLERANCE,
+    ReferenceGroups,
+)
 from altbi.table import Table
-from altbi.torch._modes import default_modes, single_thread
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 Indices = NDArray[np.intp]
 
-# A block is the work of one thread at a time, and a tile holds the rows of one matrix product. The
-# distances of a tile fit into the processor's cache. All tiles have the same shape, so that the
-# score of a row does not depend on other rows. The number of rows is a multiple of 12 and 16, the
-# widths of the matrix kernels: leftover columns would be rounded differently by another kernel.
+# Largest number of values in a block, the work of one thread at a time.
 _MAX_BLOCK_VALUES = 1 << 18
-_TILE_ROWS = 384
 # Smallest number of multiply-adds for which a thread is worth starting. Computing the minima of
 # groups costs as much as `_MINIMA_COST` more columns.
 _MIN_BLOCK_WORK = 1 << 26
 _MINIMA_COST = 20
-# A squared distance up to this share of 1 + the row's squared norm counts as 0, because rounding
-# may cause it.
-_ZERO_TOLERANCE = 1e-12
-# Squared distances above this share of 1 + the row's squared norm have at least four correct digits
-# in single precision, which takes half the time. Smaller ones are computed in double precision.
-_MIN_FLOAT32_DISTANCE = 0.01
-# If a smaller share of the reference rows is distinct, equal rows are scored only once.
-_MAX_DISTINCT_SHARE = 0.9
 # Weight of the identity in the shrunk covariance.
 _SHRINKAGE = 0.1
 
@@ -75,18 +64,18 @@ class DistanceScorer:
         return max(min(self.n_groups, len(self.rows) // 2), 1)
 
     @cached_property
-    def _groups(self) -> "_Groups":
+    def _groups(self) -> ReferenceGroups:
         """Reference rows prepared for `score`, whitened if there is a whitening; computed once."""
-        with single_thread(), default_modes():
-            return _Groups(self.rows, self.n_groups_used, self.whitening)
+        with single_blas_thread():
+            return ReferenceGroups(self.rows, self.n_groups_used, self.whitening)
 
     @cached_property
-    def _unwhitened_groups(self) -> "_Groups":
+    def _unwhitened_groups(self) -> ReferenceGroups:
         """Reference rows prepared for `most_similar`, without whitening; computed once."""
         if self.whitening is None:
             return self._groups
-        with single_thread(), default_modes():
-            return _Groups(self.rows, self.n_groups_used, None)
+        with single_blas_thread():
+            return ReferenceGroups(self.rows, self.n_groups_used, None)
 
     def __reduce__(self) -> tuple[type[Self], tuple[Rows, int, Rows | None]]:
         """Return the constructor and its arguments for pickle; cached values are left out."""
@@ -124,7 +113,7 @@ class DistanceScorer:
         filled, weights = _weight_present_values(rows)
         contributions = np.empty(rows.shape)
         n_groups = self.n_groups_used
-        for tile, distances, _ in self._groups.iter_tiles(filled, weights, weights > 0):
+        for tile, distances, _ in self._groups.iter_distances(filled, weights, weights > 0):
             nearest = self._groups.reshape_by_group(distances).argmin(axis=0)
             indices = (nearest * n_groups + np.arange(n_groups)[:, None]).T
             difference = self.rows[indices].astype(np.float64) - filled[tile, None]
@@ -147,247 +136,26 @@ class DistanceScorer:
         count = min(count, len(self.rows) - 1)
         indices = np.empty((len(rows), count), dtype=np.intp)
         groups = self._unwhitened_groups
-        for tile, distances, _ in groups.iter_tiles(filled, factors * weights, factors > 0):
+        for tile, distances, _ in groups.iter_distances(filled, factors * weights, factors > 0):
             indices[tile] = distances.argsort(axis=0, kind="stable")[:count].T
         return indices
 
 
-@final
-class _Buffers(threading.local):
-    """Scratch buffers of the current thread, by precision."""
-
-    def __init__(self) -> None:
-        self.by_precision: dict[torch.dtype, Tensor] = {}
-
-
-@final
-class _Groups:
-    """Computes squared distances from rows x to all reference rows r by matrix products.
-
-    Distances are computed without the squared norm of x: ``|x - r|**2 - |x|**2 = |r|**2 - 2 r.x``.
-    This is the same shift for all reference rows, so it does not change which one is nearest.
-    Methods return the squared norms separately.
-
-    Reference row i belongs to group ``i % count``. If there is a whitening, all rows are multiplied
-    by it first.
-    """
-
-    def __init__(self, reference: Rows, count: int, whitening: Rows | None) -> None:
-        self.reference = reference
-        self.count = count
-        self.whitening = (
-            None if whitening is None else _convert_precisions(torch.from_numpy(whitening.T))
-        )
-        # Rows of zeros are appended so that all groups have the same number of rows.
-        self.padded_reference = np.zeros((-(-len(reference) // count) * count, reference.shape[1]))
-        self.padded_reference[: len(reference)] = self._whiten_reference(reference)
-        self.buffers = _Buffers()
-
-    def _whiten_reference(self, rows: Rows) -> NDArray[np.float64]:
-        """Return rows in double precision, whitened if there is a whitening."""
-        columns, values = _transpose_tiles(rows, rows.shape[1], torch.float64)
-        self._apply_whitening(columns)
-        return np.hstack(list(values))[:, : len(rows)].T
-
-    def _apply_whitening(self, columns: Tensor) -> None:
-        """Multiply the columns of all tiles by the whitening, in place.
-
-        Without a whitening, nothing changes.
-        """
-        if self.whitening is not None:
-            for tile in columns:
-                tile.copy_(self.whitening[columns.dtype] @ tile)
-
-    @cached_property
-    def complete_factors(self) -> dict[torch.dtype, Tensor]:
-        """Matrix ``[-2R, |R|**2]`` by precision, for rows without missing values.
-
-        Its product with ``[x, 1]`` is the vector of distances without the squared norm of x. Rows
-        that only pad a group have an infinite distance.
-        """
-        squared_norms = (self.padded_reference**2).sum(axis=1, keepdims=True)
-        squared_norms[len(self.reference) :] = np.inf
-        return _convert_precisions(
-            torch.from_numpy(np.hstack([-2 * self.padded_reference, squared_norms]))
-        )
-
-    @cached_property
-    def weighted_factors(self) -> Tensor:
-        """Matrix ``[-2R, R**2]``, for rows with weights.
-
-        Its product with ``[w * x, w]`` is the vector of weighted distances without the squared norm
-        of x.
-        """
-        return torch.from_numpy(np.hstack([-2 * self.padded_reference, self.padded_reference**2]))
-
-    @cached_property
-    def has_many_duplicates(self) -> bool:
-        """Whether fewer than 90% of the reference rows are distinct.
-
-        The scored rows probably have many duplicates as well.
-        """
-        distinct = {row.tobytes() for row in self.reference}
-        return len(distinct) < _MAX_DISTINCT_SHARE * len(self.reference)
-
-    @cached_property
-    def is_single_precision_safe(self) -> bool:
-        """Whether single precision is accurate for most rows.
-
-        It is checked for the first reference rows, at most one tile. More than half of them must be
-        far enough from the other reference rows.
-        """
-        sample = self.reference[:_TILE_ROWS]
-        ((_, distances, squared_norms),) = self.iter_tiles(
-            sample, np.ones_like(sample), np.ones_like(sample, bool)
-        )
-        return bool(
-            (
-                distances.min(axis=0) + squared_norms > _MIN_FLOAT32_DISTANCE * (1 + squared_norms)
-            ).mean()
-            > 0.5
-        )
-
-    def compute_group_minima(
-        self, rows: Rows, precision: torch.dtype
-    ) -> tuple[NDArray[Any], Scores]:
-        """Return the smallest distances ``(n_groups, n_rows)`` and the squared norms ``(n_rows,)``.
-
-        The squared norms are not included in the distances. An equal reference row is not excluded
-        here. Rows with missing values have NaN. Call this only in tasks of `map_in_threads`,
-        because reused buffers need its torch modes.
-        """
-        columns, values = _transpose_tiles(rows, len(rows.T) + 1, precision)
-        self._apply_whitening(columns[:, :-1])
-        values[:, -1] = 1
-        squared_norms = np.square(values[:, :-1], dtype=np.float64).sum(axis=1).ravel()
-        # Rows of a tile are the last axis, because minima over a short last axis are slow.
-        group_minima = np.empty((len(columns), self.count, _TILE_ROWS), dtype=values.dtype)
-        factors, distances = self.complete_factors[precision], self._get_buffer(precision)
-        by_group = self.reshape_by_group(distances.numpy())
-        for tile, minima in zip(columns, group_minima, strict=True):
-            torch.mm(factors, tile, out=distances)
-            np.minimum.reduce(by_group, axis=0, out=minima)
-        return np.hstack(list(group_minima))[:, : len(rows)], squared_norms[: len(rows)]
-
-    def _get_buffer(self, precision: torch.dtype) -> Tensor:
-        """Return this thread's scratch buffer, which is reused so that it stays in cache."""
-        buffers = self.buffers.by_precision
-        if precision not in buffers:
-            buffers[precision] = torch.empty(
-                len(self.padded_reference), _TILE_ROWS, dtype=precision
-            )
-        return buffers[precision]
-
-    def iter_tiles(
-        self, rows: Rows, weights: Rows, present: Mask
-    ) -> Iterator[tuple[slice, NDArray[np.float64], NDArray[np.float64]]]:
-        """Yield a slice of rows, their distances to all reference rows, and their squared norms.
-
-        A slice has at most `_TILE_ROWS` rows. Distances have the shape ``(n_reference, n_rows)``,
-        with infinite rows appended up to equal group sizes, and do not include the squared norms
-        ``(n_rows,)``. For each row, one reference row that equals it in all `present` values has an
-        infinite distance.
-        """
-        for first in range(0, len(rows), _TILE_ROWS):
-            tile = slice(first, min(first + _TILE_ROWS, len(rows)))
-            with single_thread(), default_modes():
-                distances, squared_norms = self._compute_weighted_distances(
-                    rows[tile], weights[tile]
-                )
-            self._exclude_equal_row(rows[tile], present[tile], distances, squared_norms)
-            yield tile, distances, squared_norms
-
-    def _compute_weighted_distances(
-        self, rows: Rows, weights: Rows
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return weighted distances without the squared norms, and the weighted squared norms.
-
-        `rows` has at most `_TILE_ROWS` rows. With a whitening, `weights` is ignored and all weights
-        are 1. Rows that only pad a group have an infinite distance.
-        """
-        columns, (values,) = _transpose_tiles(rows, 2 * rows.shape[1], torch.float64)
-        self._apply_whitening(columns[:, : rows.shape[1]])
-        values, value_weights = np.split(values, 2)
-        value_weights[:, : len(rows)] = weights.T if self.whitening is None else 1
-        squared_norms = (values**2 * value_weights).sum(axis=0)[: len(rows)]
-        values *= value_weights
-        distances = torch.mm(self.weighted_factors, columns[0]).numpy()[:, : len(rows)]
-        distances[len(self.reference) :] = np.inf
-        return distances, squared_norms
-
-    def _exclude_equal_row(
-        self,
-        rows: Rows,
-        present: Mask,
-        distances: NDArray[np.float64],
-        squared_norms: NDArray[np.float64],
-    ) -> None:
-        """Set the distance from each row to one equal reference row to infinity, in place.
-
-        Only the first reference row that equals the row in all `present` values is excluded.
-        Reference rows with a distance above the rounding error are not compared.
-        """
-        limits = _ZERO_TOLERANCE * (1 + squared_norms) - squared_norms
-        if self.whitening is not None:
-            # Missing values count as 0 here, so an equal reference row may be at any distance.
-            limits[~present.all(axis=1)] = np.finfo(np.float64).max
-        positions = np.flatnonzero(distances.min(axis=0) <= limits)
-        if not len(positions):
-            return
-        is_near = distances[:, positions] <= limits[positions]
-        firsts = is_near.argmax(axis=0)
-        same = (self.reference[firsts] == rows[positions]) | ~present[positions]
-        is_same = same.all(axis=1)
-        distances[firsts[is_same], positions[is_same]] = np.inf
-        # The first candidate of these rows is not equal to them, but a later one may be.
-        for position, candidates in zip(positions[~is_same], is_near[:, ~is_same].T, strict=True):
-            others = np.flatnonzero(candidates)[1:]
-            equal = ((self.reference[others] == rows[position]) | ~present[position]).all(axis=1)
-            distances[others[equal][:1], position] = np.inf
-
-    def reshape_by_group(self, distances: NDArray[Any]) -> NDArray[Any]:
-        """Return distances in the shape ``(group_size, n_groups, n_rows)``."""
-        return distances.reshape(-1, self.count, distances.shape[1])
-
-
-def _convert_precisions(matrix: Tensor) -> dict[torch.dtype, Tensor]:
-    """Return a matrix in double and in single precision, by data type."""
-    return {torch.float64: matrix.double(), torch.float32: matrix.float()}
-
-
-def _transpose_tiles(
-    rows: Rows, height: int, precision: torch.dtype
-) -> tuple[Tensor, NDArray[Any]]:
-    """Return rows as tiles ``(n_tiles, height, _TILE_ROWS)``, as a tensor and as an array.
-
-    Both share their memory. Each row is a column of a tile. Values below the features and columns
-    after the last row are 0.
-    """
-    n_full, rest = divmod(len(rows), _TILE_ROWS)
-    columns = torch.zeros(n_full + (rest > 0), height, _TILE_ROWS, dtype=precision)
-    values = columns.numpy()
-    n_features = rows.shape[1]
-    tiles = rows[: n_full * _TILE_ROWS].reshape(n_full, _TILE_ROWS, n_features)
-    values[:n_full, :n_features] = tiles.transpose(0, 2, 1)
-    if rest:
-        values[n_full, :n_features, :rest] = rows[-rest:].T
-    return columns, values
-
-
 def _choose_block_rows(n_rows: int, n_features: int, n_reference_padded: int) -> int:
-    """Return the number of rows of a block, a multiple of `_TILE_ROWS`.
+    """Return the number of rows of a block, a multiple of `TILE_ROWS`.
 
     It is an even share of the rows for each thread, but enough work to be worth a thread. It has at
     most `_MAX_BLOCK_VALUES` values and at least one tile. `n_reference_padded` is the number of
     reference rows, including padding.
     """
-    max_tiles = _MAX_BLOCK_VALUES // n_features // _TILE_ROWS
-    tiles_per_thread = -(-n_rows // (torch.get_num_threads() * _TILE_ROWS))
-    min_tiles = _MIN_BLOCK_WORK // ((n_features + _MINIMA_COST) * n_reference_padded * _TILE_ROWS)
-    return max(min(max_tiles, max(tiles_per_thread, min_tiles)), 1) * _TILE_ROWS
+    max_tiles = _MAX_BLOCK_VALUES // n_features // TILE_ROWS
+    tiles_per_thread = -(-n_rows // (count_threads() * TILE_ROWS))
+    min_tiles = _MIN_BLOCK_WORK // ((n_features + _MINIMA_COST) * n_reference_padded * TILE_ROWS)
+    return max(min(max_tiles, max(tiles_per_thread, min_tiles)), 1) * TILE_ROWS
 
 
-def _score_block(groups: _Groups, rows: Rows) -> Scores:
+@np.errstate(all="ignore")
+def _score_block(groups: ReferenceGroups, rows: Rows) -> Scores:
     """Return the scores of rows, in single precision where it is accurate.
 
     Rows near a reference row, with missing values, or with an overflow are scored by
@@ -395,47 +163,45 @@ def _score_block(groups: _Groups, rows: Rows) -> Scores:
     """
     if not groups.is_single_precision_safe:
         return _score_block_exactly(groups, rows)
-    group_minima, squared_norms = groups.compute_group_minima(rows, torch.float32)
-    scores = _average_groups(group_minima) + squared_norms
-    is_accurate = (
-        group_minima.min(axis=0) + squared_norms > _MIN_FLOAT32_DISTANCE * (1 + squared_norms)
-    ) & np.isfinite(scores)
+    group_minima, squared_norms = groups.compute_group_minima(rows, np.float32)
+    scores = _average_groups(group_minima)
+    is_far = group_minima.min(axis=0) > MIN_FLOAT32_DISTANCE * (1 + squared_norms)
+    is_accurate = is_far & np.isfinite(scores)
     if not is_accurate.all():
         scores[~is_accurate] = _score_block_exactly(groups, rows[~is_accurate])
     return scores
 
 
-def _score_block_exactly(groups: _Groups, rows: Rows) -> Scores:
+def _score_block_exactly(groups: ReferenceGroups, rows: Rows) -> Scores:
     """Return the scores of rows in double precision.
 
     Rows with missing values, or with a distance of 0 up to rounding, are scored by
     `_score_with_all_distances`.
     """
-    group_minima, squared_norms = groups.compute_group_minima(rows, torch.float64)
-    scores = _average_groups(group_minima + squared_norms)
-    needs_all = ~(group_minima.min(axis=0) > _ZERO_TOLERANCE * (1 + squared_norms) - squared_norms)
-    if needs_all.any():
-        scores[needs_all] = _score_with_all_distances(
-            groups, *_weight_present_values(rows[needs_all])
-        )
+    group_minima, squared_norms = groups.compute_group_minima(rows, np.float64)
+    scores = _average_groups(group_minima)
+    # The comparison is False for rows with missing values, whose minima are NaN.
+    is_far = group_minima.min(axis=0) > ZERO_TOLERANCE * (1 + squared_norms)
+    if not is_far.all():
+        scores[~is_far] = _score_with_all_distances(groups, *_weight_present_values(rows[~is_far]))
     return scores
 
 
-def _score_with_all_distances(groups: _Groups, rows: Rows, weights: Rows) -> Scores:
+def _score_with_all_distances(groups: ReferenceGroups, rows: Rows, weights: Rows) -> Scores:
     """Return the scores of rows from their weighted distances to all reference rows.
 
     It is slower, but handles missing values (weight 0) and excludes one equal reference row. Scores
     that may be rounding errors become 0.
     """
     scores = np.empty(len(rows))
-    for tile, distances, squared_norms in groups.iter_tiles(rows, weights, weights > 0):
-        mean = _average_groups(groups.reshape_by_group(distances).min(axis=0) + squared_norms)
+    for tile, distances, squared_norms in groups.iter_distances(rows, weights, weights > 0):
+        mean = _average_groups(groups.reshape_by_group(distances).min(axis=0))
         # A row with an equal reference row in each group has the score 0, up to rounding.
-        scores[tile] = np.where(mean <= _ZERO_TOLERANCE * (1 + squared_norms), 0, mean)
+        scores[tile] = np.where(mean <= ZERO_TOLERANCE * (1 + squared_norms), 0, mean)
     return scores
 
 
-def _average_groups(squares: NDArray[Any]) -> Scores:
+def _average_groups(squares: Scores) -> Scores:
     """Return the mean over groups, added up in order so that the shape does not affect rounding."""
     total = np.zeros(squares.shape[1])
     for group in squares:
@@ -512,13 +278,12 @@ def compute_whitening(rows: Rows) -> Rows:
     Their variances are nearly 1. Missing values (NaN) count as 0. The covariance is shrunk towards
     a multiple of the identity, so that it can be inverted if there are fewer rows than features.
     """
-    with single_thread(), default_modes():
-        centred = torch.from_numpy(np.nan_to_num(rows)).double()
-        centred -= centred.mean(0)
+    with single_blas_thread():
+        centred = np.nan_to_num(rows).astype(np.float64)
+        centred -= centred.mean(axis=0)
         covariance = centred.T @ centred / max(len(centred) - 1, 1)
         variance = float(covariance.diagonal().mean()) or 1.0
-        covariance.mul_(1 - _SHRINKAGE).diagonal().add_(_SHRINKAGE * variance)
-        factor = torch.linalg.cholesky(covariance)
-        identity = torch.eye(len(factor)).double()
-        inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
-        return inverse.T.float().contiguous().numpy()
+        identity = np.eye(len(covariance))
+        shrunk = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * variance * identity
+        inverse = np.linalg.inv(np.linalg.cholesky(shrunk))
+        return np.ascontiguousarray(inverse.T, dtype=np.float32)

@@ -1,0 +1,210 @@
+import gc
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from altbi import _threads
+from altbi._threads import count_threads, map_blocks, map_in_threads, single_blas_thread
+
+ROWS = np.random.default_rng(0).normal(size=(995, 5)).astype(np.float32)
+
+
+def count_blas_threads():
+    """Return the numbers of threads of the loaded BLAS libraries."""
+    return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+
+
+@pytest.fixture(autouse=True)
+def two_threads(monkeypatch):
+    monkeypatch.setattr(_threads, "_count_cpus", lambda: 2)
+    with threadpool_limits(2, "blas"):
+        yield
+        assert count_blas_threads() == {2}
+
+
+def test_threads_are_limited_by_cpus(monkeypatch):
+    monkeypatch.setattr(_threads, "_count_cpus", lambda: 1)
+
+    assert count_threads() == 1
+
+
+def test_threads_are_limited_by_user():
+    assert count_threads() == 2
+    with threadpool_limits(1, "blas"):
+        assert count_threads() == 1
+        with single_blas_thread():
+            pass
+        assert count_blas_threads() == {1}
+
+
+def test_without_blas_library_cpus_count(monkeypatch):
+    class NoLibraries:
+        lib_controllers = ()
+
+    monkeypatch.setattr(type(_threads._BLAS), "_find", lambda _: NoLibraries())
+
+    assert count_threads() == 2
+
+
+def test_nested_blocks_restore_at_the_end():
+    with single_blas_thread():
+        with single_blas_thread():
+            assert count_blas_threads() == {1}
+        assert (count_blas_threads(), count_threads()) == ({1}, 1)
+    assert (count_blas_threads(), count_threads()) == ({2}, 2)
+
+
+def test_error_restores_the_limit():
+    with pytest.raises(ZeroDivisionError), single_blas_thread():
+        1 / 0  # noqa: B018
+
+    assert (count_blas_threads(), count_threads()) == ({2}, 2)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_concurrent_blocks_restore_in_any_order(first):
+    opened = threading.Barrier(3, timeout=60)
+    ends = [threading.Event(), threading.Event()]
+
+    def run(number):
+        with single_blas_thread():
+            opened.wait()
+            assert ends[number].wait(60)
+
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(run, number) for number in range(2)]
+        opened.wait()
+        assert count_blas_threads() == {1}
+        # Other threads may still use as many threads as the user allows.
+        assert count_threads() == 2
+        ends[first].set()
+        runs[first].result()
+        assert count_blas_threads() == {1}
+        ends[1 - first].set()
+        runs[1 - first].result()
+    assert count_blas_threads() == {2}
+
+
+def test_concurrent_maps_stay_single_threaded():
+    def run(_):
+        return [*map_in_threads(lambda _: count_blas_threads(), range(20))]
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(run, range(4))) == [[{1}] * 20] * 4
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_results_keep_their_order(limit):
+    with threadpool_limits(limit, "blas"):
+        assert list(map_in_threads(lambda task: task**2, range(50))) == [n**2 for n in range(50)]
+        assert list(map_in_threads(str, range(0))) == []
+
+
+def test_tasks_run_in_parallel():
+    barrier = threading.Barrier(2, timeout=60)
+
+    assert list(map_in_threads(lambda _: barrier.wait() >= 0, range(4))) == [True] * 4
+
+
+@pytest.mark.parametrize("n_tasks", [1, 3])
+def test_one_thread_is_the_caller(n_tasks):
+    with threadpool_limits(3 - min(n_tasks, 2), "blas"):
+        found = list(map_in_threads(lambda _: threading.get_ident(), range(n_tasks)))
+
+    assert found == [threading.get_ident()] * n_tasks
+
+
+def test_nested_maps_start_no_threads():
+    def run(_):
+        return {*map_in_threads(lambda _: threading.get_ident(), range(5))}, threading.get_ident()
+
+    assert all(inner == {outer} for inner, outer in map_in_threads(run, range(4)))
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_error_ends_the_iteration(limit):
+    def run(task):
+        if task == 1:
+            raise ValueError("task 1")
+        return task
+
+    with threadpool_limits(limit, "blas"):
+        results = map_in_threads(run, range(10))
+        assert next(results) == 0
+        with pytest.raises(ValueError, match="task 1"):
+            next(results)
+        assert count_blas_threads() == {limit}
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_closed_iterator_leaves_nothing_behind(limit):
+    before, finished = threading.active_count(), []
+
+    with threadpool_limits(limit, "blas"):
+        results = map_in_threads(finished.append, range(10_000))
+        next(results)
+        assert count_blas_threads() == {1}
+        # Another thread may close it, for example in a garbage collection.
+        closing = threading.Thread(target=results.close)
+        closing.start()
+        closing.join()
+        assert (count_blas_threads(), count_threads()) == ({limit}, limit)
+
+    assert len(finished) < 10_000
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("limit", [1, 2])
+def test_tasks_use_error_state_of_caller(limit):
+    def overflow(_):
+        return float((np.float32([3e38]) * np.float32(10))[0])
+
+    with threadpool_limits(limit, "blas"):
+        with np.errstate(over="ignore"):
+            assert list(map_in_threads(overflow, range(4))) == [np.inf] * 4
+        with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+            list(map_in_threads(overflow, range(4)))
+
+
+def test_threads_change_no_bit_of_blocks():
+    weights = np.random.default_rng(1).normal(size=(7, 5)).astype(np.float32)
+    results = []
+    for limit in (1, 2):
+        with threadpool_limits(limit, "blas"):
+            results.append(map_blocks(lambda columns: weights @ columns, ROWS, 32))
+
+    assert np.array_equal(*results)
+    np.testing.assert_allclose(results[0], weights @ ROWS.T, rtol=1e-4, atol=1e-6)
+
+
+def test_all_blocks_have_the_same_shape():
+    blocks = []
+
+    def compute(columns):
+        blocks.append(columns)
+        return columns[:1]
+
+    results = map_blocks(compute, ROWS[:23], block_rows=10)
+
+    assert [block.shape for block in blocks] == [(5, 10)] * 3
+    assert sum(not block[:, 3:].any() for block in blocks) == 1
+    assert np.array_equal(results, ROWS[:23, :1].T)
+    assert map_blocks(compute, ROWS[:0], block_rows=10).shape == (1, 0)
+
+
+def test_results_of_blocks_are_freed():
+    created, alive = [], []
+
+    def compute(columns):
+        gc.collect()
+        alive.append(sum(result() is not None for result in created))
+        sums = columns.sum(axis=0, keepdims=True)
+        created.append(weakref.ref(sums))
+        return sums
+
+    assert map_blocks(compute, ROWS, block_rows=100).shape == (1, 995)
+    assert max(alive) <= 2
