@@ -11,7 +11,7 @@ import pytest
 
 import bench_jobs
 from altbi import ALTBI, IWAE, Schedule
-from altbi.errors import MissingExtraError, ParameterError, TableError
+from altbi.errors import ParameterError, TableError
 from altbi_bench.ablation.experiments import (
     RATIOS,
     ROWS,
@@ -454,11 +454,6 @@ class TestCharts:
         rows = [Bar("a", 0.8, 0.01, "classic")]
         one, other = (draw_bars(rows, title="t", kinds=FAMILIES, lowest=0.4) for _ in range(2))
         assert one == other
-
-    def test_missing_extra_raises_with_the_command(self, monkeypatch):
-        monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'altbi\[report\]'"):
-            charts._render_svg(None)
 
 
 @pytest.fixture
