@@ -43,7 +43,7 @@ from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
 from altbi_bench.catalogue.variants import ALL_SYSTEMS, BASE, PANELS, VARIANTS, find_panels
 from altbi_bench.cli import main
-from altbi_bench.figures import charts, run_figures
+from altbi_bench.figures import run_figures
 from altbi_bench.figures.charts import (
     FAMILIES,
     Bar,

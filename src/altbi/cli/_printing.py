@@ -110,7 +110,7 @@ def print_fit(name: str, prepared: PreparedTable, path: Path) -> None:
         f"{format_number(model.threshold)} will be flagged."
     )
     _print_notes(prepared.notes)
-    _print_files([str(path)], "")
+    _print_files([str(path)])
 
 
 def print_reasons(reasons: pa.Table) -> None:

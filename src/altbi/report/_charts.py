@@ -45,6 +45,8 @@ FEW_STEPS = 30
 CURVE_WIDTH = 1000
 # Labels to the right of this position would collide with the one at the end of a compressed axis.
 LAST_LABEL = 0.86
+# Labels of the vertical axis that are nearer to that of 0, in pixels, are left out.
+MIN_LABEL_DISTANCE = 14
 # From this position on, the label of the threshold is to the left of its line.
 LABEL_SIDE = 0.6
 
@@ -91,7 +93,9 @@ def draw_histogram(bins: Bins, threshold: float, label: str, description: str) -
     svg = _create_svg("histogram", height, "Histogram of the scores", description)
     counts = compute_count_ticks(most)
     for count in counts:
-        _add_grid_line(svg, height, locate_count(count, most), format_ticks([count])[0])
+        at = locate_count(count, most)
+        if count == 0 or at * height > MIN_LABEL_DISTANCE:
+            _add_grid_line(svg, height, at, format_ticks([count])[0])
     at = axis.locate(threshold)
     clip = _add(svg, "clipPath", id="flagged-area")
     _add(clip, "rect", x=_percent(at), width="100%", height=height)
@@ -105,7 +109,7 @@ def draw_histogram(bins: Bins, threshold: float, label: str, description: str) -
     dx, anchor = (-6, "end") if at > LABEL_SIDE else (6, "start")
     text = _add(svg, "text", f"threshold {label}", class_="threshold", x=_percent(at), y=-12)
     text.attrib |= {"dx": str(dx), "text-anchor": anchor}
-    _add(svg, "text", "rows, on a logarithmic scale", class_="title", x=-44, y=-34)
+    _add(svg, "text", "rows, on a logarithmic scale", class_="title", x=-48, y=-34)
     _add(svg, "text", "score (high means outlier)", class_="title middle", x="50%", y=height + 42)
     return Chart(_to_text(svg), tuple(_describe_bins(bins, axis)))
 
@@ -281,7 +285,7 @@ def _create_svg(name: str, height: int, title: str, description: str) -> ET.Elem
     return svg
 
 
-def _add(parent: ET.Element, tag: str, text: str = "", **attributes: object) -> ET.Element:
+def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: object) -> ET.Element:
     """Add an element with a text. Numbers have at most two decimals.
 
     Underscores in the names of attributes become hyphens; ``class_`` is ``class``.

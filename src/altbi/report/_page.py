@@ -174,12 +174,13 @@ def _choose_bar_limit(rows: tuple[TopRow, ...], limits: Limits) -> float:
 def _build_script_data(summary: Summary, limits: Limits) -> dict[str, Any]:
     """Return the values that the page's script reads: thresholds, columns, contents of the rows.
 
-    A row with similar reference rows has its values only in their comparison, `similar`.
+    `nearest` has each of the similar reference rows once, because many top rows share them.
     """
     rows = summary.top[: limits.rows]
     text = _create_filters(summary, limits)["text"]
     thresholds, own = _thin_thresholds(summary)
     columns = (summary.id_columns + summary.shown_columns)[: limits.cells]
+    nearest: dict[tuple[str, ...], int] = {}
     return {
         "rows": summary.rows,
         "own": own,
@@ -193,12 +194,13 @@ def _build_script_data(summary: Summary, limits: Limits) -> dict[str, Any]:
             for threshold, n_above in thresholds
         ],
         "columns": [text(name) for name in columns],
+        "ids": min(len(summary.id_columns), limits.cells),
         "values": [
-            [] if row.nearest else [text(value) for value in (row.ids + row.values)[: limits.cells]]
-            for row in rows
+            [text(value) for value in (row.ids + row.values)[: limits.cells]] for row in rows
         ],
         "reasons": [_find_reason_columns(row, columns, limits) for row in rows],
-        "similar": [_build_comparison(row, columns, limits, text) for row in rows],
+        "similar": [_build_comparison(row, columns, limits, text, nearest) for row in rows],
+        "nearest": list(nearest),
     }
 
 
@@ -223,28 +225,31 @@ def _find_reason_columns(row: TopRow, columns: tuple[str, ...], limits: Limits) 
 
 
 def _build_comparison(
-    row: TopRow, columns: tuple[str, ...], limits: Limits, text: Callable[[str], str]
-) -> list[list[list[str | int | None]]]:
-    """Return two tables that compare a row with similar reference rows: its reasons, other columns.
+    row: TopRow,
+    columns: tuple[str, ...],
+    limits: Limits,
+    text: Callable[[str], str],
+    nearest: dict[tuple[str, ...], int],
+) -> list[list[Any]]:
+    """Return the comparison of a row with similar reference rows: reasons, and reference rows.
 
-    In the first, a record has the name of the column, the row's value, and those of the reference
-    rows. In the second, the index of the column replaces its name. Reference rows have no ids, so
-    their ids are None. For scores by loss, which have no reference rows, the result is empty.
+    A reason is the index of its column; if the values of that column are not those of the reason,
+    it is a record with name, value, and values of the reference rows. Reference rows are given by
+    their indices in `nearest`, to which new ones are added. They have no ids. For scores by loss,
+    which have no reference rows, the result is empty.
     """
     if not row.nearest:
         return []
-    reasons = row.reasons[: limits.reasons]
-    reason_columns = _find_reason_columns(row, columns, limits)
-    no_ids = (None,) * len(row.ids)
-    rows = [row.ids + row.values, *(no_ids + values for values in row.nearest)]
-    return [
-        [[text(value) for value in (each.column, each.value, *each.nearest)] for each in reasons],
-        [
-            [index, *(value if value is None else text(value) for value in values)]
-            for index, *values in zip(range(len(columns)), *rows, strict=False)
-            if index not in reason_columns
-        ],
-    ]
+    n_features = max(limits.cells - len(row.ids), 0)
+    no_ids = ("",) * len(row.ids)
+    table = [row.ids + row.values, *(no_ids + values for values in row.nearest)]
+    indices = {record: index for index, record in enumerate(zip(columns, *table, strict=False))}
+    reasons: list[int | list[str]] = []
+    for each in row.reasons[: limits.reasons]:
+        record = (each.column, each.value, *each.nearest)
+        reasons.append(indices.get(record, [text(value) for value in record]))
+    texts = [tuple(map(text, values[:n_features])) for values in row.nearest]
+    return [reasons, [nearest.setdefault(values, len(nearest)) for values in texts]]
 
 
 def format_score(value: float, threshold: float) -> str:

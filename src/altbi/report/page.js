@@ -110,7 +110,7 @@
     const detail = row.querySelector(".detail");
     if (visible && !detail.querySelector(".values, .similar")) {
       const name = row.querySelector(".row").textContent;
-      const compared = data.similar[index].flat().length > 0;
+      const compared = data.similar[index].length > 0;
       detail.firstElementChild.append(
         compared ? createComparison(index, name) : createValues(index),
       );
@@ -135,17 +135,25 @@
 
   // A table of the row and similar normal rows: first the reasons, then the other columns.
   function createComparison(index, name) {
-    const [reasons, others] = data.similar[index];
+    const [reasons, nearest] = data.similar[index];
     const table = document.createElement("table");
     table.className = "similar";
     table.createCaption().textContent = `Normal rows similar to ${name}`;
-    table.createTHead().append(createHead((reasons[0] ?? others[0]).length));
+    table.createTHead().append(createHead(2 + nearest.length));
     const body = table.createTBody();
-    body.append(...reasons.map((values) => createLine(values, "reason")));
+    const others = [...data.columns.keys()].filter((each) => !data.reasons[index].includes(each));
     body.append(
-      ...others.map(([column, ...values]) => createLine([data.columns[column], ...values], "")),
+      ...reasons.map((each) => createLine(Array.isArray(each) ? each : readRecord(index, each), "reason")),
+      ...others.map((each) => createLine(readRecord(index, each), "")),
     );
     return table;
+  }
+
+  // Name and values of a column in a row and in similar normal rows, which have no ids.
+  function readRecord(index, column) {
+    const nearest = data.similar[index][1].map((each) =>
+      column < data.ids ? null : data.nearest[each][column - data.ids]);
+    return [data.columns[column], data.values[index][column], ...nearest];
   }
 
   function createHead(count) {
