@@ -41,7 +41,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 
 $(PRODUCT): pyproject.toml constraints.txt
 	python3 -m venv $(VENV)
-	$(PIP_INSTALL) -e '.[report]'
+	$(PIP_INSTALL) -e .
 	touch $(PRODUCT)
 
 $(READY): pyproject.toml bench/pyproject.toml constraints.txt

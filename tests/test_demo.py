@@ -11,6 +11,7 @@ from altbi import OutlierDetector
 from altbi._demo import create_table, run
 from altbi.cli import main
 from altbi.cli._printing import print_demo
+from altbi.errors import TableError
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,13 @@ def test_table_has_benign_and_ten_malignant_rows():
     assert to_set(rows[~malignant]) == to_set(data.data[data.target == 1])
     assert len(to_set(rows[malignant])) == 10
     assert to_set(rows[malignant]) <= to_set(data.data[data.target == 0])
+
+
+def test_missing_data_file_is_named(monkeypatch):
+    monkeypatch.setattr("altbi._demo.find_spec", lambda name: None)
+
+    with pytest.raises(TableError, match=r"breast_cancer\.csv is missing"):
+        create_table(seed=0)
 
 
 def test_seed_determines_the_table():

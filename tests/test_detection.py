@@ -1,5 +1,4 @@
 import gc
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 
 import altbi
 from altbi.distributed import Local
-from altbi.errors import MissingExtraError, ParameterError, TableError
+from altbi.errors import ParameterError, TableError
 from small_tables import fast_altbi, fast_detector, fast_settings
 
 
@@ -195,30 +194,9 @@ def test_output_folder_outlives_the_object(features, tmp_path, temporary_folder)
     assert not any(temporary_folder.iterdir())
 
 
-@pytest.mark.parametrize("module", ["altair", "jinja2", "vl_convert"])
-@pytest.mark.parametrize("output", [None, "out"])
-def test_missing_report_library_fails_before_training(
-    features, tmp_path, temporary_folder, monkeypatch, module, output
-):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setitem(sys.modules, module, None)
-    activities = []
-
-    def record(activity, items, total, size):
-        activities.append(activity)
-        return items
-
-    with pytest.raises(MissingExtraError, match=r"altbi\[report\]"):
-        detect(features, output, report=True, on_progress=record)
-
-    assert activities == []
-    assert not any(temporary_folder.iterdir())
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.slow
 def test_report_is_written_by_default(features, temporary_folder):
-    detection = detect(features, report=None, command="my command")
+    detection = altbi.detect(features, detector=fast_detector(), command="my command")
 
     assert detection.report == detection.folder / "report.html"
     assert "my command" in detection.report.read_text()

@@ -5,6 +5,7 @@ import re
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -83,6 +84,48 @@ def test_inspect_needs_neither_torch_nor_sklearn(model):
 
     assert "safetensors" in imported
     assert imported.isdisjoint({"torch", "sklearn", "pandas"})
+
+
+def replace_modules(**names):
+    """Return a program that replaces modules of altbi, which import torch, by ones with a name."""
+    lines = ["import sys, types"]
+    for module, name in names.items():
+        lines.append(f"module = sys.modules['altbi.{module}'] = types.ModuleType('{module}')")
+        lines.append(f"module.{name} = types.SimpleNamespace")
+    return "\n".join(lines) + "\n"
+
+
+def test_report_page_is_rendered_without_slow_libraries(tmp_path):
+    code = replace_modules(networks="TrainingStep") + (
+        "from pathlib import Path; from altbi.report import render\n"
+        "sys.path.append(sys.argv[2]); from example_summary import create_summary\n"
+        "Path(sys.argv[1]).write_text(render(create_summary()), encoding='utf-8')\n"
+        "assert 'scipy.stats' not in sys.modules"
+    )
+    path = tmp_path / "report.html"
+    imported = heavy_imports(code, str(path), str(Path(__file__).parent / "report"))
+
+    assert path.read_text().startswith("<!doctype html>")
+    assert imported <= {"numpy", "jinja2"}
+
+
+def test_report_package_alone_imports_nothing_heavy():
+    assert heavy_imports("import altbi.report") == set()
+
+
+def test_comparison_with_labels_needs_no_sklearn():
+    code = (
+        "from altbi.report._metrics import compute_auc, compute_average_precision as compute\n"
+        "assert compute_auc([0, 1], [1, 2]) == compute([0, 1], [1, 2]) == 1"
+    )
+    assert heavy_imports(code) == {"numpy"}
+
+
+def test_table_of_the_demo_needs_no_sklearn():
+    code = replace_modules(model="build_settings", pipeline="detect") + (
+        "from altbi._demo import create_table\nassert create_table(0).num_rows == 367"
+    )
+    assert heavy_imports(code).isdisjoint({"sklearn", "scipy", "torch"})
 
 
 def test_help_costs_less_than_half_a_second_of_cpu():

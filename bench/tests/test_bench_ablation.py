@@ -11,7 +11,7 @@ import pytest
 
 import bench_jobs
 from altbi import ALTBI, IWAE, Schedule
-from altbi.errors import MissingExtraError, ParameterError, TableError
+from altbi.errors import ParameterError, TableError
 from altbi_bench.ablation.experiments import (
     RATIOS,
     ROWS,
@@ -43,7 +43,7 @@ from altbi_bench.catalogue.datasets import is_available, select
 from altbi_bench.catalogue.systems import SYSTEMS
 from altbi_bench.catalogue.variants import ALL_SYSTEMS, BASE, PANELS, VARIANTS, find_panels
 from altbi_bench.cli import main
-from altbi_bench.figures import charts, run_figures
+from altbi_bench.figures import run_figures
 from altbi_bench.figures.charts import (
     FAMILIES,
     Bar,
@@ -454,11 +454,6 @@ class TestCharts:
         rows = [Bar("a", 0.8, 0.01, "classic")]
         one, other = (draw_bars(rows, title="t", kinds=FAMILIES, lowest=0.4) for _ in range(2))
         assert one == other
-
-    def test_missing_extra_raises_with_the_command(self, monkeypatch):
-        monkeypatch.setitem(__import__("sys").modules, "vl_convert", None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'altbi\[report\]'"):
-            charts._render_svg(None)
 
 
 @pytest.fixture

@@ -1,20 +1,40 @@
 """The demonstration: find malignant biopsies in a table that comes with scikit-learn."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
-from sklearn.datasets import load_breast_cancer
 
+from altbi.errors import TableError
 from altbi.io import ProgressCallback, atomic_file, no_progress, report_errors_as
 from altbi.model import build_settings
 from altbi.pipeline import detect
-from altbi.report import Summary, can_report
+from altbi.report import Summary
 
 MALIGNANT_ROWS = 10
 TABLE = "biopsies.csv"
+# The data file of scikit-learn has no column names. Each of ten measurements has three columns.
+BREAST_CANCER_FILE = "datasets/data/breast_cancer.csv"
+MEASUREMENTS = (
+    "radius",
+    "texture",
+    "perimeter",
+    "area",
+    "smoothness",
+    "compactness",
+    "concavity",
+    "concave points",
+    "symmetry",
+    "fractal dimension",
+)
+FEATURES = (
+    *(f"mean {name}" for name in MEASUREMENTS),
+    *(f"{name} error" for name in MEASUREMENTS),
+    *(f"worst {name}" for name in MEASUREMENTS),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,23 +63,21 @@ class Demo:
 def run(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_progress) -> Demo:
     """Write the table of biopsies into a folder, and find its outliers.
 
-    The folder is created. It gets the table, scores, reasons, model, and the report page if its
-    libraries are installed. The seed determines the rows of the table and the training.
+    The folder is created. It gets the table, scores, reasons, model and report page. The seed
+    determines the rows of the table and the training.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with atomic_file(folder / TABLE) as temporary, report_errors_as(folder / TABLE):
         pyarrow.csv.write_csv(create_table(seed), temporary)
-    page = can_report()
     summary = detect(
         folder / TABLE,
         folder,
         detector=build_settings("OutlierDetector", {"random_state": seed}),
         label="diagnosis=malignant",
-        report=page,
         command=f"altbi demo --seed {seed}",
         on_progress=on_progress,
     ).summary
-    names = (TABLE, "scores.csv", "reasons.csv", "model.altbi", *(("report.html",) if page else ()))
+    names = (TABLE, "scores.csv", "reasons.csv", "model.altbi", "report.html")
     return Demo(
         summary=summary,
         malignant=MALIGNANT_ROWS,
@@ -75,11 +93,34 @@ def create_table(seed: int) -> pa.Table:
     The malignant rows are sampled, and all rows are shuffled, with this seed. The column
     `diagnosis` has "benign" or "malignant".
     """
-    data = load_breast_cancer()
+    data = read_breast_cancer()
+    is_benign = data["benign"].to_numpy() == 1
     rng = np.random.default_rng(seed)
-    benign = np.flatnonzero(data.target == 1)
-    malignant = rng.choice(np.flatnonzero(data.target == 0), MALIGNANT_ROWS, replace=False)
-    rows = rng.permutation(np.concatenate([benign, malignant]))
-    columns = zip(data.feature_names, data.data[rows].T, strict=True)
-    diagnosis = np.where(data.target[rows] == 0, "malignant", "benign")
-    return pa.table({str(name): values for name, values in columns} | {"diagnosis": diagnosis})
+    malignant = rng.choice(np.flatnonzero(~is_benign), MALIGNANT_ROWS, replace=False)
+    rows = rng.permutation(np.concatenate([np.flatnonzero(is_benign), malignant]))
+    diagnosis = np.where(is_benign[rows], "benign", "malignant")
+    return data.drop(["benign"]).take(rows).append_column("diagnosis", pa.array(diagnosis))
+
+
+def read_breast_cancer() -> pa.Table:
+    """Return the breast cancer table of scikit-learn, with a column `benign` of 0 and 1.
+
+    The file is read without importing scikit-learn, which takes 2 s. If it is missing, a
+    `TableError` is raised.
+    """
+    sklearn = find_spec("sklearn")
+    folder = Path(sklearn.origin).parent if sklearn is not None and sklearn.origin else Path()
+    path = folder / BREAST_CANCER_FILE
+    if not path.exists():
+        raise TableError(
+            "The demo needs the breast cancer table of scikit-learn, but its file "
+            f"{BREAST_CANCER_FILE} is missing. Install scikit-learn again."
+        )
+    names = [*FEATURES, "benign"]
+    return pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(column_names=names, skip_rows=1),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(FEATURES, pa.float64())
+        ),
+    )

@@ -53,7 +53,7 @@ from altbi.model._score_source import (
     select_for_model,
 )
 from altbi.networks import TrainingStep
-from altbi.report import Summary, can_report, render, require_report
+from altbi.report import Summary, render
 from altbi.report._summarize import ExplainedRows, build_reasons_table, explain_rows, summarize
 
 __all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
@@ -75,7 +75,7 @@ def detect(
     missing: str | Sequence[str] = (),
     keep_columns: bool = False,
     scores_format: Literal["csv", "parquet", "arrow", "jsonl"] = "csv",
-    report: bool | None = None,
+    report: bool = True,
     top: int = 200,
     engine: Any = None,  # noqa: ANN401 - altbi.distributed.Engine
     on_progress: ProgressCallback = no_progress,
@@ -107,8 +107,8 @@ def detect(
         Whether the scores file has all columns of the table.
     scores_format : {"csv", "parquet", "arrow", "jsonl"}, default='csv'
         Format of the scores file.
-    report : bool, optional
-        Whether to write the report page. By default it is written if its libraries are installed.
+    report : bool, default=True
+        Whether to write the report page.
     top : int, default=200
         Number of rows with the highest scores to explain.
     engine : Engine, optional
@@ -130,9 +130,6 @@ def detect(
         If the table cannot be read.
     ParameterError
         If an option or a parameter of the detector is invalid.
-    MissingExtraError
-        If `report` is True, and a library of the report is not installed. It is raised before the
-        training.
 
     Examples
     --------
@@ -166,7 +163,6 @@ def detect(
         # altbi.distributed imports this module, and is only loaded if an engine is used.
         distributed = import_module("altbi.distributed._pipeline")
         pipeline = distributed.DistributedPipeline(source, selection, engine, **options)
-    report = can_report() if report is None else report
     folder = Path(tempfile.mkdtemp(prefix="altbi-") if output is None else output)
     try:
         summary = pipeline.run(settings, folder, scores_format, report=report)
@@ -222,11 +218,8 @@ class Pipeline:
 
         Files appear when all of them are complete, so an error leaves no incomplete file. A
         distributed pipeline keeps the scores of finished partitions. Unreadable tables raise a
-        `TableError`, files of another run in the folder a `ParameterError`, and missing libraries
-        of the report a `MissingExtraError`.
+        `TableError`, and files of another run in the folder a `ParameterError`.
         """
-        if report:
-            require_report()  # before the training, whose result would be lost
         _check_no_leftovers(folder, self.scores_name(scores_format), report=report)
         self._check_writable(scores_format)
         with atomic_files(folder) as temporary:

@@ -38,12 +38,6 @@ peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
 open(sys.argv[1], "w").write(str(peak))
 sys.exit(code)
 """
-WITHOUT_ALTAIR = """
-import sys
-sys.modules["altair"] = None
-from altbi.cli import main
-sys.exit(main())
-"""
 
 
 class Result(NamedTuple):
@@ -471,23 +465,6 @@ def test_arrays_of_objects_are_never_unpickled(workspace):
     # The trap works: loading with pickles springs it.
     np.load(workspace.folder / "x.npz", allow_pickle=True)["X"]
     assert sprung.exists()
-
-
-def test_missing_report_libraries_skip_the_page(workspace):
-    workspace.write("x.csv", csv())
-    start = (sys.executable, "-c", WITHOUT_ALTAIR)
-
-    said = check_works(workspace.run_process("detect", "x.csv", start=start))
-
-    assert "pip install 'altbi[report]'" in said
-    files = ["model.altbi", "reasons.csv", "scores.csv"]
-    assert sorted(path.name for path in (workspace.folder / "x-altbi").iterdir()) == files
-    check_fails(
-        workspace,
-        *("report", "x.csv", "--model", "x-altbi/model.altbi"),
-        start=start,
-        words=["'altair' is not installed", "pip install 'altbi[report]'"],
-    )
 
 
 def write_earlier_results(workspace):

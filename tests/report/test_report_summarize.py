@@ -7,6 +7,7 @@ import pyarrow.parquet
 import pytest
 
 import altbi
+from altbi.report import render
 from altbi.report._summarize import (
     build_reasons_table,
     describe_column,
@@ -187,6 +188,18 @@ def test_unknown_labels_stay_unknown(tmp_path):
     assert (column.missing, column.content) == (0.25, "0 to 39")
     flagged = {row.number for row in summary.top if row.score > summary.threshold}
     assert {record["row"] for record in reasons.to_pylist() if record["outlier"]} == flagged
+
+
+@pytest.mark.slow
+def test_page_of_small_table_is_below_300_kb(tmp_path):
+    rng = np.random.default_rng(0)
+    table = pa.table({f"measurement {i}": rng.normal(size=1000).round(4) for i in range(10)})
+    write_csv(table, tmp_path / "t.csv")
+
+    summary, _ = summarize(tmp_path / "t.csv", fast_settings(), top=200)
+
+    assert len(summary.top) == 200
+    assert len(render(summary).encode()) < 300_000
 
 
 @pytest.mark.slow

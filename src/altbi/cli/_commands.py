@@ -43,12 +43,10 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout. The report page is left out if its libraries are not installed.
+    to stdout.
     """
-    from altbi.report import can_report
-
     scores_format = args.format or "csv"
-    page = can_report() and not args.no_report
+    page = not args.no_report
     scores = f"scores.{scores_format}" if args.engine is None else "scores"
     names = [scores, "reasons.csv", "model.altbi", *(["report.html"] if page else [])]
     folder = resolve_output(args, "-altbi", names)
@@ -65,7 +63,7 @@ def detect(args: argparse.Namespace) -> None:
             return
         summary = pipeline.run(settings, folder, scores_format, report=page)
     files = [str(folder / name) for name in names]
-    _print_summary(args, summary, files, hint=not page and not args.no_report)
+    _print_summary(args, summary, files)
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -158,14 +156,9 @@ def explain(args: argparse.Namespace) -> None:
 
 
 def report(args: argparse.Namespace) -> None:
-    """Run `altbi report`: score the table with a model file, and write the report page.
+    """Run `altbi report`: score the table with a model file, and write the report page."""
+    from altbi.report import render
 
-    A library of the page that is not installed raises a `MissingExtraError` before the table is
-    read.
-    """
-    from altbi.report import render, require_report
-
-    require_report()
     path = resolve_output(args, "-report.html")
     with _open_pipeline(args) as pipeline:
         prepared = pipeline.prepare(_load_model(args))
@@ -304,18 +297,13 @@ def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, A
     }
 
 
-def _print_summary(
-    args: argparse.Namespace, summary: Summary, files: list[str], *, hint: bool = False
-) -> None:
-    """Print the result for a scored table, as text or as JSON.
-
-    With `hint`, the text ends with how to install the libraries of the report page.
-    """
-    from altbi.cli._printing import PAGE_HINT, print_summary, summary_to_json
+def _print_summary(args: argparse.Namespace, summary: Summary, files: list[str]) -> None:
+    """Print the result for a scored table, as text or as JSON."""
+    from altbi.cli._printing import print_summary, summary_to_json
 
     _print_result(
         args,
-        lambda: print_summary(summary, files, PAGE_HINT if hint else ""),
+        lambda: print_summary(summary, files),
         lambda: summary_to_json(summary, files),
     )
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:  # these load torch
     from altbi.pipeline import PreparedTable
 
 WIDTH = 100
-PAGE_HINT = "For the page report.html: pip install 'altbi[report]'."
 SHOWN_ROWS = 10
 SHOWN_REASONS = 3
 SHOWN_NOTES = 8
@@ -41,11 +40,10 @@ class _Row:
     reasons: tuple[ReasonFact, ...]
 
 
-def print_summary(summary: Summary, files: Sequence[str], hint: str = "") -> None:
+def print_summary(summary: Summary, files: Sequence[str]) -> None:
     """Print the result for a table: counts, threshold, metrics, top rows, warnings, and files.
 
-    Prints at most 10 rows with 3 reasons each, and 8 warnings. Text is wrapped at 100 columns. A
-    non-empty `hint` is the last line.
+    Prints at most 10 rows with 3 reasons each, and 8 warnings. Text is wrapped at 100 columns.
     """
     share = summary.flagged / summary.rows
     about = "about " if summary.privacy else ""
@@ -76,14 +74,11 @@ def print_summary(summary: Summary, files: Sequence[str], hint: str = "") -> Non
         for row in summary.top[:SHOWN_ROWS]
     )
     _print_notes(summary.notes)
-    _print_files(files, hint)
+    _print_files(files)
 
 
 def print_demo(demo: Demo) -> None:
-    """Print the result of the demonstration: the table, its summary, and the malignant rows found.
-
-    If no report page was written, a line states how to install its libraries.
-    """
+    """Print the result of the demonstration: the table, its summary, and the rows found."""
     summary, malignant = demo.summary, demo.malignant
     by_chance = 10 * malignant / summary.rows
     _print_text(
@@ -92,8 +87,7 @@ def print_demo(demo: Demo) -> None:
         "not used for training; they are only compared with the result."
     )
     _print_lines([""])
-    hint = "" if any(file.endswith(".html") for file in demo.files) else PAGE_HINT
-    print_summary(summary, demo.files, hint)
+    print_summary(summary, demo.files)
     _print_lines([""])
     _print_text(
         f"Of the ten rows with the highest scores, {demo.in_top_ten} are malignant (by chance: "
@@ -116,7 +110,7 @@ def print_fit(name: str, prepared: PreparedTable, path: Path) -> None:
         f"{format_number(model.threshold)} will be flagged."
     )
     _print_notes(prepared.notes)
-    _print_files([str(path)], "")
+    _print_files([str(path)])
 
 
 def print_reasons(reasons: pa.Table) -> None:
@@ -253,11 +247,9 @@ def _print_notes(notes: Sequence[str]) -> None:
         _print_lines([f"- and {len(notes) - SHOWN_NOTES} more, in the report"])
 
 
-def _print_files(files: Sequence[str], hint: str) -> None:
-    """Print the paths of the written files, and the hint if it is not empty."""
+def _print_files(files: Sequence[str]) -> None:
+    """Print the paths of the written files."""
     _print_lines(["", "written:", *(f"  {escape_text(file)}" for file in files)])
-    if hint:
-        _print_lines([hint])
 
 
 def _print_text(text: str, bullet: str = "") -> None:

@@ -1,6 +1,6 @@
 """The report: a summary of plain values, and a self-contained HTML page. Loads no torch."""
 
-from altbi.report._page import can_report, render, require_report
+from altbi.report._page import render
 from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
 __all__ = [
@@ -10,7 +10,5 @@ __all__ = [
     "ReasonFact",
     "Summary",
     "TopRow",
-    "can_report",
     "render",
-    "require_report",
 ]

@@ -1,273 +1,308 @@
-"""The charts of the report as Vega-Lite specifications.
+"""The charts of the report as inline SVG, drawn without a chart library.
 
-Fields have names of our own, never those of the table: Vega reads dots and brackets in a field's
-name as a path. Colours are names of the page's CSS variables, so that charts have the page's
-colours in dark mode and in print.
+A chart library would add 0.9 MB to each page, and only bars and lines are needed.
+
+Horizontal positions are percentages of the chart's width, and texts have a fixed size: charts fit
+any width, on screen and in print, without a script. Labels of the vertical axis are to the left of
+the SVG element, in its margin. Colours come from classes in page.css. `ElementTree` escapes texts.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
+from xml.etree import ElementTree as ET
 
-from altbi.errors import import_extra
+from altbi.report._axes import (
+    Axis,
+    Bins,
+    build_axis,
+    build_score_axis,
+    compute_count_ticks,
+    compute_ticks,
+    extend_to_ticks,
+    format_ticks,
+    locate_count,
+)
 
 if TYPE_CHECKING:  # it loads torch
     from altbi.networks import TrainingStep
 
-Spec: TypeAlias = dict[str, Any]
-Bins: TypeAlias = Sequence[tuple[float, float, int]]
+# Start and end of the horizontal positions (from 0 to 1) at which the page shows a text, the text,
+# and the vertical position of a dot to show with it, if any.
+Tip: TypeAlias = tuple[float, float, str, float | None]
 
-_EXTRA = "report"
-_INK, _SOFT, _LINE = "var(--ink)", "var(--soft)", "var(--line)"
-_QUIET, _ACCENT, _PAPER = "var(--quiet)", "var(--accent)", "var(--paper)"
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
-# A last interval that is wider than this many others is drawn as wide as this many.
-_CHART_WIDTHS = 4
-_MOST_STEPS = 400
-_FEW_STEPS = 30
-# Below this count, powers of ten alone would leave the axis nearly empty.
-_FEW_TICKS = 1_000
-_COUNT_LABEL = "format(datum.value, datum.value < 10000 ? ',' : '~s')"
-
-
-def bundle() -> str:
-    """Return the script that draws the charts: Vega, Vega-Lite and Vega-Embed.
-
-    The script is wrapped in a function, so that its names do not become global names of the page. A
-    library that is not installed raises a `MissingExtraError`.
-    """
-    version = ".".join(_import_altair().SCHEMA_VERSION.split(".")[:2])
-    program = import_extra("vl_convert", extra=_EXTRA).javascript_bundle(vl_version=version)
-    return f"(() => {{{program}}})();"
+HISTOGRAM_HEIGHT = 220
+LINE_HEIGHT = 120
+N_SCORE_TICKS, N_LINE_TICKS = 6, 5
+MAX_STEPS = 400
+# Lines with fewer points have dots.
+FEW_STEPS = 30
+# The width of a curve's own coordinates, which are stretched to the width of the chart.
+CURVE_WIDTH = 1000
+# Labels to the right of this position would collide with the one at the end of a compressed axis.
+LAST_LABEL = 0.86
+# Labels of the vertical axis that are nearer to that of 0, in pixels, are left out.
+MIN_LABEL_DISTANCE = 14
+# From this position on, the label of the threshold is to the left of its line.
+LABEL_SIDE = 0.6
 
 
-def histogram(bins: Bins, own: float) -> Spec:
-    """Build the chart of the number of rows by score, with the threshold as a vertical line.
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart as SVG text, and the texts to show when the pointer is over it."""
 
-    Bars above the threshold have the accent colour. The chart has a parameter `threshold`: the page
-    sets it to move the line and the colours. A dotted line stays at the model's threshold.
+    svg: str
+    tips: tuple[Tip, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One value of each training step, and how to draw and format it."""
+
+    name: str
+    title: str
+    points: list[tuple[int, float]]  # steps and values
+    axis: Axis  # of the values
+    ticks: list[tuple[float, str]]  # of the values, with labels
+    format_value: Callable[[float], str]
+
+
+def draw_histogram(bins: Bins, threshold: float, label: str, description: str) -> Chart:
+    """Draw the number of rows by score, with the threshold as a vertical line.
+
+    Bars above the threshold have the accent colour. The page moves the line, its label and the area
+    of this colour. A dotted line stays at the model's threshold.
 
     Parameters
     ----------
     bins : sequence of (float, float, int)
         Start, end and number of rows of each interval. A wide last interval is drawn compressed.
-    own : float
-        The model's threshold, and the first value of the parameter.
-
-    Returns
-    -------
-    dict
-        The Vega-Lite specification.
+    threshold : float
+        The model's threshold.
+    label : str
+        The threshold as text.
+    description : str
+        A description of the chart for screen readers.
     """
-    alt = _import_altair()
-    start, shrink = squeeze(bins)
-    scale = alt.Scale(domain=_compute_axis_range(bins, own, start, shrink), nice=False, zero=False)
-    axis = alt.Axis(grid=False, tickCount=6, labelExpr=_build_label_expression(start, shrink))
-    x = alt.X("left:Q", title="score (high means outlier)", scale=scale, axis=axis)
-    y = _build_count_axis(max((count for _, _, count in bins), default=1))
-    tips = [alt.Tooltip("span:N", title="scores"), alt.Tooltip("rows:Q", format=",")]
-    base = alt.Chart(alt.Data(values=_scale_bins(bins, start, shrink)))
-    bars = base.mark_rect(color=_QUIET, stroke=_PAPER, strokeWidth=0.5)
-    # An interval that contains the threshold has two colours, which change at the line.
-    flagged = (
-        base.transform_filter("datum.right > position")
-        .transform_calculate(begin="max(datum.left, position)")
-        .mark_rect(color=_ACCENT, stroke=_PAPER, strokeWidth=0.5)
-    )
-    sides = {"x2": "right:Q", "y": y, "y2": alt.value("height"), "tooltip": tips}
-    layers = [
-        bars.encode(x=x, **sides),
-        flagged.encode(x="begin:Q", **sides),
-        _draw_rule(str(_compress_score(own, start, shrink)), color=_SOFT, strokeDash=[2, 3]),
-        _draw_rule("position", color=_INK, strokeWidth=1.5),
-    ]
-    position = f"threshold <= {start} ? threshold : {start} + (threshold - {start}) * {shrink}"
-    chart = alt.layer(*layers, height=220, width="container").add_params(
-        alt.param(name="threshold", value=own),
-        alt.param(name="position", expr=position),
-    )
-    return _convert_to_spec(chart)
+    axis, height = build_score_axis(bins, threshold), HISTOGRAM_HEIGHT
+    most = max((count for _, _, count in bins), default=1)
+    svg = _create_svg("histogram", height, "Histogram of the scores", description)
+    counts = compute_count_ticks(most)
+    for count in counts:
+        at = locate_count(count, most)
+        if count == 0 or at * height > MIN_LABEL_DISTANCE:
+            _add_grid_line(svg, height, at, format_ticks([count])[0])
+    at = axis.locate(threshold)
+    clip = _add(svg, "clipPath", id="flagged-area")
+    _add(clip, "rect", x=_percent(at), width="100%", height=height)
+    bars = list(_compute_bars(bins, axis, most))
+    _add_bars(svg, bars, class_="bars")
+    _add_bars(svg, bars, class_="bars flagged", clip_path="url(#flagged-area)")
+    _add(svg, "rect", class_="hover", width=0, height=height)
+    _add_score_labels(svg, axis)
+    _add_rule(svg, at, class_="own-threshold")
+    _add_rule(svg, at, class_="threshold", y1=-22)
+    dx, anchor = (-6, "end") if at > LABEL_SIDE else (6, "start")
+    text = _add(svg, "text", f"threshold {label}", class_="threshold", x=_percent(at), y=-12)
+    text.attrib |= {"dx": str(dx), "text-anchor": anchor}
+    _add(svg, "text", "rows, on a logarithmic scale", class_="title", x=-48, y=-34)
+    _add(svg, "text", "score (high means outlier)", class_="title middle", x="50%", y=height + 42)
+    return Chart(_to_text(svg), tuple(_describe_bins(bins, axis)))
 
 
-def training(history: Sequence[TrainingStep]) -> dict[str, Spec]:
-    """Build small line charts of the training: loss, batch size, and share of rows kept.
+def draw_training(history: Sequence[TrainingStep]) -> dict[str, Chart]:
+    """Draw small line charts of the training: loss, batch size, and share of rows kept.
 
     The keys are "loss", "batch" and "kept". There is no "loss" if no step has one. Long trainings
-    are thinned to about 400 steps.
+    are thinned to at most 400 steps.
     """
-    steps = history[:: math.ceil(len(history) / _MOST_STEPS) or 1]
-    known = [step for step in steps if step.loss is not None]
-    loss = {"loss": _draw_line(known, lambda step: step.loss or 0.0, zero=False, format=".3~r")}
-    return (loss if known else {}) | {
-        "batch": _draw_line(steps, lambda step: step.batch_size, zero=True, format="~s"),
-        "kept": _draw_line(steps, lambda step: step.kept, domain=[0, 1], format=".0%"),
-    }
-
-
-def _draw_line(
-    steps: Sequence[TrainingStep],
-    height: Callable[[TrainingStep], float],
-    *,
-    format: str,
-    **scale: Any,  # noqa: ANN401 - handed on
-) -> Spec:
-    """Build a line chart of one value of each training step.
-
-    `height` returns the value of a step; infinite values and NaN leave a gap in the line. `format`
-    is the number format of the axis, and `scale` has options of the vertical scale.
-    """
-    alt = _import_altair()
-    points = [{"step": step.step, "height": _replace_infinite(height(step))} for step in steps]
-    chart = (
-        alt.Chart(alt.Data(values=points), height=120, width="container")
-        .mark_line(color=_INK, strokeWidth=1.25, point=_choose_dots(len(points)))
-        .encode(
-            x=alt.X("step:Q", title="step", axis=alt.Axis(grid=False, tickCount=4)),
-            y=alt.Y(
-                "height:Q",
-                title=None,
-                scale=alt.Scale(**scale),
-                axis=alt.Axis(format=format, tickCount=3),
-            ),
-            tooltip=[alt.Tooltip("step:Q"), alt.Tooltip("height:Q", title="value", format=".4~g")],
+    steps = history[:: math.ceil(len(history) / MAX_STEPS) or 1]
+    losses = [(step.step, step.loss) for step in steps if step.loss is not None]
+    lines = [_build_loss_line(losses)] if losses else []
+    batches = [(step.step, float(step.batch_size)) for step in steps]
+    axis = build_axis(0.0, max(size for _, size in batches))
+    axis, ticks = extend_to_ticks(axis, N_LINE_TICKS)
+    lines.append(
+        Line(
+            name="batch",
+            title="Batch size by step",
+            points=batches,
+            axis=axis,
+            ticks=list(zip(ticks, format_ticks(ticks), strict=True)),
+            format_value=lambda size: f"{size:,.0f} rows",
         )
     )
-    return _convert_to_spec(chart)
+    lines.append(
+        Line(
+            name="kept",
+            title="Kept share of the batch by step",
+            points=[(step.step, step.kept) for step in steps],
+            axis=build_axis(0.0, 1.0),
+            ticks=[(0.0, "0%"), (0.5, "50%"), (1.0, "100%")],
+            format_value="{:.1%}".format,
+        )
+    )
+    return {line.name: draw_line(line) for line in lines}
 
 
-def _choose_dots(count: int) -> Any:  # noqa: ANN401 - Altair is an optional dependency
-    """Return the style of the dots on a line of `count` points, or False for no dots.
-
-    Lines with fewer than 30 points have dots.
-    """
-    return _import_altair().OverlayMarkDef(color=_INK, size=16) if count < _FEW_STEPS else False
-
-
-def _draw_rule(position: str, **style: Any) -> Any:  # noqa: ANN401
-    """Build a vertical line at the position that a Vega expression computes.
-
-    `style` has options of the line, such as its colour.
-    """
-    alt = _import_altair()
-    line = alt.Chart(alt.Data(values=[{}])).transform_calculate(begin=position)
-    return line.mark_rule(**style).encode(x="begin:Q")
-
-
-def _build_count_axis(most: int) -> Any:  # noqa: ANN401
-    """Build a logarithmic axis from 0 to `most`, on which a bar of a single row is visible.
-
-    Ticks are powers of ten; for fewer than 1,000 rows also their triples.
-    """
-    alt = _import_altair()
-    powers = [10**power for power in range(math.ceil(math.log10(max(most, 1))) + 1)]
-    between = [3 * power for power in powers] if most < _FEW_TICKS else []
-    scale = alt.Scale(type="symlog", domain=[0, max(most, 1) * 1.15], nice=False)
-    values = [tick for tick in sorted([0, *powers, *between]) if tick <= most]
-    return alt.Y(
-        "rows:Q", title="rows", scale=scale, axis=alt.Axis(values=values, labelExpr=_COUNT_LABEL)
+def _build_loss_line(losses: list[tuple[int, float]]) -> Line:
+    """Return the line of the losses by step, whose axis contains all finite losses."""
+    finite = [loss for _, loss in losses if math.isfinite(loss)] or [0.0]
+    axis, ticks = extend_to_ticks(build_axis(min(finite), max(finite)), N_LINE_TICKS)
+    return Line(
+        name="loss",
+        title="Loss by step",
+        points=losses,
+        axis=axis,
+        ticks=list(zip(ticks, format_ticks(ticks), strict=True)),
+        format_value=lambda loss: f"loss {loss:.4g}",
     )
 
 
-def squeeze(bins: Bins) -> tuple[float, float]:
-    """Return from which score the horizontal axis is compressed, and by which factor.
-
-    Only a last interval wider than four of the others is compressed: it is drawn as wide as four.
-    Otherwise the factor is 1, and the start is the end of the last interval. Without intervals the
-    start is 0.
-    """
-    if len(bins) < 2:
-        return (bins[-1][1] if bins else 0.0), 1.0
-    usual = bins[0][1] - bins[0][0]
-    start, end, _ = bins[-1]
-    bars = usual * _CHART_WIDTHS
-    return (start, bars / (end - start)) if end - start > bars > 0 else (end, 1.0)
-
-
-def _scale_bins(bins: Bins, start: float, shrink: float) -> list[dict[str, object]]:
-    """Convert the intervals to records for Vega, with compressed edges.
-
-    Each record has `left`, `right`, `rows`, and `span`, the text of the tooltip.
-    """
-    return [
-        {
-            "left": _compress_score(low, start, shrink),
-            "right": _compress_score(high, start, shrink),
-            "rows": count,
-            "span": f"{low:.4g} to {high:.4g}",
-        }
-        for low, high, count in bins
+def draw_line(line: Line) -> Chart:
+    """Draw a line chart; infinite values and NaN leave a gap in the line."""
+    height, (first, *_, last) = LINE_HEIGHT, (line.points[0], *line.points)
+    values = f"From {line.format_value(first[1])} to {line.format_value(last[1])}."
+    svg = _create_svg(line.name, height, line.title, values)
+    for tick, label in line.ticks:
+        _add_grid_line(svg, height, line.axis.locate(tick), label)
+    axis = build_axis(first[0], last[0])
+    ticks = [tick for tick in compute_ticks(axis, N_LINE_TICKS) if tick.is_integer()]
+    for tick, label in zip(ticks, format_ticks(ticks), strict=True):
+        _add_tick(svg, height, axis.locate(tick), label)
+    _add(svg, "text", "step", class_="title middle", x="50%", y=height + 40)
+    positions = [
+        (axis.locate(step), height * (1 - line.axis.locate(value))) for step, value in line.points
     ]
+    _add_curve(svg, height, positions)
+    _add(svg, "circle", class_="hover", r=4)
+    half = 0.5 / max(len(positions) - 1, 1)
+    texts = [f"step {step}: {line.format_value(value)}" for step, value in line.points]
+    tips = tuple(
+        (round(x - half, 4), round(x + half, 4), text, round(y, 1))
+        for text, (x, y) in zip(texts, positions, strict=True)
+        if math.isfinite(y)
+    )
+    return Chart(_to_text(svg), tips)
 
 
-def _compress_score(score: float, start: float, shrink: float) -> float:
-    """Return the position of a score on the axis.
+def _compute_bars(bins: Bins, axis: Axis, most: int) -> Iterator[tuple[float, float, float]]:
+    """Yield start, end and height of the bar of each interval that has rows, as fractions."""
+    for low, high, count in bins:
+        if count:
+            yield axis.locate(low), axis.locate(high), locate_count(count, most)
 
-    Scores up to `start` are unchanged. Distances above `start` are multiplied by `shrink`.
+
+def _describe_bins(bins: Bins, axis: Axis) -> Iterator[Tip]:
+    """Yield the text of each interval, with the horizontal positions of its ends."""
+    for low, high, count in bins:
+        rows = f"{count:,} row" if count == 1 else f"{count:,} rows"
+        left, right = (round(axis.locate(edge), 5) for edge in (low, high))
+        yield left, right, f"{rows} with scores from {low:.4g} to {high:.4g}", None
+
+
+def _add_bars(
+    svg: ET.Element, bars: Sequence[tuple[float, float, float]], **attributes: object
+) -> None:
+    """Add a group of bars; `attributes` are those of the group."""
+    group = _add(svg, "g", **attributes)
+    for left, right, share in bars:
+        size = HISTOGRAM_HEIGHT * share
+        x, width = _percent(left), _percent(right - left)
+        _add(group, "rect", x=x, y=HISTOGRAM_HEIGHT - size, width=width, height=size)
+
+
+def _add_score_labels(svg: ET.Element, axis: Axis) -> None:
+    """Add the ticks of the score axis.
+
+    Of a compressed axis, only the end has a label: readers would take others for evenly spaced
+    ones. A mark shows where the compressed part starts.
     """
-    return score if score <= start else start + (score - start) * shrink
+    ticks = compute_ticks(axis, N_SCORE_TICKS)
+    limit = 1.0
+    if axis.shrink < 1:
+        ticks = compute_ticks(build_axis(axis.low, axis.start), N_SCORE_TICKS)
+        limit = LAST_LABEL
+        at = _percent(axis.locate(axis.start))
+        _add(svg, "text", "//", class_="middle", x=at, y=HISTOGRAM_HEIGHT + 5, aria_hidden="true")
+        _add_tick(svg, HISTOGRAM_HEIGHT, 1.0, format_ticks([axis.high])[0], class_="end")
+    for tick, label in zip(ticks, format_ticks(ticks), strict=True):
+        if axis.locate(tick) <= limit:
+            _add_tick(svg, HISTOGRAM_HEIGHT, axis.locate(tick), label)
 
 
-def _compute_axis_range(bins: Bins, own: float, start: float, shrink: float) -> list[float]:
-    """Return the smallest and the largest position of all edges and the model's threshold.
+def _add_curve(svg: ET.Element, height: int, positions: Sequence[tuple[float, float]]) -> None:
+    """Add a line through positions; one without a finite vertical position leaves a gap.
 
-    If both are equal, the range is extended by 0.5 on either side.
+    The line has its own coordinates, which are stretched to the width of the chart.
     """
-    edges = [edge for low, high, _ in bins for edge in (low, high)] + [own]
-    positions = [_compress_score(edge, start, shrink) for edge in edges]
-    low, high = min(positions), max(positions)
-    return [low, high] if high > low else [low - 0.5, high + 0.5]
+    box = f"0 0 {CURVE_WIDTH} {height}"
+    inner = _add(svg, "svg", class_="curve", viewBox=box, width="100%", height=height)
+    inner.set("preserveAspectRatio", "none")
+    for finite, group in groupby(positions, key=lambda position: math.isfinite(position[1])):
+        if finite:
+            points = " ".join(f"{x * CURVE_WIDTH:.1f},{y:.1f}" for x, y in group)
+            _add(inner, "polyline", points=points, vector_effect="non-scaling-stroke")
+    if len(positions) < FEW_STEPS:
+        for x, y in positions:
+            if math.isfinite(y):
+                _add(svg, "circle", class_="dot", cx=_percent(x), cy=y, r=2.5)
 
 
-def _build_label_expression(start: float, shrink: float) -> str:
-    """Return a Vega expression for the labels of the score axis.
+def _add_grid_line(svg: ET.Element, height: int, share: float, label: str) -> None:
+    """Add a horizontal line with a label to its left, at a share of the height from below."""
+    y = height * (1 - share)
+    _add(svg, "line", class_="grid", x2="100%", y1=y, y2=y)
+    _add(svg, "text", label, class_="end", x=-8, y=y + 4)
 
-    If the axis is compressed, labels above `start` are omitted: readers would take them for evenly
-    spaced ones.
+
+def _add_tick(
+    svg: ET.Element, height: int, at: float, label: str, *, class_: str = "middle"
+) -> None:
+    """Add a tick with a label below the horizontal axis."""
+    x = _percent(at)
+    _add(svg, "line", class_="tick", x1=x, x2=x, y1=height, y2=height + 4)
+    _add(svg, "text", label, class_=class_, x=x, y=height + 19)
+
+
+def _add_rule(svg: ET.Element, at: float, *, class_: str, y1: int = 0) -> None:
+    """Add a vertical line from `y1` to the bottom of the histogram."""
+    x = _percent(at)
+    _add(svg, "line", class_=class_, x1=x, x2=x, y1=y1, y2=HISTOGRAM_HEIGHT)
+
+
+def _create_svg(name: str, height: int, title: str, description: str) -> ET.Element:
+    """Create a drawing that is as wide as its parent, with a title and a description."""
+    ids = {"title": f"{name}-label", "desc": f"{name}-description"}
+    svg = ET.Element("svg", {"role": "img", "width": "100%", "height": str(height)})
+    svg.attrib |= {"aria-labelledby": ids["title"], "aria-describedby": ids["desc"]}
+    _add(svg, "title", title, id=ids["title"])
+    _add(svg, "desc", description, id=ids["desc"])
+    return svg
+
+
+def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: object) -> ET.Element:
+    """Add an element with a text. Numbers have at most two decimals.
+
+    Underscores in the names of attributes become hyphens; ``class_`` is ``class``.
     """
-    return "datum.label" if shrink == 1 else f"datum.value > {start} ? '' : datum.label"
+    element = ET.SubElement(parent, tag)
+    for name, value in attributes.items():
+        shown = f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)
+        element.set(name.rstrip("_").replace("_", "-"), shown)
+    element.text = text or None
+    return element
 
 
-def _replace_infinite(value: float) -> float | None:
-    """Return the value, or None if it is infinite or NaN, which JSON cannot represent."""
-    return value if math.isfinite(value) else None
+def _percent(share: float) -> str:
+    """Return a share of the width as an SVG length."""
+    return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"
 
 
-def _convert_to_spec(chart: Any) -> Spec:  # noqa: ANN401
-    """Apply the common style to a chart, and convert it to a Vega-Lite specification.
-
-    The address of the schema is removed: the page makes no requests.
-    """
-    spec: Spec = chart.configure(**_STYLE).to_dict()
-    spec.pop("$schema")
-    return spec
-
-
-_STYLE: Spec = {
-    "background": "transparent",
-    "font": _FONT,
-    # The page has one description for each chart as an image.
-    "aria": False,
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": _SOFT,
-        "titleColor": _SOFT,
-        "titleFontWeight": "normal",
-        "titleFontSize": 12,
-        "labelFontSize": 12,
-        "titlePadding": 10,
-        "labelPadding": 6,
-        "gridColor": _LINE,
-        "domainColor": _LINE,
-        "tickColor": _LINE,
-        "ticks": False,
-        "domain": False,
-        "labelLimit": 90,
-    },
-}
-
-
-def _import_altair() -> Any:  # noqa: ANN401
-    """Import Altair; raise a `MissingExtraError` if it is not installed."""
-    return import_extra("altair", extra=_EXTRA)
+def _to_text(svg: ET.Element) -> str:
+    """Convert a drawing to text that can be embedded in an HTML page."""
+    return ET.tostring(svg, encoding="unicode")

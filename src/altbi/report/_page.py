@@ -2,18 +2,19 @@
 
 import base64
 import bisect
+import dataclasses
 import hashlib
 import json
 import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from altbi.errors import escape_text, import_extra, shorten
-from altbi.report import _charts as charts
+from altbi.errors import escape_text, shorten
+from altbi.report._axes import build_score_axis
+from altbi.report._charts import Chart, draw_histogram, draw_training
 from altbi.report._summary import Summary, TopRow
 
 MAX_PAGE_BYTES = 3_000_000
@@ -24,7 +25,6 @@ MAX_THRESHOLDS = 1_000
 MAX_FILTERS = 50
 
 FOLDER = Path(__file__).parent
-LIBRARIES = ("altair", "vl_convert", "jinja2")
 # Characters that could end a script element, or that JavaScript reads as a line end.
 SCRIPT_ESCAPES = str.maketrans({letter: f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"})
 
@@ -54,67 +54,67 @@ LIMITS = (
 )
 
 
-def can_report() -> bool:
-    """Return whether all libraries of the report page are installed, without importing them."""
-    return all(find_spec(module) for module in LIBRARIES)
-
-
-def require_report() -> None:
-    """Import the libraries of the report page; raise a `MissingExtraError` for a missing one."""
-    for module in LIBRARIES:
-        import_extra(module, extra="report")
-
-
 def render(summary: Summary) -> str:
     """Render a summary as an HTML page that works without a network.
 
     Names and values of the table are escaped, and the page's content security policy only allows
-    its own two scripts. If the page would exceed 3 MB, it shows fewer rows and shorter texts, and
-    states so. With the strictest limits it may still be larger. A missing library raises a
-    `MissingExtraError`.
+    its own script and style sheet. If the page would exceed 3 MB, it shows fewer rows and shorter
+    texts, and states so. With the strictest limits it may still be larger.
     """
-    scripts = [charts.bundle(), (FOLDER / "page.js").read_text(encoding="utf-8")]
-    specs = charts.training(summary.history) if summary.history else {}
-    specs["histogram"] = charts.histogram(summary.bins, summary.threshold)
+    charts = _draw_charts(summary)
     for limits in LIMITS:
-        page = _render_with(summary, limits, scripts, specs)
+        page = _render_with(summary, limits, charts)
         if len(page.encode()) <= MAX_PAGE_BYTES:
             break
     return page
 
 
-def _render_with(
-    summary: Summary, limits: Limits, scripts: list[str], specs: dict[str, charts.Spec]
-) -> str:
-    """Fill the template of the page with a summary, shortened to these limits.
+def _draw_charts(summary: Summary) -> dict[str, Chart]:
+    """Draw the charts of the page, by name: the histogram, and those of the training."""
+    label = format_score(summary.threshold, summary.threshold)
+    description = (
+        f"{summary.rows:,} rows have scores from {summary.bins[0][0]:.4g} to "
+        f"{summary.bins[-1][1]:.4g}. {summary.flagged:,} are above the model's threshold, {label}."
+    )
+    histogram = draw_histogram(summary.bins, summary.threshold, label, description)
+    training = draw_training(summary.history) if summary.history else {}
+    return {"histogram": histogram, **training}
 
-    `scripts` are embedded in the page, and `specs` are the charts by name.
-    """
-    jinja2 = import_extra("jinja2", extra="report")
-    unescaped = import_extra("markupsafe", extra="report").Markup
+
+def _render_with(summary: Summary, limits: Limits, charts: dict[str, Chart]) -> str:
+    """Fill the template of the page with a summary, shortened to these limits."""
+    # Commands that write no page do without these imports.
+    import jinja2
+    from markupsafe import Markup
+
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(_create_filters(summary, limits))
     template = environment.from_string((FOLDER / "page.html").read_text(encoding="utf-8"))
+    style, script = (
+        (FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
     rows = summary.top[: limits.rows]
     reason_columns = _count_reason_columns(rows, limits)
-    start, shrink = charts.squeeze(summary.bins)
-    data = _build_script_data(summary, limits) | {"charts": specs, "squeeze": [start, shrink]}
-    return str(
-        template.render(
-            summary=summary,
-            limits=limits,
-            rows=rows,
-            reason_columns=reason_columns,
-            filter_index={name: index for index, (name, _) in enumerate(reason_columns)},
-            bar_limit=_choose_bar_limit(rows, limits),
-            policy=_build_policy(scripts),
-            style=unescaped((FOLDER / "page.css").read_text(encoding="utf-8")),
-            squeezed=shrink < 1,
-            data=unescaped(_to_script_json(data)),
-            scripts=[unescaped(script) for script in scripts],
-        )
+    axis = build_score_axis(summary.bins, summary.threshold)
+    data = _build_script_data(summary, limits) | {
+        "tips": {name: chart.tips for name, chart in charts.items()},
+        "axis": dataclasses.asdict(axis),
+    }
+    return template.render(
+        summary=summary,
+        limits=limits,
+        rows=rows,
+        reason_columns=reason_columns,
+        filter_index={name: index for index, (name, _) in enumerate(reason_columns)},
+        bar_limit=_choose_bar_limit(rows, limits),
+        policy=_build_policy(script, style),
+        style=Markup(style),
+        compressed=axis.shrink < 1,
+        charts={name: Markup(chart.svg) for name, chart in charts.items()},
+        data=Markup(_to_script_json(data)),
+        script=Markup(script),
     )
 
 
@@ -174,12 +174,13 @@ def _choose_bar_limit(rows: tuple[TopRow, ...], limits: Limits) -> float:
 def _build_script_data(summary: Summary, limits: Limits) -> dict[str, Any]:
     """Return the values that the page's script reads: thresholds, columns, contents of the rows.
 
-    A row with similar reference rows has its values only in their comparison, `similar`.
+    `nearest` has each of the similar reference rows once, because many top rows share them.
     """
     rows = summary.top[: limits.rows]
     text = _create_filters(summary, limits)["text"]
     thresholds, own = _thin_thresholds(summary)
     columns = (summary.id_columns + summary.shown_columns)[: limits.cells]
+    nearest: dict[tuple[str, ...], int] = {}
     return {
         "rows": summary.rows,
         "own": own,
@@ -193,12 +194,13 @@ def _build_script_data(summary: Summary, limits: Limits) -> dict[str, Any]:
             for threshold, n_above in thresholds
         ],
         "columns": [text(name) for name in columns],
+        "ids": min(len(summary.id_columns), limits.cells),
         "values": [
-            [] if row.nearest else [text(value) for value in (row.ids + row.values)[: limits.cells]]
-            for row in rows
+            [text(value) for value in (row.ids + row.values)[: limits.cells]] for row in rows
         ],
         "reasons": [_find_reason_columns(row, columns, limits) for row in rows],
-        "similar": [_build_comparison(row, columns, limits, text) for row in rows],
+        "similar": [_build_comparison(row, columns, limits, text, nearest) for row in rows],
+        "nearest": list(nearest),
     }
 
 
@@ -223,28 +225,31 @@ def _find_reason_columns(row: TopRow, columns: tuple[str, ...], limits: Limits) 
 
 
 def _build_comparison(
-    row: TopRow, columns: tuple[str, ...], limits: Limits, text: Callable[[str], str]
-) -> list[list[list[str | int | None]]]:
-    """Return two tables that compare a row with similar reference rows: its reasons, other columns.
+    row: TopRow,
+    columns: tuple[str, ...],
+    limits: Limits,
+    text: Callable[[str], str],
+    nearest: dict[tuple[str, ...], int],
+) -> list[list[Any]]:
+    """Return the comparison of a row with similar reference rows: reasons, and reference rows.
 
-    In the first, a record has the name of the column, the row's value, and those of the reference
-    rows. In the second, the index of the column replaces its name. Reference rows have no ids, so
-    their ids are None. For scores by loss, which have no reference rows, the result is empty.
+    A reason is the index of its column; if the values of that column are not those of the reason,
+    it is a record with name, value, and values of the reference rows. Reference rows are given by
+    their indices in `nearest`, to which new ones are added. They have no ids. For scores by loss,
+    which have no reference rows, the result is empty.
     """
     if not row.nearest:
         return []
-    reasons = row.reasons[: limits.reasons]
-    reason_columns = _find_reason_columns(row, columns, limits)
-    no_ids = (None,) * len(row.ids)
-    rows = [row.ids + row.values, *(no_ids + values for values in row.nearest)]
-    return [
-        [[text(value) for value in (each.column, each.value, *each.nearest)] for each in reasons],
-        [
-            [index, *(value if value is None else text(value) for value in values)]
-            for index, *values in zip(range(len(columns)), *rows, strict=False)
-            if index not in reason_columns
-        ],
-    ]
+    n_features = max(limits.cells - len(row.ids), 0)
+    no_ids = ("",) * len(row.ids)
+    table = [row.ids + row.values, *(no_ids + values for values in row.nearest)]
+    indices = {record: index for index, record in enumerate(zip(columns, *table, strict=False))}
+    reasons: list[int | list[str]] = []
+    for each in row.reasons[: limits.reasons]:
+        record = (each.column, each.value, *each.nearest)
+        reasons.append(indices.get(record, [text(value) for value in record]))
+    texts = [tuple(map(text, values[:n_features])) for values in row.nearest]
+    return [reasons, [nearest.setdefault(values, len(nearest)) for values in texts]]
 
 
 def format_score(value: float, threshold: float) -> str:
@@ -271,13 +276,18 @@ def format_share(value: float) -> str:
     return f"{100 * value:.{decimals}f}%"
 
 
-def _build_policy(scripts: list[str]) -> str:
-    """Return a content security policy that allows only these scripts, and no requests."""
-    hashes = (hashlib.sha256(script.encode()).digest() for script in scripts)
-    allowed = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes)
+def _build_policy(script: str, style: str) -> str:
+    """Return a content security policy that allows only this script and this style sheet.
+
+    Style attributes, event handlers in attributes, and all requests are forbidden.
+    """
+    hashes = [
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        for text in (script, style)
+    ]
     return (
-        f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src 'sha256-{hashes[0]}'; style-src 'sha256-{hashes[1]}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 

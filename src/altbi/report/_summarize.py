@@ -21,6 +21,7 @@ from altbi.io import ColumnParser, Label, SelectedColumns, parse_labels_column
 from altbi.model import FittedModel
 from altbi.model._score_source import ScoreCounts, ScoreSummary
 from altbi.model._settings import PRIVATE_CONTAMINATION
+from altbi.report._metrics import compute_auc, compute_average_precision
 from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
 
 # The largest number of reasons of a row.
@@ -207,16 +208,14 @@ def _compute_metrics(scored: ScoreSummary, label: Label | None) -> Metrics | Non
     """
     if label is None:
         return None
-    from sklearn.metrics import average_precision_score, roc_auc_score
-
     scores, labels = map(np.concatenate, zip(*scored.labelled, strict=True))
     if not 0 < labels.sum() < len(labels):
         return None
     return Metrics(
         label=label.column,
         outliers=int(labels.sum()),
-        auc=float(roc_auc_score(labels, scores)),
-        average_precision=float(average_precision_score(labels, scores)),
+        auc=compute_auc(labels, scores),
+        average_precision=compute_average_precision(labels, scores),
     )
 
 

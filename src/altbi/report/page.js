@@ -5,19 +5,18 @@
   // Factor between the row counts of two slider positions.
   const SLIDER_FACTOR = 1.04;
   const LONG_TEXT = 60;
+  // From this position on, the label of the threshold is to the left of its line.
+  const LABEL_SIDE = 0.6;
   const COMPARISON_HEAD = ["Column", "This row", "Most similar", "2nd", "3rd"];
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
   const formatNumber = (value) => value.toLocaleString("en-US");
   const rows = [...document.querySelectorAll("tbody.top-row")];
   const slider = find("threshold");
+  const histogram = find("histogram").firstElementChild;
   const lowest = data.thresholds.length - 1;
   const positions = choosePositions(data.thresholds);
   let chosen = data.own;
-  const views = new Map();
-  // Widths that keep labels readable in print, where charts shrink with the page.
-  const printWidth = (id) => (id === "histogram" ? 680 : 215);
-
   // Thresholds are sorted from high to low; the slider rises to the right, as the chart does.
   slider.max = positions.length - 1;
   document.documentElement.classList.add("js");
@@ -50,7 +49,7 @@
       ` flagged, ${share} of all rows${describeLabels(count)}`,
     );
     find("reset").disabled = chosen === data.own;
-    views.get("histogram")?.signal("threshold", threshold).runAsync();
+    moveThreshold(threshold, text);
     updateList(count);
   }
 
@@ -111,7 +110,7 @@
     const detail = row.querySelector(".detail");
     if (visible && !detail.querySelector(".values, .similar")) {
       const name = row.querySelector(".row").textContent;
-      const compared = data.similar[index].flat().length > 0;
+      const compared = data.similar[index].length > 0;
       detail.firstElementChild.append(
         compared ? createComparison(index, name) : createValues(index),
       );
@@ -136,17 +135,25 @@
 
   // A table of the row and similar normal rows: first the reasons, then the other columns.
   function createComparison(index, name) {
-    const [reasons, others] = data.similar[index];
+    const [reasons, nearest] = data.similar[index];
     const table = document.createElement("table");
     table.className = "similar";
     table.createCaption().textContent = `Normal rows similar to ${name}`;
-    table.createTHead().append(createHead((reasons[0] ?? others[0]).length));
+    table.createTHead().append(createHead(2 + nearest.length));
     const body = table.createTBody();
-    body.append(...reasons.map((values) => createLine(values, "reason")));
+    const others = [...data.columns.keys()].filter((each) => !data.reasons[index].includes(each));
     body.append(
-      ...others.map(([column, ...values]) => createLine([data.columns[column], ...values], "")),
+      ...reasons.map((each) => createLine(Array.isArray(each) ? each : readRecord(index, each), "reason")),
+      ...others.map((each) => createLine(readRecord(index, each), "")),
     );
     return table;
+  }
+
+  // Name and values of a column in a row and in similar normal rows, which have no ids.
+  function readRecord(index, column) {
+    const nearest = data.similar[index][1].map((each) =>
+      column < data.ids ? null : data.nearest[each][column - data.ids]);
+    return [data.columns[column], data.values[index][column], ...nearest];
   }
 
   function createHead(count) {
@@ -196,34 +203,87 @@
     );
   }
 
-  async function draw(id) {
-    try {
-      const result = await vegaEmbed(find(id), data.charts[id], {
-        mode: "vega-lite",
-        renderer: "svg",
-        actions: false,
-        ast: true,
-        defaultStyle: false,
-        tooltip: { disableDefaultStyle: true },
-      });
-      views.set(id, result.view);
-    } catch (problem) {
-      find(id).textContent = "This chart could not be drawn.";
-      throw problem;
-    }
+  // Positions on the score axis are from 0 to 1; above `start` the axis is compressed.
+  function compressScore(score) {
+    const { start, shrink } = data.axis;
+    return score <= start ? score : start + (score - start) * shrink;
   }
 
-  async function drawHistogram() {
-    await draw("histogram");
-    const histogram = views.get("histogram");
-    histogram.signal("threshold", data.thresholds[chosen][0]).runAsync();
-    histogram.addEventListener("click", (event) => {
-      const frame = find("histogram").querySelector("svg").getBoundingClientRect();
-      const x = histogram.scale("x").invert(event.clientX - frame.left - histogram.origin()[0]);
-      const [start, shrink] = data.squeeze;
-      setThreshold(findNearest(x <= start ? x : start + (x - start) / shrink));
-    });
+  function locateScore(score) {
+    const [low, high, at] = [data.axis.low, data.axis.high, score].map(compressScore);
+    return Math.min(Math.max((at - low) / (high - low), 0), 1);
   }
+
+  function readScore(position) {
+    const { start, shrink } = data.axis;
+    const [low, high] = [data.axis.low, data.axis.high].map(compressScore);
+    const at = low + position * (high - low);
+    return at <= start ? at : start + (at - start) / shrink;
+  }
+
+  function moveThreshold(threshold, text) {
+    const at = locateScore(threshold);
+    const x = `${100 * at}%`;
+    const line = histogram.querySelector("line.threshold");
+    line.setAttribute("x1", x);
+    line.setAttribute("x2", x);
+    histogram.querySelector("#flagged-area rect").setAttribute("x", x);
+    const label = histogram.querySelector("text.threshold");
+    label.textContent = `threshold ${text}`;
+    label.setAttribute("x", x);
+    label.setAttribute("dx", at > LABEL_SIDE ? -6 : 6);
+    label.setAttribute("text-anchor", at > LABEL_SIDE ? "end" : "start");
+  }
+
+  const tooltip = document.createElement("div");
+  tooltip.className = "tooltip";
+  tooltip.hidden = true;
+  document.body.append(tooltip);
+
+  function findPosition(svg, event) {
+    const box = svg.getBoundingClientRect();
+    return Math.min(Math.max((event.clientX - box.left) / box.width, 0), 1);
+  }
+
+  // Shows the text of the bar or step under the pointer, and marks it in the chart.
+  function showTip(svg, tips, event) {
+    const at = findPosition(svg, event);
+    const tip = tips.find(([start, end]) => start <= at && at <= end);
+    const mark = svg.querySelector(".hover");
+    mark.classList.toggle("visible", tip !== undefined);
+    tooltip.hidden = tip === undefined;
+    if (!tip) return;
+    const [start, end, text, y] = tip;
+    if (y === null) {
+      mark.setAttribute("x", `${100 * start}%`);
+      mark.setAttribute("width", `${100 * (end - start)}%`);
+    } else {
+      mark.setAttribute("cx", `${50 * (start + end)}%`);
+      mark.setAttribute("cy", y);
+    }
+    tooltip.textContent = text;
+    const left = Math.min(event.clientX + 12, document.documentElement.clientWidth - tooltip.offsetWidth - 4);
+    tooltip.style.left = `${Math.max(left, 4)}px`;
+    tooltip.style.top = `${Math.max(event.clientY - tooltip.offsetHeight - 12, 4)}px`;
+  }
+
+  function hideTip(svg) {
+    svg.querySelector(".hover").classList.remove("visible");
+    tooltip.hidden = true;
+  }
+
+  Object.entries(data.tips).forEach(([id, tips]) => {
+    const svg = find(id).firstElementChild;
+    // The browser would show the title as a second tooltip.
+    const title = svg.querySelector("title");
+    svg.setAttribute("aria-label", title.textContent);
+    svg.removeAttribute("aria-labelledby");
+    title.remove();
+    svg.addEventListener("pointermove", (event) => showTip(svg, tips, event));
+    svg.addEventListener("pointerleave", () => hideTip(svg));
+  });
+  histogram.addEventListener("click", (event) =>
+    setThreshold(findNearest(readScore(findPosition(histogram, event)))));
 
   slider.addEventListener("input", () =>
     setThreshold(positions[positions.length - 1 - slider.value]));
@@ -246,13 +306,5 @@
       toggleDetail(row, index, button, button.getAttribute("aria-expanded") === "false"));
   });
 
-  window.addEventListener("beforeprint", () => {
-    views.forEach((view, id) => view.width(printWidth(id)).run());
-  });
-  // The charts take their width from the page again.
-  window.addEventListener("afterprint", () => window.dispatchEvent(new Event("resize")));
-
   setThreshold(data.own);
-  drawHistogram();
-  Object.keys(data.charts).filter((id) => id !== "histogram").forEach(draw);
 })();

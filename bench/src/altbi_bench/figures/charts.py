@@ -6,13 +6,12 @@ The background is white, and series differ in shape as well as colour, so that t
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, final
 
-from altbi.errors import import_extra
 
 __all__ = ["FAMILIES", "Bar", "Dot", "Shade", "Stroke", "draw_bars", "draw_heat_map", "draw_panels"]
 
-_EXTRA = "report"
 _INK, _SOFT, _FAINT = "#222222", "#666666", "#e3e3e3"
 OURS, PAPER = "#0b62a4", "#d95f0e"
 # Groups of the paper: memorisation, diffusion, other networks, classical methods.
@@ -80,7 +79,7 @@ def draw_bars(
     lowest: float,
 ) -> str:
     """Draw horizontal bars in the given order, with standard deviations, coloured by kind."""
-    alt = import_extra("altair", extra=_EXTRA)
+    alt = import_module("altair")
     data = [
         {
             "name": row.name,
@@ -128,7 +127,7 @@ def draw_panels(
     size: tuple[int, int] = (320, 200),
 ) -> str:
     """Draw one small chart for each title, two in a row, with the same colours in each."""
-    alt = import_extra("altair", extra=_EXTRA)
+    alt = import_module("altair")
     names = list(dict.fromkeys(stroke.name for strokes in series.values() for stroke in strokes))
     y = alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False))
     charts = [
@@ -187,7 +186,7 @@ def _draw_panel(alt: Any, strokes: Sequence[Stroke], names: Sequence[str]) -> An
 
 def draw_heat_map(cells: Sequence[Shade], *, x_title: str, y_title: str) -> str:
     """Draw a heat map with its numbers; larger numbers are darker."""
-    alt = import_extra("altair", extra=_EXTRA)
+    alt = import_module("altair")
     data = [{"x": c.x, "y": c.y, "value": c.value, "label": f"{c.value:.3f}"} for c in cells]
     low, high = min(c.value for c in cells), max(c.value for c in cells)
     # The palest shade is not used, because it looks like an empty cell.
@@ -236,10 +235,8 @@ _STYLE = {
 
 
 def _render_svg(chart: Any) -> str:  # noqa: ANN401
-    converter = import_extra("vl_convert", extra=_EXTRA)
-    version = ".".join(
-        import_extra("altair", extra=_EXTRA).SCHEMA_VERSION.lstrip("v").split(".")[:2]
-    )
+    converter = import_module("vl_convert")
+    version = ".".join(import_module("altair").SCHEMA_VERSION.lstrip("v").split(".")[:2])
     spec = json.dumps(chart.configure(**_STYLE).to_dict())
     svg: str = converter.vegalite_to_svg(spec, vl_version=version)
     return svg.rstrip() + "\n"
