@@ -159,13 +159,14 @@ def no_progress(
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the items; a thread computes the next one while the caller uses the current one.
 
-    An error is raised when its item is due. An item that is None ends the iteration.
+    An error is raised when its item is due.
     """
     iterator = iter(items)
+    end: Any = object()
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, iterator, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, iterator, None)
+        coming = pool.submit(next, iterator, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, iterator, end)
             yield item
 
 
