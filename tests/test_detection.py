@@ -123,6 +123,34 @@ def test_ids_stay_as_they_are_in_the_table(table):
     assert detection.reasons()["id_key"][0].as_py() == "017"
 
 
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.dictionary("i1", "string")])
+@pytest.mark.parametrize("text", ["{:03}", "2020-01-01 00:00:{:02}"])
+def test_text_ids_of_all_types_stay_text(table, format_, type_, text):
+    keys = pa.array([text.format(number % 60) for number in range(120)])
+    ids = keys.dictionary_encode().cast(type_) if "dict" in str(type_) else keys.cast(type_)
+
+    found = detect(table.set_column(0, "key", ids), id="key", scores_format=format_).scores()
+
+    assert found["key"].to_pylist() == keys.to_pylist()
+    assert found.column_names == ["row", "key", "score", "outlier"]
+
+
+def test_texts_with_newlines_are_read_from_csv(table):
+    keys = [f"{number}\n" * 5_000 for number in range(120)]
+
+    found = detect(table.set_column(0, "key", [keys]), id="key")
+
+    assert found.scores()["key"].to_pylist() == keys
+    assert found.scores()["row"].to_pylist() == list(range(120))
+
+
+def test_reasons_keep_column_names_of_digits(table):
+    detection = detect(pa.table({"2019": table["size"], "2020": table["weight"]}))
+
+    assert set(detection.reasons()["column"].to_pylist()) <= {"2019", "2020"}
+
+
 def test_reasons_name_the_unusual_values(table):
     reasons = detect(table, columns=["size", "weight"], top=3).reasons()
 
