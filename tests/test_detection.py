@@ -70,6 +70,40 @@ def test_tables_in_memory_have_equal_scores(features, scores, convert):
     assert repr(detection) == f"Detection of {detection.n_flagged} outliers among 120 rows"
 
 
+def write_arrow(table, path):
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("write", [None, pyarrow.parquet.write_table, write_arrow])
+def test_string_views_are_read_like_texts(table, tmp_path, write):
+    kinds = pa.array(["?", "red", "green", "blue"] * 30)
+    texts = {"key": table["key"], "kind": kinds, "size": table["size"]}
+    options = {"id": "key", "missing": "?"}
+    views = {name: texts[name].cast(pa.string_view()) for name in ("key", "kind")}
+    views = pa.table(texts | views)
+    if write is not None:
+        write(views, tmp_path / "t")
+
+    found = detect(views if write is None else tmp_path / "t", **options)
+
+    expected = detect(pa.table(texts), **options)
+    assert found.scores().equals(expected.scores())
+    assert found.scores()["key"].to_pylist() == table["key"].to_pylist()
+    assert found.summary.columns == expected.summary.columns
+    assert found.summary.columns[1].missing == 0.25
+
+
+def test_polars_categories_are_read_like_texts(table):
+    kinds = pl.Series("kind", ["red", "green", "blue"] * 40)
+    frame = pl.DataFrame([kinds, pl.Series("size", table["size"].to_numpy())])
+
+    found = detect(frame.with_columns(pl.col("kind").cast(pl.Categorical)), keep_columns=True)
+
+    assert found.scores()["score"].equals(detect(frame).scores()["score"])
+    assert found.scores()["kind"].to_pylist() == kinds.to_list()
+
+
 @pytest.mark.parametrize("convert", [Path, str, altbi.open_table])
 def test_files_have_the_scores_of_their_table(features, scores, tmp_path, convert):
     pyarrow.csv.write_csv(features, tmp_path / "t.csv")
