@@ -73,6 +73,16 @@ def test_many_unknown_categories_are_described(n_new, n_rare, is_reported):
     assert drift.unseen == {}
 
 
+def test_rare_categories_are_expected_where_nearly_all_were_rare():
+    texts = [f"text {number}" for number in range(200)]
+    encoder = TableEncoder().fit(make_table(a=["red"] * 5 + texts[5:]))
+
+    drift = encoder.drift(make_table(a=texts))
+
+    assert encoder.columns[0].n_rare == 195
+    assert list(drift.describe()) == []
+
+
 def test_only_many_values_outside_range_are_described():
     numbers = np.arange(100.0)
     encoder = TableEncoder().fit(make_table(a=numbers, b=numbers))
