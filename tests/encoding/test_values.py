@@ -37,6 +37,14 @@ def test_values_are_counted_for_their_own_column():
     assert encoder.drift(as_table(texts)).outside == {"rank": 1}
 
 
+def test_columns_without_values_have_no_range():
+    encoder = TableEncoder().fit(make_table(a=[1.0, 2.0], b=pa.nulls(2, pa.float64())))
+
+    drift = encoder.drift(make_table(a=[1.0, 3.0], b=[-5.0, 5.0]))
+
+    assert drift.outside == {"a": 1}
+
+
 def test_missing_and_unknown_values_are_described():
     names = [f"n{number}" for number in range(7)]
     sample = make_table(c=["a", "b"] * 5, **{name: np.arange(10.0) for name in names})
