@@ -224,6 +224,8 @@ def test_nan_losses_are_not_truncated():
 
     assert not select_smallest(losses, 0.5).any()
     assert compute_truncated_mean(losses, 0.5).isnan()
+    for is_inlier in torch.eye(4, dtype=torch.bool):
+        assert compute_truncated_mean(losses, 0.5, is_inlier).isnan()
     assert compute_outlier_penalty(torch.tensor([5.0]), losses, 0.5, label_trust=1).isnan()
 
 

@@ -59,6 +59,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     # Categories with an encoded feature of their own, the most frequent first.
     categories: tuple[str, ...] = ()
     n_categories: Count = 0  # number of all categories in the sample
+    n_rare_rows: Count = 0  # number of values without an encoded feature of their own
     is_declared: bool = False  # range and categories were declared; counts are placeholders
 
     @property
@@ -73,11 +74,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def has_few_rare(self) -> bool:
-        """Whether few rows of the sample had a rare category, or nearly all; for category columns.
+        """Whether less than 3 % of the rows had a rare category; for category columns.
 
-        Few are less than 3 %, nearly all more than 97 %. Always False for declared columns.
+        Always False for declared columns.
         """
-        return self.scales[len(self.categories)] <= _compute_category_scale(0.0)
+        is_extreme = self.scales[len(self.categories)] <= _compute_category_scale(0.0)
+        return is_extreme and 2 * self.n_rare_rows <= self.n_present
 
     @property
     def prescale(self) -> float:
@@ -145,6 +147,7 @@ def _evaluate_rules(column: Column) -> dict[str, bool]:
         "categories only in category columns": is_category or not (n_own or column.n_categories),
         "at most as many categories as values": not is_category
         or n_own <= column.n_categories <= column.n_present,
+        "at most as many rare rows as values": column.n_rare_rows <= column.n_present,
         "no range in category columns": not is_category
         or column.low == column.high == column.fill_value == 0,
         "finite numbers": all(map(math.isfinite, (column.low, column.high, *column.scales))),
@@ -229,6 +232,7 @@ def fit_category(name: str, texts: pa.Array, max_categories: int, min_count: int
         scales=(*map(_compute_category_scale, shares), *indicator),
         categories=tuple(text for text, _ in frequent),
         n_categories=len(ranked),
+        n_rare_rows=n_others,
     )
 
 

@@ -117,6 +117,11 @@ class JsonLinesSource(Source):
             return [
                 pa.array(column, type_) for column, (_, type_) in zip(cells, wanted, strict=True)
             ]
+        except RecursionError as cause:
+            raise TableError(
+                f"{self._packed.where}: the lines from {block.line} on hold lists that are nested "
+                "too deep. Write flatter lines."
+            ) from cause
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
             if isinstance(cause, TableError):
                 raise
@@ -187,19 +192,35 @@ def _get_value(row: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the line
 def _convert_value(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
     """Convert a parsed JSON value to a Python value for a column of this Arrow type.
 
-    None stays None. A list becomes JSON text, in which numbers are quoted. In a text column,
-    booleans become "true" or "false", and numbers stay as written.
+    None stays None. A list becomes JSON text. In texts, booleans become "true" or "false", and
+    numbers stay as written.
     """
     if value is None:
         return None
     if isinstance(value, list):
-        return json.dumps(value, ensure_ascii=False)
+        return _format_json(value)
     if type_ == pa.string():
         # Booleans are written as in JSON. Numbers are texts already.
         return str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, _NumberText):
         return int(value) if type_ == pa.int64() else float(value)
     return value
+
+
+def _format_json(value: Any) -> str:  # noqa: ANN401
+    """Return a parsed JSON value as JSON text again.
+
+    Numbers stay as written. Lone surrogates are written as backslash escapes.
+    """
+    if isinstance(value, list):
+        return f"[{', '.join(map(_format_json, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{_format_json(name)}: {_format_json(inner)}" for name, inner in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, _NumberText):
+        return str(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _NumberText(str):

@@ -12,7 +12,14 @@ from pyarrow.fs import LocalFileSystem
 
 from altbi.errors import TableError, escape_text
 from altbi.io._files import CompressedFile, describe_cause, report_damage
-from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, split_batch
+from altbi.io._source import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Source,
+    check_names,
+    replace_views,
+    split_batch,
+)
 
 # Without a pre-buffer, pages are read one by one, so that memory never holds a full row group.
 _READER_OPTIONS = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
@@ -88,7 +95,7 @@ def open_parquet(packed: CompressedFile) -> ParquetSource:
         )
     fragment = _Fragment(packed.path, packed.where)
     with fragment.open() as file:
-        schema, n_rows = file.schema_arrow.remove_metadata(), file.metadata.num_rows
+        schema, n_rows = replace_views(file.schema_arrow.remove_metadata()), file.metadata.num_rows
     source = ParquetSource(packed.name, [fragment], schema, n_rows)
     _check_source(source)
     return source
@@ -117,7 +124,7 @@ def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSo
             )
             for each in dataset.get_fragments()
         ]
-        schema, n_rows = dataset.schema.remove_metadata(), dataset.count_rows()
+        schema, n_rows = replace_views(dataset.schema.remove_metadata()), dataset.count_rows()
     except (pa.ArrowException, OSError, UnicodeError) as cause:
         if isinstance(cause, OSError) and cause.errno is not None:
             raise

@@ -361,13 +361,14 @@ class TableScan:
     def merge(self, state: Mapping[str, InferenceState], n_rows: int) -> bool:
         """Add the state of the next partition, which has `n_rows` rows.
 
-        Returns False if no text format parses all texts of a column. The rows are then not counted,
-        but other columns may be merged already.
+        Returns False and changes nothing if no text format parses all texts of a column.
         """
-        fits = [self._inferences[name].merge(each, self.n_rows) for name, each in state.items()]
-        if all(fits):
-            self.n_rows += n_rows
-        return all(fits)
+        if not all(self._inferences[name].shared_formats(each) for name, each in state.items()):
+            return False
+        for name, each in state.items():
+            self._inferences[name].merge(each, self.n_rows)
+        self.n_rows += n_rows
+        return True
 
     def result(self, sample: pa.Table, rows: NDArray[np.int64]) -> ScanResult:
         """Infer the types, and return them with the parsed sample and notes for the user.

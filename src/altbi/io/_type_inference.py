@@ -264,23 +264,23 @@ class TypeInference:
         formats = tuple(map(TEXT_FORMATS.index, self.formats))
         return InferenceState(formats, self.not_number, self.infinite, self.with_points)
 
-    def merge(self, found: InferenceState, first_row: int) -> bool:
+    def shared_formats(self, found: InferenceState) -> tuple[TextFormat, ...]:
+        """Return the formats that parse all texts so far and all texts of another state."""
+        theirs = [TEXT_FORMATS[index] for index in found.formats]
+        return tuple(format_ for format_ in self.formats if format_ in theirs)
+
+    def merge(self, found: InferenceState, first_row: int) -> None:
         """Add the state of the next rows, the first of which has the number `first_row`.
 
-        Returns False and changes nothing if no format parses all texts of both.
+        There must be a shared format.
         """
-        theirs = [TEXT_FORMATS[index] for index in found.formats]
-        formats = tuple(format_ for format_ in self.formats if format_ in theirs)
-        if not formats:
-            return False
-        self.formats = formats
+        self.formats = self.shared_formats(found)
         if self.not_number is None and found.not_number is not None:
             row, text = found.not_number
             self.not_number = (first_row + row, text)
         if self.infinite is None and found.infinite is not None:
             self.infinite = first_row + found.infinite
         self.with_points = self.with_points or found.with_points
-        return True
 
     def infer(self) -> TextFormat:
         """Return the first format, in the order of preference, that parses all texts.

@@ -43,6 +43,9 @@ class TableWriter(abc.ABC):
     def close(self) -> None:
         """Write the end of the format, such as Parquet's footer. The file itself stays open."""
 
+    def abandon(self) -> None:  # noqa: B027 - most writers have nothing to do
+        """Prepare to be deleted without the end of the format; by default, do nothing."""
+
 
 @final
 class _ArrowWriter(TableWriter):
@@ -69,6 +72,11 @@ class _ArrowWriter(TableWriter):
     def close(self) -> None:
         """Write the end of the format. The file itself stays open."""
         self.writer.close()
+
+    def abandon(self) -> None:
+        """Keep Parquet's writer from writing its footer when it is deleted."""
+        if isinstance(self.writer, pyarrow.parquet.ParquetWriter):
+            self.writer.is_open = False
 
 
 def _decode_dictionaries(schema: pa.Schema) -> pa.Schema:
@@ -186,7 +194,11 @@ def open_stream_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> Iter
     If the block raises, the end of the format is not written.
     """
     writer = _create_writer(file, format_, schema)
-    yield writer
+    try:
+        yield writer
+    except BaseException:
+        writer.abandon()
+        raise
     writer.close()
     file.flush()
 

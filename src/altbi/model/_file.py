@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi._version import __version__
-from altbi.errors import ModelFileError
+from altbi.errors import ModelFileError, shorten
 from altbi.io import atomic_file, report_errors_as
 from altbi.networks import TrainingStep
 from altbi.table import TextConventions
@@ -34,6 +34,8 @@ FORMAT = "altbi model"
 ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights
 DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
+# Longest quotation from a file in an error message.
+MAX_SHOWN = 300
 
 FilePath = str | os.PathLike[str]
 Tensors = dict[str, NDArray[Any]]
@@ -233,9 +235,9 @@ def _parse_header(path: FilePath, text: str) -> Fields:
         )
     if header.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
-            f"{path}: format version {header.get('format_version')!r}, but this altbi reads "
+            f"{path}: format version {_quote(header.get('format_version'))}, but this altbi reads "
             f"version {FORMAT_VERSION}. Load it with the altbi that wrote it "
-            f"({header.get('altbi_version', 'version unknown')!r})."
+            f"({_quote(header.get('altbi_version', 'version unknown'))})."
         )
     return header
 
@@ -270,7 +272,7 @@ def parse_header(path: FilePath, fields: dict[str, Any]) -> Header:
     except msgspec.ValidationError as error:
         raise invalid_file(path, error) from None
     table = header.table
-    require(path, header.detector in DETECTORS, f"it holds the detector {header.detector!r}")
+    require(path, header.detector in DETECTORS, f"it holds the detector {_quote(header.detector)}")
     require(path, 2 <= table.n_sample <= table.n_rows, "its sample is larger than its table")
     require(path, header.n_reference <= table.n_sample, "it holds more rows than its sample")
     is_private = header.privacy is not None
@@ -294,8 +296,14 @@ def invalid_file(path: FilePath, error: Exception) -> ModelFileError:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error without its last full stop.
+    """Return the message of an error without its last full stop; a long one is cut.
 
     For a `KeyError` it is "missing", followed by the key.
     """
-    return f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+    message = f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+    return shorten(message, MAX_SHOWN)
+
+
+def _quote(value: object) -> str:
+    """Return the `repr` of a value in a file; a long one is cut."""
+    return shorten(repr(value), MAX_SHOWN)

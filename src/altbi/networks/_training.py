@@ -250,9 +250,10 @@ def select_smallest(losses: Tensor, share: float) -> Tensor:
 def compute_truncated_mean(losses: Tensor, share: float, is_inlier: Tensor | None = None) -> Tensor:
     """Compute the mean of the share of smallest losses; labelled inliers always count.
 
-    With `is_inlier`, the share refers to the other rows. Without it, the result is NaN if a loss is
-    NaN.
+    With `is_inlier`, the share refers to the other rows. If a loss is NaN, the result is NaN.
     """
+    if losses.isnan().any():
+        return losses.sum()  # NaN, which `check_loss` reports
     if is_inlier is None:
         kept = select_smallest(losses, share)
         return torch.where(kept, losses, 0).sum() / kept.sum()
