@@ -279,7 +279,7 @@ def _has_no_plan(folder: Path) -> bool:
 
 
 def _describe_file(path: str) -> tuple[str, int, int]:
-    """Return the path, the size and the modification time of a file."""
+    """Return the path, the size in bytes and the modification time in nanoseconds of a file."""
     stat = Path(path).stat()
     return path, stat.st_size, stat.st_mtime_ns
 

@@ -287,7 +287,7 @@ class _ScoreTask:
 
 
 def _score_partition(task: _ScoreTask) -> int:
-    """Score a partition, write its scores and its summary, and return its number of rows.
+    """Score a partition, write scores and summary into the folder, and return its number of rows.
 
     It runs on one thread. A partition that is done is not scored again. Another number of rows than
     in the first pass raises a `TableError`.

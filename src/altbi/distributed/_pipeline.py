@@ -96,7 +96,10 @@ class DistributedPipeline(Pipeline):
         settings: FitSettings,
         expected: dict[str, ExpectedType] | None = None,
     ) -> tuple[ScanResult, tuple[Any, ...]]:
-        """Make the first pass with the engine, and return the partitions that have rows as well."""
+        """Make the first pass with the engine; return its result and the partitions with rows.
+
+        `limit` is the size of the sample. `expected` has the types that a fitted model expects.
+        """
         return scan_partitions(
             self.engine,
             self.source,
