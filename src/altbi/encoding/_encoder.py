@@ -216,6 +216,7 @@ class TableEncoder:
     def transform(self, table: Table) -> Features:
         """Encode rows as ``(n_rows, n_features_encoded)``, each independently of all others.
 
+        Numbers and dates are scaled by the range of the fit; categories and booleans are 0 or 0.25.
         Missing numbers, booleans and dates have the encoded value of the median. Other columns than
         those of the fit, and infinite values, raise a `TableError`.
         """

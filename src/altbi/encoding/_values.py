@@ -256,8 +256,8 @@ class Drift:
     def describe(self) -> Iterator[str]:
         """Yield a warning for each type of drift.
 
-        In tables of at least 100 rows, rare categories are reported if they affect more than 10 %
-        of the rows of a column, and values outside the range if they affect more than 5 %.
+        Rare categories are reported if they are over 10 % of a column, and values outside the range
+        if they are over 5 %. Both are only reported for tables of at least 100 rows.
         """
         if self.missing:
             yield (
