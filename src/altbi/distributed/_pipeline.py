@@ -26,18 +26,7 @@ class DistributedPipeline(Pipeline):
     """A pipeline whose passes over the table run on an engine, partition by partition.
 
     The scores are a folder of Parquet files. An interrupted run continues with the partitions that
-    are not finished.
-
-    Parameters
-    ----------
-    source : Source
-        The table.
-    selection : ColumnSelection
-        Which columns to search, and what the others are for.
-    engine : Engine
-        Where the passes run. It sees the table and the output under the same paths.
-    top, command, on_progress
-        As for `altbi.pipeline.Pipeline`.
+    are not finished. The engine sees the table and the output under the same paths.
     """
 
     def __init__(
