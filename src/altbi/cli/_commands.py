@@ -274,8 +274,8 @@ def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFacto
     """Yield a function that opens the output for a given schema.
 
     The output is a file, or stdout if `path` is None. The file is written under a temporary name,
-    and renamed when the block ends without an error. Without a format, the format follows from the
-    suffix of the path.
+    and renamed when the block ends without an error. Without a format, it follows from the suffix
+    of the path; on stdout it is CSV.
     """
     if path is None:
         yield _open_stdout(format_)
