@@ -317,7 +317,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         validate_data(self, source, reset=reset, skip_check_array=True)
 
     def _validate_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
-        """Return an array of floats that scikit-learn accepts; masked values become NaN.
+        """Return a float64 or float32 array that scikit-learn accepts; masked values become NaN.
 
         Paths, dicts, lazy frames, arrays of dates and texts that are not numbers raise an error. If
         `reset`, at least 2 rows are needed, and names and number of columns are stored.
