@@ -120,8 +120,9 @@ def is_share(value: object) -> bool:
 def check_parameters(owner: str, values: Mapping[str, object], rules: Rules) -> None:
     """Raise a `ParameterError` for the first parameter whose value is not valid.
 
-    `owner` is the name of the class that has the parameters. The values are for the message, in
-    which long ones are cut.
+    `rules` has, by parameter name, whether the value is valid, and what is expected. `owner`, the
+    name of the parameters' class, and `values` are for the message,
+    which cuts long values.
     """
     for name, (is_valid, expected) in rules.items():
         if not is_valid:

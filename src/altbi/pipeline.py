@@ -314,9 +314,10 @@ class Pipeline:
         scores_format: str,
         temporary: Callable[[str], Path],
     ) -> ScoreSummary:
-        """Score all rows, and write the scores file of an output folder.
+        """Score all rows, and write the scores file under a temporary name.
 
-        `temporary` returns the temporary path for a file name. The caller renames the file later.
+        `temporary` returns the temporary path for a file name. The caller moves the file to
+        `folder` later, which is only used in messages here.
         """
         name = self.scores_name(scores_format)
         path = temporary(name)

@@ -43,7 +43,8 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout. The report page is left out if its libraries are not installed.
+    to stdout. The report page is left out if its libraries are not installed. A privacy budget
+    without --release-scores exits with code 2.
     """
     from altbi.report import can_report
 
@@ -113,7 +114,8 @@ def score(args: argparse.Namespace) -> None:
 def _score_partitions(args: argparse.Namespace) -> None:
     """Score a table with an engine, write one Parquet file for each partition, and print a summary.
 
-    Partitions that an interrupted run has finished are not scored again.
+    Partitions that an interrupted run has finished are not scored again. Options that do not suit
+    an engine exit with code 2. A folder with files of another run raises a `ParameterError`.
     """
     from altbi.distributed._pipeline import DistributedPipeline
 
@@ -133,7 +135,8 @@ def _score_partitions(args: argparse.Namespace) -> None:
 def explain(args: argparse.Namespace) -> None:
     """Run `altbi explain`: print or write the reasons of the scores of some rows.
 
-    The rows are those of --rows; by default all rows are scored to find the highest scores.
+    The rows are those of --rows; by default all rows are scored to find the highest scores. With
+    --output the reasons are a table file, or CSV on stdout for ``-``.
     """
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
@@ -160,8 +163,8 @@ def explain(args: argparse.Namespace) -> None:
 def report(args: argparse.Namespace) -> None:
     """Run `altbi report`: score the table with a model file, and write the report page.
 
-    A library of the page that is not installed raises a `MissingExtraError` before the table is
-    read.
+    With ``--output -`` the page goes to stdout, without a summary. A library of the page that is
+    not installed raises a `MissingExtraError` before the table is read.
     """
     from altbi.report import render, require_report
 
@@ -194,7 +197,10 @@ def inspect(args: argparse.Namespace) -> None:
 
 
 def demo(args: argparse.Namespace) -> None:
-    """Run `altbi demo`: write an embedded table of biopsies, find and print its outliers."""
+    """Run `altbi demo`: find and print the outliers of an embedded table of biopsies.
+
+    The table and all results are written into the folder --output.
+    """
     from altbi._demo import run
     from altbi.cli._printing import print_demo, summary_to_json
 
@@ -268,8 +274,8 @@ def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFacto
     """Yield a function that opens the output for a given schema.
 
     The output is a file, or stdout if `path` is None. The file is written under a temporary name,
-    and renamed when the block ends without an error. Without a format, the format follows from the
-    suffix of the path.
+    and renamed when the block ends without an error. Without a format, it follows from the suffix
+    of the path; on stdout it is CSV.
     """
     if path is None:
         yield _open_stdout(format_)

@@ -120,7 +120,8 @@ class EncoderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 def validate_state(state: EncoderState) -> None:
     """Raise a `ModelFileError` if fields of a decoded state contradict each other.
 
-    Names must be distinct, and at least one column must have a value.
+    Names must be distinct, at least one column must have a value, and each column must satisfy
+    `_evaluate_rules`.
     """
     columns = state.columns
     if len({column.name for column in columns}) < len(columns):
@@ -136,7 +137,7 @@ def validate_state(state: EncoderState) -> None:
 
 
 def _evaluate_rules(column: Column) -> dict[str, bool]:
-    """Return for each rule about the fields of a column, as error messages show it, if it holds."""
+    """Return the rules that a column must satisfy, as texts for messages, and whether they hold."""
     is_category = column.kind == "category"
     n_own = len(column.categories)
     indicator_scales = column.scales[not is_category :]
@@ -160,7 +161,7 @@ def _evaluate_rules(column: Column) -> dict[str, bool]:
 
 
 def fit_numeric(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
-    """Fit a column of numbers, booleans or dates, given as floats with NaN for missing values.
+    """Fit a column of numbers, booleans (0 or 1) or dates (seconds since 1970); NaN is missing.
 
     Infinite values raise a `TableError`. A column without values keeps the range 0 to 0.
     """
@@ -245,7 +246,7 @@ def _compute_category_scale(share: float) -> float:
 
 
 def describe_changes(column: Column) -> Iterator[str]:
-    """Yield a sentence each about a constant, missing values and rare categories of a column.
+    """Yield warnings about a fitted column: constant, missing values, rare categories.
 
     A column without values yields only one sentence. A declared column yields none.
     """
