@@ -97,8 +97,9 @@ def open_parquet(packed: CompressedFile) -> ParquetSource:
 def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSource:
     """Open Parquet files in a folder as one table; only their metadata is read.
 
-    The table has the columns of all files. Folder names such as ``year=2024`` are a column as well.
-    A damaged file, files with incompatible types and a table without rows raise a `TableError`.
+    `name` is the folder in messages. The table has the columns of all files, and those in names of
+    subfolders such as ``year=2024``. A damaged file, files with incompatible types, and a table
+    without rows or with duplicate names raise a `TableError`.
     """
     import pyarrow.dataset as ds
 

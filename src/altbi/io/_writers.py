@@ -98,8 +98,8 @@ def _report_unsupported() -> Iterator[None]:
 class _JsonLinesWriter(TableWriter):
     """Writes one JSON object per row, in UTF-8.
 
-    NaN and infinity become null. Values without a JSON type, such as dates and decimals, become
-    ``str(value)``.
+    Values without a JSON type, such as dates and decimals, become ``str(value)``. NaN and infinity
+    become null.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -115,7 +115,10 @@ class _JsonLinesWriter(TableWriter):
 
 
 def _format_json(row: dict[str, Any]) -> str:
-    """Return a row as a JSON object on one line; see `_JsonLinesWriter`."""
+    """Return a row as a JSON object on one line.
+
+    NaN and infinity become null, and values without a JSON type ``str(value)``.
+    """
     try:
         return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -132,7 +135,10 @@ def _replace_nonfinite(value: object) -> object:
 
 
 def _create_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> TableWriter:
-    """Create a writer of the format "csv", "parquet", "arrow" or "jsonl" to an open file."""
+    """Create a writer of the format "csv", "parquet", "arrow" or "jsonl" to an open file.
+
+    The header is written at once. An unsupported column may raise a `TableError`.
+    """
     return _JsonLinesWriter(file) if format_ == "jsonl" else _ArrowWriter(file, format_, schema)
 
 
@@ -152,7 +158,10 @@ def infer_format(path: str) -> str:
 
 
 def check_writable(schema: pa.Schema, format_: str) -> None:
-    """Raise a `TableError` for the first column whose type an output format does not support."""
+    """Raise a `TableError` for the first column with which no writer of a format can be created.
+
+    A few types that pass, such as intervals in CSV, raise only when rows are written.
+    """
     for field in schema:
         try:
             _create_writer(io.BytesIO(), format_, pa.schema([field]))
@@ -237,7 +246,10 @@ def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Pat
     temporary: dict[Path, Path] = {}
 
     def temporary_path(name: str) -> Path:
-        """Create an empty temporary file next to the file `name`, and return its path."""
+        """Create an empty temporary file next to the file `name`, and return its path.
+
+        If `name` is a folder, a device or a pipe, an `OSError` is raised.
+        """
         path = _resolve_replaceable(folder / name)
         with report_errors_as(path):
             descriptor, created_path = tempfile.mkstemp(
