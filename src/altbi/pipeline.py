@@ -325,7 +325,7 @@ class Pipeline:
         )
 
     def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
-        """Explain the rows with the highest scores, highest first."""
+        """Explain the `top` rows with the highest scores, highest first; nothing is read again."""
         table, _, rows = scored.top.sort_by_score()
         return explain_rows(table, rows, prepared.parser, prepared.model)
 
@@ -341,7 +341,10 @@ class Pipeline:
     def summarize(
         self, prepared: PreparedTable, scored: ScoreSummary, explained: ExplainedRows
     ) -> Summary:
-        """Build the content of the report from the results of the other steps."""
+        """Build the content of the report from the results of the other steps.
+
+        Warnings about drift and constant labels are added to the notes of the first pass.
+        """
         return summarize(
             self.source.name,
             prepared.selected,
@@ -357,7 +360,7 @@ class Pipeline:
         return f"scores.{scores_format}"
 
     def scores_schema(self) -> pa.Schema:
-        """Return the columns of the scores file."""
+        """Return names and types of the columns of the scores file, without reading rows."""
         return output_schema(self.source, select_columns(self.source, self.selection))
 
     def _scan(
@@ -452,7 +455,10 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
 
 
 def read_seed(settings: FitSettings) -> int:
-    """Return the random state as an integer; raise a `ParameterError` if it is not one."""
+    """Return the random state, the seed of the training sample, as an integer.
+
+    Another type, such as None or a `RandomState`, raises a `ParameterError`.
+    """
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
             f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "
