@@ -455,10 +455,7 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
 
 
 def read_seed(settings: FitSettings) -> int:
-    """Return the random state, the seed of the training sample, as an integer.
-
-    Another type, such as None or a `RandomState`, raises a `ParameterError`.
-    """
+    """Return the random state as the sample's seed; if not an integer, raise a `ParameterError`."""
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
             f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "

@@ -76,10 +76,7 @@ class _ArrayFile:
                     yield array[start : start + rows]
 
     def _read_rows(self, stream: BinaryIO, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield chunks of a stream in C order that is at the first value of the array.
-
-        An incomplete array raises a `TableError`.
-        """
+        """Yield chunks of a C-order stream at its first value; an early end raises `TableError`."""
         for start in range(0, self.shape[0], rows):
             shape = (min(rows, self.shape[0] - start), *self.shape[1:])
             data = stream.read(shape[0] * self.row_bytes)
@@ -306,10 +303,7 @@ def _check_array(array: _ArrayFile) -> None:
 
 
 def _get_arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
-    """Return the Arrow type to which a dtype is converted, or None if it is not supported.
-
-    Numbers, booleans, Unicode texts, dates and durations are supported.
-    """
+    """Return the Arrow type for real numbers, booleans, text, dates and durations, else None."""
     if dtype.itemsize == 0 or dtype.kind not in "biufUMm":
         return None
     if dtype.kind in "Mm" and np.datetime_data(dtype)[0] not in _ARROW_UNITS:

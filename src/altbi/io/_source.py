@@ -283,10 +283,7 @@ _TextOptions = tuple[str | None, str | None, bool | None]
 
 
 def _open_file(format: str, packed: CompressedFile, head: bytes, options: _TextOptions) -> Source:
-    """Open a file with the reader of its format; `options` that do not apply are ignored.
-
-    `head` holds the first decompressed bytes.
-    """
+    """Open a file with the reader of its format; `head` holds its first decompressed bytes."""
     if format == "parquet":
         from altbi.io._parquet import open_parquet
 
@@ -313,10 +310,7 @@ def _open_file(format: str, packed: CompressedFile, head: bytes, options: _TextO
 def _open_folder(
     format: str, path: str, name: str, paths: list[str], options: _TextOptions
 ) -> Source:
-    """Open the Parquet or CSV files `paths` of the folder `path` as one table.
-
-    `name` is the folder in messages. Parquet ignores the options.
-    """
+    """Open the Parquet or CSV files `paths` of a folder as one table, called `name` in messages."""
     if format == "parquet":
         from altbi.io._parquet import open_parquet_folder
 

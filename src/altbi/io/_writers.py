@@ -115,10 +115,7 @@ class _JsonLinesWriter(TableWriter):
 
 
 def _format_json(row: dict[str, Any]) -> str:
-    """Return a row as a JSON object on one line.
-
-    NaN and infinity become null, and values without a JSON type ``str(value)``.
-    """
+    """Return a row as one line of JSON; NaN and infinity become null, other types `str(value)`."""
     try:
         return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -135,10 +132,7 @@ def _replace_nonfinite(value: object) -> object:
 
 
 def _create_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> TableWriter:
-    """Create a writer of the format "csv", "parquet", "arrow" or "jsonl" to an open file.
-
-    The header is written at once. An unsupported column may raise a `TableError`.
-    """
+    """Create a writer, and write its header; an unsupported column may raise a `TableError`."""
     return _JsonLinesWriter(file) if format_ == "jsonl" else _ArrowWriter(file, format_, schema)
 
 
@@ -246,10 +240,7 @@ def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Pat
     temporary: dict[Path, Path] = {}
 
     def temporary_path(name: str) -> Path:
-        """Create an empty temporary file next to the file `name`, and return its path.
-
-        If `name` is a folder, a device or a pipe, an `OSError` is raised.
-        """
+        """Create an empty file next to `name`, and return its path; a folder raises an `OSError`."""
         path = _resolve_replaceable(folder / name)
         with report_errors_as(path):
             descriptor, created_path = tempfile.mkstemp(

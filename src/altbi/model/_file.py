@@ -68,10 +68,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def save_model(model: "FittedModel", path: FilePath) -> None:
-    """Write a model to a file, which appears only when it is complete.
-
-    A number that is not finite raises a `ModelFileError`.
-    """
+    """Write a model to a file atomically; a number that is not finite raises a `ModelFileError`."""
     content = model_to_bytes(model)
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(content)
@@ -166,10 +163,9 @@ def encode_model(tensors: Mapping[str, NDArray[Any]], header: Fields) -> bytes:
 
 
 def read_header(path: FilePath) -> Fields:
-    """Read the header of a model file without its tensors, as a dict with unchecked values.
+    """Read the header of a model file, without its tensors, as a dict; nothing verifies its values.
 
-    The digest is not checked. A file of another program or format version raises a
-    `ModelFileError`.
+    A file of another program or format version raises a `ModelFileError`.
     """
     with _open_container(path) as file:
         return _decode_header(path, _read_entry(file)[1])
@@ -213,10 +209,7 @@ def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no
 
 
 def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
-    """Return the digest and the text of the header from the metadata of an open safetensors file.
-
-    Both are empty in files of other programs.
-    """
+    """Return digest and text of the header of an open model file; both are empty in other files."""
     digest, _, text = (file.metadata() or {}).get(ENTRY, "").partition("\n")
     return digest, text
 
@@ -249,10 +242,7 @@ def _decode_header(path: FilePath, text: str) -> Fields:
 
 
 def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
-    """Read one tensor of an open safetensors file; `path` is for messages.
-
-    A type that NumPy does not support raises a `ModelFileError`.
-    """
+    """Read a tensor of an open safetensors file; an unsupported type raises a `ModelFileError`."""
     try:
         return file.get_tensor(name)
     except (TypeError, ValueError, KeyError, AttributeError) as cause:
@@ -262,10 +252,7 @@ def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa:
 
 
 def _compute_digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
-    """Compute the hexadecimal SHA-256 digest of the header's text, and of the tensors.
-
-    Names, types and shapes of the tensors count, their order does not.
-    """
+    """Compute the SHA-256 hex digest of header and tensors: names, types, shapes and values."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = np.ascontiguousarray(tensors[name])

@@ -120,10 +120,7 @@ def _describe_reference(model: ModelDescription) -> str:
 
 
 def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
-    """Yield the lines about a privacy ledger: cost, coverage and a table of the releases.
-
-    The ledger is the result of `Ledger.to_json`; None means that there was no privacy budget.
-    """
+    """Yield lines about a privacy ledger in JSON form: cost, coverage and a table of releases."""
     if ledger is None:
         yield "privacy         none: the model was fitted without a privacy budget"
         return
@@ -143,10 +140,7 @@ def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
 
 
 def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield the header and one line per column: name, kind, missing values, values.
-
-    The number of missing values of a column with declared bounds or categories is "unknown".
-    """
+    """Yield a table of columns: name, kind, missing values ("unknown" if declared), values."""
     names = [shorten(escape_text(column.name), NAME_WIDTH) for column in columns]
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"

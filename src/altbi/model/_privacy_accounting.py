@@ -38,10 +38,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def compute_rdp_epsilon(releases: Iterable[Release], delta: float) -> float:
-    """Compute an upper bound of the total epsilon of releases at `delta` by Rényi divergences.
-
-    It is at least 0, and does not need Opacus.
-    """
+    """Compute an upper bound, at least 0, of the total epsilon of releases by Rényi divergences."""
     moments = np.zeros(len(INTEGER_ORDERS) + 1)
     for release in releases:
         moments[1:] += release.times * _compute_moments(release.rate, release.noise)

@@ -127,10 +127,7 @@ class TopRows:
         self._append(batch.take(pa.array(chosen)), scores[chosen], first_row + chosen)
 
     def append(self, table: pa.Table, scores: Scores, rows: Integers) -> None:
-        """Add the top rows of the next partition, as its `sort_by_row` returns them.
-
-        `rows` are their numbers in the whole table.
-        """
+        """Add the result of the next partition's `sort_by_row`; `rows` count in the whole table."""
         chosen = np.flatnonzero(scores > self._lowest)
         for batch in table.take(pa.array(chosen)).combine_chunks().to_batches():
             self._append(batch, scores[chosen], rows[chosen])
