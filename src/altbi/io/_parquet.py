@@ -187,8 +187,8 @@ def _read_batches(fragment: _Fragment, columns: Sequence[str]) -> Iterator[pa.Re
 def _compute_batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
     """Return how many rows a batch of these columns of about `BATCH_BYTES` bytes has.
 
-    The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the row size
-    is estimated: the largest average over the row groups, with all columns of the file.
+    The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the size of a
+    row is the largest average over the row groups, with all columns of the file.
     """
     schema = file.schema_arrow  # a property that builds the schema at each call
     row_bytes = sum(_compute_value_bytes(schema.field(name).type) for name in columns)

@@ -231,7 +231,7 @@ class _BackgroundWriter(TableWriter):
 def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path]]:
     """Yield a function that returns the temporary path for the name of a file in the folder.
 
-    Files are flushed to disk and renamed when the block ends without an error; existing files are
+    Files are flushed to disk and renamed when the block ends without an error. Existing files are
     replaced only then, one by one: if a rename fails, earlier files stay replaced. After an error
     all temporary files are removed, and the folder if it was created here.
     """
@@ -240,7 +240,7 @@ def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Pat
     temporary: dict[Path, Path] = {}
 
     def temporary_path(name: str) -> Path:
-        """Create an empty file next to `name`, and return its path; a folder raises an `OSError`."""
+        """Create an empty file next to `name`, and return its path; a folder raises `OSError`."""
         path = _resolve_replaceable(folder / name)
         with report_errors_as(path):
             descriptor, created_path = tempfile.mkstemp(
