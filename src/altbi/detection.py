@@ -84,7 +84,7 @@ class Detection:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __repr__(self) -> str:
-        """Return the numbers of flagged rows and of all rows as one phrase."""
+        """Return one phrase with the numbers of flagged rows and of all rows."""
         return f"Detection of {self.n_flagged:,} outliers among {self.n_rows:,} rows"
 
     @property
@@ -120,7 +120,7 @@ class Detection:
         -------
         pyarrow.Table
             Row number, ids, score and flag of every row, in the order of the table. With
-            `keep_columns`, also the other columns.
+            `keep_columns`, also the other columns. CSV and JSON lines do not preserve all types.
         """
         texts = [field.name for field in self._scores_schema if _is_text(field.type)]
         if self._scores_path.suffix == ".csv":

@@ -326,7 +326,7 @@ class Pipeline:
         )
 
     def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
-        """Explain the rows with the highest scores, highest first."""
+        """Explain the `top` rows with the highest scores, highest first; nothing is read again."""
         table, _, rows = scored.top.sort_by_score()
         return explain_rows(table, rows, prepared.parser, prepared.model)
 
@@ -342,7 +342,10 @@ class Pipeline:
     def summarize(
         self, prepared: PreparedTable, scored: ScoreSummary, explained: ExplainedRows
     ) -> Summary:
-        """Build the content of the report from the results of the other steps."""
+        """Build the content of the report from the results of the other steps.
+
+        Warnings about drift and constant labels are added to the notes of the first pass.
+        """
         return summarize(
             self.source.name,
             prepared.selected,
@@ -358,7 +361,7 @@ class Pipeline:
         return f"scores.{scores_format}"
 
     def scores_schema(self) -> pa.Schema:
-        """Return the columns of the scores file."""
+        """Return names and types of the columns of the scores file, without reading rows."""
         return output_schema(self.source, select_columns(self.source, self.selection))
 
     def _scan(
@@ -453,7 +456,7 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
 
 
 def read_seed(settings: FitSettings) -> int:
-    """Return the random state as an integer; raise a `ParameterError` if it is not one."""
+    """Return the random state as the sample's seed; if not an integer, raise a `ParameterError`."""
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
             f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "

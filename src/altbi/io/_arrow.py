@@ -36,9 +36,10 @@ class ArrowSource(Source):
         self._is_file_format = is_file_format
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, batch by batch; large batches are split.
+        """Yield these columns, batch by batch; large batches are split, empty ones left out.
 
-        String views become large strings. Damaged data raises a `TableError`.
+        String views become large strings. All values are validated; damaged data raises a
+        `TableError`.
         """
         schema = pa.schema([self.schema.field(name) for name in columns])
         with _open_reader(self._packed, self._is_file_format) as (_, batches):
@@ -50,9 +51,9 @@ class ArrowSource(Source):
 
 
 def open_arrow(packed: CompressedFile, head: bytes) -> ArrowSource:
-    """Open an Arrow IPC file or stream; the first bytes `head` show which of the two it is.
+    """Open an Arrow IPC file or stream; its first bytes, `head`, show which of the two it is.
 
-    The first batch is read. The rows of a file are counted; if it is compressed, all of it is
+    The first rows are read. The rows of a file are counted; if it is compressed, all of it is
     decompressed for this. Damaged data, invalid column names and a table without rows raise a
     `TableError`.
     """

@@ -104,8 +104,9 @@ def open_parquet(packed: CompressedFile) -> ParquetSource:
 def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSource:
     """Open Parquet files in a folder as one table; only their metadata is read.
 
-    The table has the columns of all files. Folder names such as ``year=2024`` are a column as well.
-    A damaged file, files with incompatible types and a table without rows raise a `TableError`.
+    `name` is the folder in messages. The table has the columns of all files, and those in names of
+    subfolders such as ``year=2024``. A damaged file, files with incompatible types, and a table
+    without rows or with duplicate names raise a `TableError`.
     """
     import pyarrow.dataset as ds
 
@@ -193,8 +194,8 @@ def _read_batches(fragment: _Fragment, columns: Sequence[str]) -> Iterator[pa.Re
 def _compute_batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
     """Return how many rows a batch of these columns of about `BATCH_BYTES` bytes has.
 
-    The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the row size
-    is estimated: the largest average over the row groups, with all columns of the file.
+    The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the size of a
+    row is the largest average over the row groups, with all columns of the file.
     """
     schema = file.schema_arrow  # a property that builds the schema at each call
     row_bytes = sum(_compute_value_bytes(schema.field(name).type) for name in columns)

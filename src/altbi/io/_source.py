@@ -300,7 +300,7 @@ _TextOptions = tuple[str | None, str | None, bool | None]
 
 
 def _open_file(format: str, packed: CompressedFile, head: bytes, options: _TextOptions) -> Source:
-    """Open a file with the reader of its format; `options` that do not apply are ignored."""
+    """Open a file with the reader of its format; `head` holds its first decompressed bytes."""
     if format == "parquet":
         from altbi.io._parquet import open_parquet
 
@@ -327,7 +327,7 @@ def _open_file(format: str, packed: CompressedFile, head: bytes, options: _TextO
 def _open_folder(
     format: str, path: str, name: str, paths: list[str], options: _TextOptions
 ) -> Source:
-    """Open Parquet or CSV files of a folder as one table; Parquet ignores the options."""
+    """Open the Parquet or CSV files `paths` of a folder as one table, called `name` in messages."""
     if format == "parquet":
         from altbi.io._parquet import open_parquet_folder
 
@@ -362,7 +362,7 @@ def _detect_file(path: str, name: str, format: str | None) -> tuple[CompressedFi
 
 
 def _detect_format(packed: CompressedFile, head: bytes) -> str:
-    """Return the format that the first decompressed bytes show; "csv" if they show no other one.
+    """Return the format that the first decompressed bytes show; other text is "csv".
 
     Known formats that are not supported, binary data, doubly compressed files and JSON lists raise
     a `TableError`.
