@@ -333,7 +333,7 @@ class Pipeline:
     def explain_at(self, prepared: PreparedTable, rows: Sequence[int]) -> ExplainedRows:
         """Read the rows with these numbers from the table, and explain them in this order.
 
-        A row that does not exist raises a `TableError`.
+        A row that does not exist raises a `TableError`, and an empty sequence a `ParameterError`.
         """
         numbers = np.asarray(rows, dtype=np.int64)
         table = read_rows(self.source, prepared.selected, numbers)

@@ -135,6 +135,13 @@ def test_unsupported_column_types_raise():
         check_writable(schema, "csv")
 
 
+def test_types_refused_by_writing_are_unsupported():
+    schema = pa.schema([("size", pa.float64()), ("wait", pa.month_day_nano_interval())])
+
+    with pytest.raises(TableError, match=r"'wait' has the type month_day_nano.*csv files do not"):
+        check_writable(schema, "csv")
+
+
 def test_unknown_endings_raise():
     with pytest.raises(ParameterError, match=r"scores\.doc.*ending like \.csv"):
         infer_format("scores.doc")

@@ -160,13 +160,13 @@ def infer_format(path: str) -> str:
 
 
 def check_writable(schema: pa.Schema, format_: str) -> None:
-    """Raise a `TableError` for the first column with which no writer of a format can be created.
-
-    A few types that pass, such as intervals in CSV, raise only when rows are written.
-    """
+    """Raise a `TableError` for the first column of a type that a format does not support."""
     for field in schema:
+        missing = pa.Table.from_arrays([pa.nulls(1, field.type)], [field.name])
         try:
-            _create_writer(io.BytesIO(), format_, pa.schema([field]))
+            # Some types, such as intervals in CSV, are only refused when a row is written.
+            with open_stream_writer(io.BytesIO(), format_, missing.schema) as writer:
+                writer.write(missing)
         except TableError:
             raise TableError(
                 f"column {field.name!r} has the type {field.type}, which {format_} files do not "

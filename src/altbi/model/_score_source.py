@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.encoding import Drift
-from altbi.errors import TableError
+from altbi.errors import ParameterError, TableError
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -243,9 +243,15 @@ def score_source(
 def read_rows(source: Source, selected: SelectedColumns, rows: Integers) -> pa.Table:
     """Read the columns to score of the rows with these numbers, in this order, also repeated.
 
-    Reading stops after the highest number. A number past the last row raises a `TableError`. `rows`
-    must not be empty.
+    Reading stops after the highest number. A row that does not exist raises a `TableError`, and no
+    row number a `ParameterError`.
     """
+    if not len(rows):
+        raise ParameterError("No row numbers were given. Pass at least one.")
+    if rows.min() < 0:
+        raise TableError(
+            f"{source.name}: row {rows.min()} does not exist. Rows are counted from 0."
+        )
     found, n_read, last = [], 0, int(rows.max())
     for batch in source.batches(selected.to_score):
         inside = np.unique(rows[(rows >= n_read) & (rows < n_read + len(batch))])
