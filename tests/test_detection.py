@@ -69,6 +69,40 @@ def test_tables_in_memory_have_equal_scores(features, scores, convert):
     assert repr(detection) == f"Detection of {detection.n_flagged} outliers among 120 rows"
 
 
+def write_arrow(table, path):
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("write", [None, pyarrow.parquet.write_table, write_arrow])
+def test_string_views_are_read_like_texts(table, tmp_path, write):
+    kinds = pa.array(["?", "red", "green", "blue"] * 30)
+    texts = {"key": table["key"], "kind": kinds, "size": table["size"]}
+    options = {"id": "key", "missing": "?"}
+    views = {name: texts[name].cast(pa.string_view()) for name in ("key", "kind")}
+    views = pa.table(texts | views)
+    if write is not None:
+        write(views, tmp_path / "t")
+
+    found = detect(views if write is None else tmp_path / "t", **options)
+
+    expected = detect(pa.table(texts), **options)
+    assert found.scores().equals(expected.scores())
+    assert found.scores()["key"].to_pylist() == table["key"].to_pylist()
+    assert found.summary.columns == expected.summary.columns
+    assert found.summary.columns[1].missing == 0.25
+
+
+def test_polars_categories_are_read_like_texts(table):
+    kinds = pl.Series("kind", ["red", "green", "blue"] * 40)
+    frame = pl.DataFrame([kinds, pl.Series("size", table["size"].to_numpy())])
+
+    found = detect(frame.with_columns(pl.col("kind").cast(pl.Categorical)), keep_columns=True)
+
+    assert found.scores()["score"].equals(detect(frame).scores()["score"])
+    assert found.scores()["kind"].to_pylist() == kinds.to_list()
+
+
 @pytest.mark.parametrize("convert", [Path, str, altbi.open_table])
 def test_files_have_the_scores_of_their_table(features, scores, tmp_path, convert):
     pyarrow.csv.write_csv(features, tmp_path / "t.csv")
@@ -120,6 +154,34 @@ def test_ids_stay_as_they_are_in_the_table(table):
     assert detection.scores()["key"].to_pylist() == table["key"].to_pylist()
     assert detection.top[0].ids == ("017",)
     assert detection.reasons()["id_key"][0].as_py() == "017"
+
+
+@pytest.mark.parametrize("format_", ["csv", "jsonl"])
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.dictionary("i1", "string")])
+@pytest.mark.parametrize("text", ["{:03}", "2020-01-01 00:00:{:02}"])
+def test_text_ids_of_all_types_stay_text(table, format_, type_, text):
+    keys = pa.array([text.format(number % 60) for number in range(120)])
+    ids = keys.dictionary_encode().cast(type_) if "dict" in str(type_) else keys.cast(type_)
+
+    found = detect(table.set_column(0, "key", ids), id="key", scores_format=format_).scores()
+
+    assert found["key"].to_pylist() == keys.to_pylist()
+    assert found.column_names == ["row", "key", "score", "outlier"]
+
+
+def test_texts_with_newlines_are_read_from_csv(table):
+    keys = [f"{number}\n" * 5_000 for number in range(120)]
+
+    found = detect(table.set_column(0, "key", [keys]), id="key")
+
+    assert found.scores()["key"].to_pylist() == keys
+    assert found.scores()["row"].to_pylist() == list(range(120))
+
+
+def test_reasons_keep_column_names_of_digits(table):
+    detection = detect(pa.table({"2019": table["size"], "2020": table["weight"]}))
+
+    assert set(detection.reasons()["column"].to_pylist()) <= {"2019", "2020"}
 
 
 def test_reasons_name_the_unusual_values(table):

@@ -418,6 +418,10 @@ def test_rows_are_explained_in_the_given_order(detected):
     assert list(dict.fromkeys(record["row"] for record in records)) == [2999, 3]
     with pytest.raises(TableError, match=r"row 3000 .* 3000 rows"):
         pipeline.explain_at(prepared, [3000])
+    with pytest.raises(TableError, match=r"row -1 does not exist. Rows are counted from 0"):
+        pipeline.explain_at(prepared, [3, -1])
+    with pytest.raises(ParameterError, match="Pass at least one"):
+        pipeline.explain_at(prepared, [])
 
 
 def test_rows_of_later_chunks_are_found(tmp_path):

@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, shorten
 
 # For each parameter: whether its value is valid, and a description of the valid values.
 Rules = Mapping[str, tuple[bool, str]]
+
+# Longest value in an error message: a hostile model file may hold a value of any length.
+MAX_SHOWN = 200
 
 
 class ParameterObject:
@@ -117,8 +120,11 @@ def is_share(value: object) -> bool:
 def check_parameters(owner: str, values: Mapping[str, object], rules: Rules) -> None:
     """Raise a `ParameterError` for the first parameter whose value is not valid.
 
-    `owner` is the name of the class that has the parameters; the values are for the message.
+    `rules` has, by parameter name, whether the value is valid, and what is expected. `owner`, the
+    name of the parameters' class, and `values` are for the message,
+    which cuts long values.
     """
     for name, (is_valid, expected) in rules.items():
         if not is_valid:
-            raise ParameterError(f"{owner}: {name}={values[name]!r}, but expected {expected}.")
+            shown = shorten(repr(values[name]), MAX_SHOWN)
+            raise ParameterError(f"{owner}: {name}={shown}, but expected {expected}.")

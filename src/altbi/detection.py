@@ -19,7 +19,6 @@ __all__ = ["Detection"]
 READERS = {
     ".parquet": pyarrow.parquet.read_table,
     ".arrow": pyarrow.feather.read_table,
-    ".jsonl": pyarrow.json.read_json,
     "": pyarrow.parquet.read_table,
 }
 
@@ -85,7 +84,7 @@ class Detection:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __repr__(self) -> str:
-        """Return the numbers of flagged rows and of all rows as one phrase."""
+        """Return one phrase with the numbers of flagged rows and of all rows."""
         return f"Detection of {self.n_flagged:,} outliers among {self.n_rows:,} rows"
 
     @property
@@ -121,11 +120,14 @@ class Detection:
         -------
         pyarrow.Table
             Row number, ids, score and flag of every row, in the order of the table. With
-            `keep_columns`, also the other columns.
+            `keep_columns`, also the other columns. CSV and JSON lines do not preserve all types.
         """
+        texts = [field.name for field in self._scores_schema if _is_text(field.type)]
         if self._scores_path.suffix == ".csv":
-            texts = [field.name for field in self._scores_schema if field.type == pa.string()]
             return _read_csv(self._scores_path, texts)
+        if self._scores_path.suffix == ".jsonl":
+            found = _read_json_lines(self._scores_path, texts)
+            return found.select(self._scores_schema.names)
         table: pa.Table = READERS[self._scores_path.suffix](self._scores_path)
         return table
 
@@ -154,7 +156,8 @@ class Detection:
         """
         ids = [f"id_{name}" for name in self.summary.id_columns]
         nearest = [f"nearest_{number}" for number in (1, 2, 3)]
-        return _read_csv(self.folder / "reasons.csv", [*ids, "value", "expected", *nearest])
+        texts = [*ids, "column", "value", "expected", *nearest]
+        return _read_csv(self.folder / "reasons.csv", texts)
 
     def model(self) -> FittedModel:
         """Load the fitted model from the output folder.
@@ -183,10 +186,30 @@ class Detection:
         return frame if self._index is None else frame.set_axis(self._index, axis=0)
 
 
+def _is_text(type_: pa.DataType) -> bool:
+    """Return whether a type is text, or a dictionary with texts as its values."""
+    if pa.types.is_dictionary(type_):
+        return _is_text(type_.value_type)
+    return pa.types.is_string(type_) or pa.types.is_large_string(type_)
+
+
 def _read_csv(path: Path, texts: list[str]) -> pa.Table:
     """Read a CSV file. The columns `texts` stay text even if they look like numbers.
 
-    The types of the other columns are inferred.
+    The types of the other columns are inferred. Texts may contain newlines.
     """
-    options = pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string()))
-    return pyarrow.csv.read_csv(path, convert_options=options)
+    return pyarrow.csv.read_csv(
+        path,
+        parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string())),
+    )
+
+
+def _read_json_lines(path: Path, texts: list[str]) -> pa.Table:
+    """Read a JSON lines file. The columns `texts` stay text even if they look like dates.
+
+    The types of the other columns are inferred. The columns `texts` come first.
+    """
+    schema = pa.schema([(name, pa.string()) for name in texts])
+    options = pyarrow.json.ParseOptions(explicit_schema=schema)
+    return pyarrow.json.read_json(path, parse_options=options)

@@ -307,9 +307,10 @@ class Pipeline:
         scores_format: str,
         temporary: Callable[[str], Path],
     ) -> ScoreSummary:
-        """Score all rows, and write the scores file of an output folder.
+        """Score all rows, and write the scores file under a temporary name.
 
-        `temporary` returns the temporary path for a file name. The caller renames the file later.
+        `temporary` returns the temporary path for a file name. The caller moves the file to
+        `folder` later, which is only used in messages here.
         """
         name = self.scores_name(scores_format)
         path = temporary(name)
@@ -318,14 +319,14 @@ class Pipeline:
         )
 
     def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
-        """Explain the rows with the highest scores, highest first."""
+        """Explain the `top` rows with the highest scores, highest first; nothing is read again."""
         table, _, rows = scored.top.sort_by_score()
         return explain_rows(table, rows, prepared.parser, prepared.model)
 
     def explain_at(self, prepared: PreparedTable, rows: Sequence[int]) -> ExplainedRows:
         """Read the rows with these numbers from the table, and explain them in this order.
 
-        A row that does not exist raises a `TableError`.
+        A row that does not exist raises a `TableError`, and an empty sequence a `ParameterError`.
         """
         numbers = np.asarray(rows, dtype=np.int64)
         table = read_rows(self.source, prepared.selected, numbers)
@@ -334,7 +335,10 @@ class Pipeline:
     def summarize(
         self, prepared: PreparedTable, scored: ScoreSummary, explained: ExplainedRows
     ) -> Summary:
-        """Build the content of the report from the results of the other steps."""
+        """Build the content of the report from the results of the other steps.
+
+        Warnings about drift and constant labels are added to the notes of the first pass.
+        """
         return summarize(
             self.source.name,
             prepared.selected,
@@ -350,7 +354,7 @@ class Pipeline:
         return f"scores.{scores_format}"
 
     def scores_schema(self) -> pa.Schema:
-        """Return the columns of the scores file."""
+        """Return names and types of the columns of the scores file, without reading rows."""
         return output_schema(self.source, select_columns(self.source, self.selection))
 
     def _scan(
@@ -445,7 +449,7 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
 
 
 def read_seed(settings: FitSettings) -> int:
-    """Return the random state as an integer; raise a `ParameterError` if it is not one."""
+    """Return the random state as the sample's seed; if not an integer, raise a `ParameterError`."""
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
             f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "

@@ -125,6 +125,7 @@ MANY_CATEGORIES = {
         (0, {"n_missing": -1}, "n_missing"),
         (0, {"n_present": 2.0}, "n_present"),
         (0, {"n_present": 0, "n_missing": 0}, "at least one row"),
+        (0, {"n_rare_rows": 10**6}, "at most as many rare rows as values"),
         (0, {"n_present": 0}, "all values are missing"),
         (0, {"kind": "nested"}, "kind"),
         (0, {"kind": ["number"]}, "kind"),

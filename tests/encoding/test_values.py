@@ -37,6 +37,14 @@ def test_values_are_counted_for_their_own_column():
     assert encoder.drift(as_table(texts)).outside == {"rank": 1}
 
 
+def test_columns_without_values_have_no_range():
+    encoder = TableEncoder().fit(make_table(a=[1.0, 2.0], b=pa.nulls(2, pa.float64())))
+
+    drift = encoder.drift(make_table(a=[1.0, 3.0], b=[-5.0, 5.0]))
+
+    assert drift.outside == {"a": 1}
+
+
 def test_missing_and_unknown_values_are_described():
     names = [f"n{number}" for number in range(7)]
     sample = make_table(c=["a", "b"] * 5, **{name: np.arange(10.0) for name in names})
@@ -71,6 +79,16 @@ def test_many_unknown_categories_are_described(n_new, n_rare, is_reported):
     )
     assert list(drift.describe()) == ([warning] if is_reported else [])
     assert drift.unseen == {}
+
+
+def test_rare_categories_are_expected_where_nearly_all_were_rare():
+    texts = [f"text {number}" for number in range(200)]
+    encoder = TableEncoder().fit(make_table(a=["red"] * 5 + texts[5:]))
+
+    drift = encoder.drift(make_table(a=texts))
+
+    assert encoder.columns[0].n_rare == 195
+    assert list(drift.describe()) == []
 
 
 def test_only_many_values_outside_range_are_described():

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 from table_bytes import cells, read
 
+from altbi.errors import TableError
 from altbi.io import open_table
 
 
@@ -90,6 +91,30 @@ def test_duplicate_keys_have_the_last_value(open_bytes):
 )
 def test_invalid_json_lines_raise_with_their_number(error_of, data, words):
     assert words in error_of(data)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1]",
+        '["1"]',
+        "[1.50, -2e5, NaN, true, null]",
+        '[{"b": [0], "é": "x\\n"}, []]',
+        '["\\ud800"]',
+    ],
+)
+def test_json_lists_keep_their_types(open_bytes, text):
+    assert cells(open_bytes(f'{{"a": {text}}}\n'.encode())) == {"a": [text]}
+
+
+def test_lists_nested_too_deep_raise_table_error(open_bytes):
+    source = open_bytes(b'{"a": ' + b"[" * 800 + b"]" * 800 + b"}\n")
+
+    def read_after(n_calls):
+        return read(source) if n_calls == 0 else read_after(n_calls - 1)
+
+    with pytest.raises(TableError, match=r"nested too deep\. Write flatter lines"):
+        read_after(150)
 
 
 def test_json_lists_are_text_with_a_note(tmp_path):

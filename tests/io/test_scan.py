@@ -10,6 +10,7 @@ from altbi.errors import ParameterError, TableError
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
+    ExpectedType,
     Label,
     Source,
     TableScan,
@@ -104,6 +105,21 @@ def test_scans_of_partitions_can_be_merged():
     assert (result.n_rows, result.notes) == (6, scan(source).notes)
     assert result.parser.state == scan(source).parser.state
     assert "row 2 (counted from 0) holds 'x'" in result.notes[0]
+
+
+def test_partitions_that_do_not_fit_change_nothing():
+    texts = [{"a": ["1"], "b": ["2"]}, {"a": ["1,5"], "b": ["x"]}]
+    source = Chunks(*map(pa.record_batch, texts), format="csv", is_untyped=True)
+    merged = TableScan(source, ["a", "b"], expected={"b": ExpectedType("number")})
+    merged.add(pa.record_batch(texts[0]))
+    before = merged.state
+    other = TableScan(source, ["a", "b"])
+    other.add(pa.record_batch(texts[1]))
+
+    assert not merged.merge(other.state, 1)
+
+    assert merged.state == before
+    assert merged.n_rows == 1
 
 
 def test_parser_is_restored_from_its_state():

@@ -54,6 +54,10 @@ def test_prefetch_computes_the_next_item_early():
     assert list(found) == ["second"]
 
 
+def test_prefetch_yields_items_that_are_none():
+    assert list(prefetch([1, None, 2, None])) == [1, None, 2, None]
+
+
 def test_prefetch_raises_after_the_items_before():
     def items():
         yield 1

@@ -17,8 +17,8 @@ from altbi.io._type_inference import (
     ExpectedType,
     TypeInference,
     find_unparsable,
+    mask_missing_texts,
     parse_texts,
-    present_texts,
 )
 
 MISSING = pa.array(MISSING_TEXTS, pa.string())
@@ -28,9 +28,11 @@ def infer(*chunks, expected=None, written=""):
     """Return the inference of a column in chunks, and the parsed values of all chunks."""
     inference, row = TypeInference("c", expected and ExpectedType(expected, written)), 0
     for chunk in chunks:
-        inference.add(present_texts(pa.array(chunk, pa.string()), MISSING), row)
+        inference.add(mask_missing_texts(pa.array(chunk, pa.string()), MISSING), row)
         row += len(chunk)
-    texts = present_texts(pa.array([t for chunk in chunks for t in chunk], pa.string()), MISSING)
+    texts = mask_missing_texts(
+        pa.array([t for chunk in chunks for t in chunk], pa.string()), MISSING
+    )
     return inference, parse_texts(inference.infer(), texts).to_pylist()
 
 

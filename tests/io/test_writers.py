@@ -2,10 +2,12 @@
 
 import datetime as dt
 import errno
+import gc
 import io
 import json
 import math
 import os
+import sys
 import threading
 
 import pyarrow as pa
@@ -133,6 +135,13 @@ def test_unsupported_column_types_raise():
         check_writable(schema, "csv")
 
 
+def test_types_refused_by_writing_are_unsupported():
+    schema = pa.schema([("size", pa.float64()), ("wait", pa.month_day_nano_interval())])
+
+    with pytest.raises(TableError, match=r"'wait' has the type month_day_nano.*csv files do not"):
+        check_writable(schema, "csv")
+
+
 def test_unknown_endings_raise():
     with pytest.raises(ParameterError, match=r"scores\.doc.*ending like \.csv"):
         infer_format("scores.doc")
@@ -246,3 +255,21 @@ def test_target_of_link_is_replaced(tmp_path):
     assert link.is_symlink()
     assert target.read_text() == "new"
     assert [path.name for path in target.parent.iterdir()] == ["file"]
+
+
+def test_failed_parquet_file_has_no_end(tmp_path, monkeypatch):
+    problems = []
+    monkeypatch.setattr(sys, "unraisablehook", problems.append)
+
+    def fail():
+        table = tables(1)[0]
+        with open_writer(tmp_path / "x", "x", "parquet", table.schema) as writer:
+            writer.write(table)
+            raise KeyError("stop")
+
+    with pytest.raises(KeyError, match="stop"):
+        fail()
+    gc.collect()
+
+    assert problems == []
+    assert not (tmp_path / "x").read_bytes().endswith(b"PAR1")

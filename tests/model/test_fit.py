@@ -3,7 +3,7 @@ import pyarrow as pa
 import pytest
 from model_files import FAST
 
-from altbi import ALTBI
+from altbi import ALTBI, OutlierDetector
 from altbi.io import ScanResult
 from altbi.model._fit import check_data
 from altbi.table import as_table
@@ -61,3 +61,18 @@ def test_private_model_reveals_nothing_about_rows():
         "a note of the first pass",
         "delta=0.5",
     ]
+
+
+@pytest.mark.parametrize("n_rows", [300, 19_000])
+def test_labelled_inliers_become_reference_rows(n_rows):
+    rows = np.random.default_rng(0).normal(size=(n_rows, 2))
+    rows[-20:] = np.linspace(30, 50, 40).reshape(20, 2)
+    is_inlier = np.arange(n_rows) >= n_rows - 20
+    detector = OutlierDetector(n_reference=50, schedule=FAST)
+
+    model = detector.fit(rows, known_inlier=is_inlier).model_
+
+    expected = model.encoder.standardize(as_table(rows[is_inlier]))
+    found = {row.tobytes() for row in model.scorer.rows}
+    assert {row.tobytes() for row in expected} <= found
+    assert len(found) == 50

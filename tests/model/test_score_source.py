@@ -1,9 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from model_files import FAST
 
-from altbi.model._score_source import ScoreCounts, TopRows
+from altbi import OutlierDetector
+from altbi.io import ColumnParser
+from altbi.model._score_source import ScoreCounts, TopRows, score_batch
 
 SCORES = st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60)
 
@@ -90,3 +95,16 @@ def test_memory_of_top_rows_is_bounded():
         assert sum(len(batch) for batch in top._batches) <= 20
 
     assert top.sort_by_score()[2].tolist() == [29999, 29998, 29997, 29996, 29995]
+
+
+def test_score_equal_to_threshold_is_not_flagged():
+    table = pa.table({"x": np.random.default_rng(0).normal(size=50)})
+    model = OutlierDetector(schedule=FAST).fit(table).model_
+    threshold = float(np.sort(model.score(table))[-4])
+
+    scored = score_batch(
+        replace(model, threshold=threshold), ColumnParser(["x"], {}, ()), table.to_batches()[0], 0
+    )
+
+    assert scored.flagged.sum() == 3
+    np.testing.assert_array_equal(scored.flagged, scored.scores > threshold)

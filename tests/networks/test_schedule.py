@@ -81,3 +81,11 @@ def test_invalid_parameter_raises(invalid):
 
     with pytest.raises(ParameterError, match=f"Schedule: {name}=.* but expected"):
         Schedule(**invalid).validate()
+
+
+def test_long_values_are_cut_in_messages():
+    with pytest.raises(ParameterError) as caught:
+        Schedule(n0="x" * 10_000).validate()
+
+    assert str(caught.value).startswith("Schedule: n0='xxx")
+    assert len(str(caught.value)) < 300

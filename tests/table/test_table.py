@@ -216,3 +216,11 @@ def test_neither_pandas_nor_polars_is_imported():
         "sys.exit(bool({'pandas', 'polars'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("table", [pa.table({"a": range(9)}), np.zeros((9, 1))])
+def test_slices_keep_their_row_numbers(table):
+    table = as_table(table)
+    table.first_row = 100
+
+    assert table.slice(2, 8).slice(3, 5).first_row == 105

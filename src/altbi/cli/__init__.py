@@ -48,28 +48,15 @@ def run_program(
     argv: Sequence[str] | None,
     describe_leftovers: Callable[[argparse.Namespace], str],
 ) -> int:
-    """Parse the arguments, run a command, and return its exit code.
+    """Parse the arguments, call `run` with them, and return its exit code.
 
-    Expected errors are printed to stderr as one line, without a traceback: `AltbiError`, `OSError`,
-    `MemoryError`, Ctrl-C and SIGTERM. Other exceptions are raised. A pipe that its reader has
-    closed returns 1 without a message.
+    Expected errors are printed to stderr as one line: `AltbiError`, `OSError` and `MemoryError`
+    return 1, Ctrl-C 130 and SIGTERM 143. Other exceptions are raised. A pipe that its reader has
+    closed returns 1 without a message. Wrong usage exits with code 2.
 
-    Parameters
-    ----------
-    parser : ArgumentParser
-        The parser of the program. It exits with code 2 for wrong usage.
-    run : callable
-        Runs the command of the parsed arguments, and returns its exit code. The arguments as text
-        are in `args.arguments`.
-    argv : sequence of str or None
-        The arguments without the program's name; None means those of the process.
-    describe_leftovers : callable
-        Returns a sentence about the files that an interrupted command leaves.
-
-    Returns
-    -------
-    int
-        The exit code of `run`, or 1 for an error, 130 for Ctrl-C, 143 for SIGTERM.
+    If `argv` is None, the arguments are those of the process. They are passed on as text in
+    `args.arguments`. `describe_leftovers` returns a sentence about the files that an interrupted
+    command leaves.
     """
     fail = partial(_print_error, parser.prog)
     if sys.stdout is None:

@@ -60,7 +60,7 @@ def open_input(args: argparse.Namespace) -> Iterator[Source]:
 def read_selection(args: argparse.Namespace) -> ColumnSelection:
     """Return the selection of columns that the options state.
 
-    Commands without --keep-columns do not keep the other columns.
+    Columns that are neither features nor ids are kept in the output only with --keep-columns.
     """
     return ColumnSelection(
         columns=tuple(args.columns),

@@ -43,7 +43,7 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout.
+    to stdout. A privacy budget without --release-scores exits with code 2.
     """
     scores_format = args.format or "csv"
     page = not args.no_report
@@ -111,7 +111,8 @@ def score(args: argparse.Namespace) -> None:
 def _score_partitions(args: argparse.Namespace) -> None:
     """Score a table with an engine, write one Parquet file for each partition, and print a summary.
 
-    Partitions that an interrupted run has finished are not scored again.
+    Partitions that an interrupted run has finished are not scored again. Options that do not suit
+    an engine exit with code 2. A folder with files of another run raises a `ParameterError`.
     """
     from altbi.distributed._pipeline import DistributedPipeline
 
@@ -131,7 +132,8 @@ def _score_partitions(args: argparse.Namespace) -> None:
 def explain(args: argparse.Namespace) -> None:
     """Run `altbi explain`: print or write the reasons of the scores of some rows.
 
-    The rows are those of --rows; by default all rows are scored to find the highest scores.
+    The rows are those of --rows; by default all rows are scored to find the highest scores. With
+    --output the reasons are a table file, or CSV on stdout for ``-``.
     """
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
@@ -156,7 +158,10 @@ def explain(args: argparse.Namespace) -> None:
 
 
 def report(args: argparse.Namespace) -> None:
-    """Run `altbi report`: score the table with a model file, and write the report page."""
+    """Run `altbi report`: score the table with a model file, and write the report page.
+
+    With ``--output -`` the page goes to stdout, without a summary.
+    """
     from altbi.report import render
 
     path = resolve_output(args, "-report.html")
@@ -187,7 +192,10 @@ def inspect(args: argparse.Namespace) -> None:
 
 
 def demo(args: argparse.Namespace) -> None:
-    """Run `altbi demo`: write an embedded table of biopsies, find and print its outliers."""
+    """Run `altbi demo`: find and print the outliers of an embedded table of biopsies.
+
+    The table and all results are written into the folder --output.
+    """
     from altbi._demo import run
     from altbi.cli._printing import print_demo, summary_to_json
 
@@ -261,8 +269,8 @@ def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFacto
     """Yield a function that opens the output for a given schema.
 
     The output is a file, or stdout if `path` is None. The file is written under a temporary name,
-    and renamed when the block ends without an error. Without a format, the format follows from the
-    suffix of the path.
+    and renamed when the block ends without an error. Without a format, it follows from the suffix
+    of the path; on stdout it is CSV.
     """
     if path is None:
         yield _open_stdout(format_)

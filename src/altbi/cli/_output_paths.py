@@ -23,25 +23,11 @@ def resolve_output(
     """Return the path that a command writes to, or None for stdout.
 
     The path is --output. Without this option, it is a path next to the table, named after the
-    table: `altbi detect payments.csv` writes to the folder ``payments-altbi``. Nothing is created
-    here. A path that cannot be the output exits with code 2.
+    table: `altbi detect payments.csv` writes to the folder ``payments-altbi``, with the `suffix`
+    "-altbi". A table from stdin goes to stdout with `stdout_for_stdin`; else it needs --output.
 
-    Parameters
-    ----------
-    args : Namespace
-        The arguments.
-    suffix : str
-        Added to the table's name for the default path, such as "-altbi".
-    names : sequence of str, default=("",)
-        The files that the command writes into the output, if it is a folder. None of them may be
-        an input. The default checks the output itself.
-    stdout_for_stdin : bool, default=False
-        Whether the default for a table from stdin is stdout. Otherwise --output is required.
-
-    Returns
-    -------
-    Path or None
-        The path. None stands for stdout: ``--output -``, or stdin with `stdout_for_stdin`.
+    `names` are the files that the command writes into an output folder; the default stands for the
+    output itself. A path that is an input, or cannot be the output, exits with code 2.
     """
     output = args.output
     if output is None and args.table == "-":

@@ -100,7 +100,7 @@ def _add_detect_command(commands: Commands) -> None:
     )
     _add_top_option(added, 200)
     _add_execution_options(added)
-    add_engine(added, "the table; the scores are a folder of Parquet files")
+    add_engine_options(added, "the table; the scores are a folder of Parquet files")
 
 
 def _add_fit_command(commands: Commands) -> None:
@@ -133,7 +133,7 @@ def _add_score_command(commands: Commands) -> None:
     _add_column_options(added)
     _add_scores_options(added)
     _add_execution_options(added)
-    add_engine(added, "the table; the scores are a folder of Parquet files")
+    add_engine_options(added, "the table; the scores are a folder of Parquet files")
 
 
 def _add_explain_command(commands: Commands) -> None:
@@ -407,7 +407,7 @@ def _add_json_option(parser: Any) -> None:  # noqa: ANN401
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
-def add_engine(parser: argparse.ArgumentParser, what: str) -> None:
+def add_engine_options(parser: argparse.ArgumentParser, what: str) -> None:
     """Add the options --engine, --workers and --scheduler.
 
     `what` completes the help text "process partitions of ...".
@@ -443,17 +443,17 @@ def _parse_integer(text: str, low: int, high: int, expected: str) -> int:
 
 
 def _parse_seed(text: str) -> int:
-    """Parse a random seed, an integer from 0 to `MAX_SEED`."""
+    """Parse a random seed, an integer from 0 to 2**32 - 1."""
     return _parse_integer(text, 0, MAX_SEED, f"an integer from 0 to {MAX_SEED}")
 
 
 def _parse_count(text: str) -> int:
-    """Parse an integer from 1 to `MAX_SEED`."""
+    """Parse an integer from 1 to 2**32 - 1."""
     return _parse_integer(text, 1, MAX_SEED, "an integer of at least 1")
 
 
 def _parse_workers(text: str) -> int:
-    """Parse a number of workers, from 1 to `MAX_WORKERS`."""
+    """Parse a number of workers, from 1 to 10,000."""
     return _parse_integer(text, 1, MAX_WORKERS, f"an integer from 1 to {MAX_WORKERS}")
 
 
@@ -478,7 +478,7 @@ def _parse_number(text: str, low: float, high: float, expected: str) -> float:
 
 
 def _parse_share(text: str) -> float | str:
-    """Parse a share in (0, 0.5]; return "auto" as it is."""
+    """Parse a share in (0, 0.5]; return the text "auto" unchanged."""
     expected = "a share in (0, 0.5] or auto"
     return text if text == "auto" else _parse_number(text, 0, math.nextafter(0.5, 1), expected)
 

@@ -141,8 +141,8 @@ def print_reasons(reasons: pa.Table) -> None:
 def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
     """Convert a summary to plain values for JSON, and add the paths of the written files.
 
-    Thresholds, histogram, training steps and the values of the top rows are left out. At most 10
-    top rows are kept.
+    At most 10 top rows are kept, with their reasons, but without their values and similar rows.
+    Thresholds, histogram and training steps are left out.
     """
     values = asdict(summary)
     for name in ("thresholds", "bins", "history", "shown_columns"):
@@ -185,21 +185,25 @@ def _format_row(row: _Row) -> Iterator[str]:
         yield f"{indent}({shorten(_format_ids(row.ids), WIDTH - len(indent) - 2)})"
     if row.reasons and row.reasons[0].nearest:
         head = NEAREST_HEAD[: 1 + len(row.reasons[0].nearest)]
-        yield _format_nearest("similar normal rows:", head)
+        yield _format_comparison("similar normal rows:", head)
         for reason in row.reasons:
-            yield _format_nearest(reason.column, (reason.value, *reason.nearest))
+            yield _format_comparison(reason.column, (reason.value, *reason.nearest))
 
 
-def _format_nearest(column: str, values: Sequence[str]) -> str:
-    """Return a line that compares the values of a column: this row and similar reference rows."""
-    texts = "".join(f" {_format_cell(value, NEAREST_WIDTH):>{NEAREST_WIDTH}}" for value in values)
-    return f"{' ' * NEAREST_INDENT}{_format_cell(column, COLUMN_WIDTH):{COLUMN_WIDTH}}{texts}"
+def _format_comparison(label: str, texts: Sequence[str]) -> str:
+    """Return a line of the comparison with similar reference rows: a column, or the heading.
+
+    The label is followed by a text for this row and one for each reference row, all shortened.
+    """
+    cells = "".join(f" {_format_cell(text, NEAREST_WIDTH):>{NEAREST_WIDTH}}" for text in texts)
+    return f"{' ' * NEAREST_INDENT}{_format_cell(label, COLUMN_WIDTH):{COLUMN_WIDTH}}{cells}"
 
 
 def _print_rich(rows: Sequence[_Row]) -> None:
     """Print rows as a rich table; flagged rows are bold.
 
-    Texts are wrapped in `Text`, so that rich does not interpret markup in values of the table.
+    If a reason has the values of similar reference rows, they are one more column. Values are
+    wrapped in `Text`, so that rich does not interpret markup in them.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console

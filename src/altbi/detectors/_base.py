@@ -71,9 +71,10 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         y : object
             Not used.
         known_inlier : array of bool, optional
-            Rows that are known to be normal. Their losses always count. Not for ODIM.
+            Rows that are known to be normal. Training never truncates their losses. For ODIM and
+            privacy budgets, labels raise a `ParameterError`.
         known_outlier : array of bool, optional
-            Rows that are believed to be outliers. Some labels may be wrong. Not for ODIM.
+            Rows that are believed to be outliers. Some labels may be wrong.
 
         Returns
         -------
@@ -274,7 +275,8 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
     def _convert_for_fit(self, X: Any) -> Table:  # noqa: ANN401
         """Convert input to the training table; fewer than 2 rows or invalid input raise an error.
 
-        Sets `n_features_in_` and, if the columns have names, `feature_names_in_`.
+        Sets `n_features_in_` and, if the columns have names, `feature_names_in_`. Sets `has_names`
+        of the table, also if the input is a `Table` already.
         """
         if not is_frame(X):
             table = as_table(self._validate_array(X, reset=True))
@@ -315,7 +317,7 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         validate_data(self, source, reset=reset, skip_check_array=True)
 
     def _validate_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
-        """Return an array of floats that scikit-learn accepts; masked values become NaN.
+        """Return a float64 or float32 array that scikit-learn accepts; masked values become NaN.
 
         Paths, dicts, lazy frames, arrays of dates and texts that are not numbers raise an error. If
         `reset`, at least 2 rows are needed, and names and number of columns are stored.

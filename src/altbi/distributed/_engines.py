@@ -198,11 +198,11 @@ class Dask(Engine):
         )
         while pending:
             try:
-                future, result = next(completed)
+                future, outcome = next(completed)
             except TimeoutError:
                 self._check_workers()
                 return
-            index, value = pending.pop(future), _get_result(future, result)
+            index, value = pending.pop(future), _get_result(future.status, outcome)
             future.release()
             yield index, value
 
@@ -284,19 +284,20 @@ def _build_connection_error(address: str | None) -> EngineError:
     )
 
 
-def _get_result(future: Any, result: Any) -> Any:  # noqa: ANN401
-    """Return the result of a finished call, or raise the reason why there is none.
+def _get_result(status: str, outcome: Any) -> Any:  # noqa: ANN401
+    """Return the result of a call by its status in Dask, or raise the reason why there is none.
 
-    An exception of the function itself is raised unchanged. A stopped scheduler, lost workers, and
-    modules that a worker cannot import raise an `EngineError`.
+    `outcome` is the result if the status is "finished", and (type, exception, traceback) if it is
+    "error". The call's own exception is raised unchanged. Lost workers, modules that a worker
+    cannot import, and any other status raise an `EngineError`.
     """
     from distributed.scheduler import KilledWorker
 
-    if future.status == "finished":
-        return result
-    if future.status != "error":
+    if status == "finished":
+        return outcome
+    if status != "error":
         raise EngineError(f"The Dask scheduler has stopped, or has dropped the work. {RESUME}")
-    error = result[1]
+    error = outcome[1]
     if isinstance(error, KilledWorker):
         raise EngineError(
             "A partition was tried several times, and its worker was lost each time, probably for "

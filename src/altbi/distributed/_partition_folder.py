@@ -41,21 +41,11 @@ DRIFT_COUNTERS = ("missing", "unseen", "outside", "others")
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringPlan:
-    """How to score a partition.
+    """How to score a partition."""
 
-    Attributes
-    ----------
-    parser : ColumnParser
-        Converts the values of the table to the types that the model expects.
-    selected : SelectedColumns
-        Which columns are features, ids, label and kept.
-    top : int
-        Number of rows with the highest scores to keep.
-    """
-
-    parser: ColumnParser
+    parser: ColumnParser  # converts the values of the table to the types that the model expects
     selected: SelectedColumns
-    top: int
+    top: int  # number of rows with the highest scores to keep
 
     def to_json(self) -> dict[str, Any]:
         """Convert the plan to plain values for JSON."""
@@ -80,14 +70,7 @@ class ScoringPlan:
 class PartitionFolder:
     """A folder with the scores of a table, one file for each partition.
 
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    plan : ScoringPlan
-        How partitions are scored.
-    fingerprint : str
-        Hash of model, table and plan. Files with another fingerprint belong to another run.
+    `fingerprint` is a hash of model, table and plan. Files with another one belong to another run.
     """
 
     def __init__(self, folder: Path, plan: ScoringPlan, fingerprint: str) -> None:
@@ -107,30 +90,10 @@ class PartitionFolder:
         """Create a folder, or resume one of the same model, table and plan.
 
         If partitions are missing, it writes the model, the plan, and a marker that the folder is
-        unfinished. A folder in which all partitions are done is not changed.
+        unfinished. A file, or a folder with files of another run, raises a `ParameterError`.
 
-        Parameters
-        ----------
-        folder : Path
-            The folder; it may not exist yet.
-        plan : ScoringPlan
-            How partitions are scored.
-        model : FittedModel
-            The model.
-        paths : sequence of str
-            The files of the table. Their sizes and modification times identify the table.
-        partitions : sequence of (int, int)
-            First row and number of rows of each partition.
-
-        Returns
-        -------
-        PartitionFolder
-            The folder, marked as unfinished if partitions are missing.
-
-        Raises
-        ------
-        ParameterError
-            If the path is a file, or the folder has files of another run.
+        `paths` are the files of the table, which their sizes and modification times identify.
+        `partitions` has the first row and the number of rows of each partition.
         """
         folder, content = folder.absolute(), model.to_bytes()
         run = {
@@ -279,7 +242,7 @@ def _has_no_plan(folder: Path) -> bool:
 
 
 def _describe_file(path: str) -> tuple[str, int, int]:
-    """Return the path, the size and the modification time of a file."""
+    """Return the path, the size in bytes and the modification time in nanoseconds of a file."""
     stat = Path(path).stat()
     return path, stat.st_size, stat.st_mtime_ns
 

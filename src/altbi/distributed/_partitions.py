@@ -44,18 +44,10 @@ MAX_PARTITION_ROWS = 1 << 20
 @final
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Consecutive rows of a table.
+    """Consecutive rows of a table."""
 
-    Attributes
-    ----------
-    source : Source
-        Reads these rows only.
-    first_row, n_rows : int
-        Number of the first row in the table, and number of rows.
-    """
-
-    source: Source
-    first_row: int
+    source: Source  # reads these rows only
+    first_row: int  # number of the first row in the table
     n_rows: int
 
 
@@ -134,34 +126,10 @@ def scan_partitions(
     and a second one samples them, because a row's number decides whether it is in the sample. The
     second round reads only partitions with rows of the sample.
 
-    Parameters
-    ----------
-    engine : Engine
-        Where the partitions are scanned. It sees the table under the same path.
-    source : Source
-        The table.
-    selected : SelectedColumns
-        Which columns are features, ids and label.
-    selection : ColumnSelection
-        Has the texts to treat as missing values.
-    limit, seed : int
-        Largest size of the sample, and its seed.
-    expected : mapping of str to ExpectedType, optional
-        The types that a fitted model expects, by column.
-    on_progress : ProgressCallback, default=no_progress
-        Receives the results of the partitions.
-
-    Returns
-    -------
-    ScanResult
-        The result of `altbi.io.scan_table` on the same table.
-    tuple of Partition
-        The partitions that have rows.
-
-    Raises
-    ------
-    TableError
-        If the table cannot be read, or changes during the pass.
+    The result is that of `altbi.io.scan_table`, and the partitions that have rows. `selection` is
+    only used for its texts of missing values. `limit` and `seed` are those of the sample, and
+    `expected` has the types that a fitted model expects, by column. A table that cannot be read, or
+    changes during the pass, raises a `TableError`.
     """
     sources = source.partitions(MAX_PARTITION_ROWS)
 
@@ -221,38 +189,11 @@ def score_partitions(
     *,
     on_progress: ProgressCallback = no_progress,
 ) -> ScoreSummary:
-    """Score partitions with an engine, one Parquet file each; skip those that are done.
+    """Score partitions with an engine, one Parquet file each, and return the summary of all rows.
 
-    Parameters
-    ----------
-    engine : Engine
-        Where the partitions are scored. It sees table and folder under the same paths.
-    source : Source
-        The table.
-    partitions : sequence of Partition
-        Its partitions.
-    plan : ScoringPlan
-        How to score a partition.
-    model : FittedModel
-        The model.
-    folder : Path
-        The folder for the scores. It is created, or resumed after an interrupted run.
-    on_progress : ProgressCallback, default=no_progress
-        Receives the results.
-
-    Returns
-    -------
-    ScoreSummary
-        The summary of all partitions, including those that were done before.
-
-    Raises
-    ------
-    ParameterError
-        If the folder has files of another run.
-    TableError
-        If a partition cannot be read, or has changed since the first pass.
-    EngineError
-        If the engine has lost its workers.
+    The folder is created, or resumed after an interrupted run: partitions that are done are not
+    scored again, but are in the summary. Files of another run raise a `ParameterError`, partitions
+    that cannot be read or have changed a `TableError`, and lost workers an `EngineError`.
     """
     rows = [(partition.first_row, partition.n_rows) for partition in partitions]
     output = PartitionFolder.create_or_resume(folder, plan, model, source.paths, rows)
@@ -287,7 +228,7 @@ class _ScoreTask:
 
 
 def _score_partition(task: _ScoreTask) -> int:
-    """Score a partition, write its scores and its summary, and return its number of rows.
+    """Score a partition, write scores and summary into the folder, and return its number of rows.
 
     It runs on one thread. A partition that is done is not scored again. Another number of rows than
     in the first pass raises a `TableError`.

@@ -26,18 +26,7 @@ class DistributedPipeline(Pipeline):
     """A pipeline whose passes over the table run on an engine, partition by partition.
 
     The scores are a folder of Parquet files. An interrupted run continues with the partitions that
-    are not finished.
-
-    Parameters
-    ----------
-    source : Source
-        The table.
-    selection : ColumnSelection
-        Which columns to search, and what the others are for.
-    engine : Engine
-        Where the passes run. It sees the table and the output under the same paths.
-    top, command, on_progress
-        As for `altbi.pipeline.Pipeline`.
+    are not finished. The engine sees the table and the output under the same paths.
     """
 
     def __init__(
@@ -96,7 +85,10 @@ class DistributedPipeline(Pipeline):
         settings: FitSettings,
         expected: dict[str, ExpectedType] | None = None,
     ) -> tuple[ScanResult, tuple[Any, ...]]:
-        """Make the first pass with the engine, and return the partitions that have rows as well."""
+        """Make the first pass with the engine; return its result and the partitions with rows.
+
+        `limit` is the size of the sample. `expected` has the types that a fitted model expects.
+        """
         return scan_partitions(
             self.engine,
             self.source,

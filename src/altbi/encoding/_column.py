@@ -59,6 +59,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     # Categories with an encoded feature of their own, the most frequent first.
     categories: tuple[str, ...] = ()
     n_categories: Count = 0  # number of all categories in the sample
+    n_rare_rows: Count = 0  # number of values without an encoded feature of their own
     is_declared: bool = False  # range and categories were declared; counts are placeholders
 
     @property
@@ -73,11 +74,12 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def has_few_rare(self) -> bool:
-        """Whether few rows of the sample had a rare category, or nearly all; for category columns.
+        """Whether less than 3 % of the rows had a rare category; for category columns.
 
-        Few are less than 3 %, nearly all more than 97 %. Always False for declared columns.
+        Always False for declared columns.
         """
-        return self.scales[len(self.categories)] <= _compute_category_scale(0.0)
+        is_extreme = self.scales[len(self.categories)] <= _compute_category_scale(0.0)
+        return is_extreme and 2 * self.n_rare_rows <= self.n_present
 
     @property
     def prescale(self) -> float:
@@ -118,7 +120,8 @@ class EncoderState(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 def validate_state(state: EncoderState) -> None:
     """Raise a `ModelFileError` if fields of a decoded state contradict each other.
 
-    Names must be distinct, and at least one column must have a value.
+    Names must be distinct, at least one column must have a value, and each column must satisfy
+    `_evaluate_rules`.
     """
     columns = state.columns
     if len({column.name for column in columns}) < len(columns):
@@ -134,7 +137,7 @@ def validate_state(state: EncoderState) -> None:
 
 
 def _evaluate_rules(column: Column) -> dict[str, bool]:
-    """Return for each rule about the fields of a column, as error messages show it, if it holds."""
+    """Return the rules that a column must satisfy, as texts for messages, and whether they hold."""
     is_category = column.kind == "category"
     n_own = len(column.categories)
     indicator_scales = column.scales[not is_category :]
@@ -145,6 +148,7 @@ def _evaluate_rules(column: Column) -> dict[str, bool]:
         "categories only in category columns": is_category or not (n_own or column.n_categories),
         "at most as many categories as values": not is_category
         or n_own <= column.n_categories <= column.n_present,
+        "at most as many rare rows as values": column.n_rare_rows <= column.n_present,
         "no range in category columns": not is_category
         or column.low == column.high == column.fill_value == 0,
         "finite numbers": all(map(math.isfinite, (column.low, column.high, *column.scales))),
@@ -157,7 +161,7 @@ def _evaluate_rules(column: Column) -> dict[str, bool]:
 
 
 def fit_numeric(name: str, kind: Kind, values: NDArray[np.float64]) -> Column:
-    """Fit a column of numbers, booleans or dates, given as floats with NaN for missing values.
+    """Fit a column of numbers, booleans (0 or 1) or dates (seconds since 1970); NaN is missing.
 
     Infinite values raise a `TableError`. A column without values keeps the range 0 to 0.
     """
@@ -229,6 +233,7 @@ def fit_category(name: str, texts: pa.Array, max_categories: int, min_count: int
         scales=(*map(_compute_category_scale, shares), *indicator),
         categories=tuple(text for text, _ in frequent),
         n_categories=len(ranked),
+        n_rare_rows=n_others,
     )
 
 
@@ -241,7 +246,7 @@ def _compute_category_scale(share: float) -> float:
 
 
 def describe_changes(column: Column) -> Iterator[str]:
-    """Yield a sentence each about a constant, missing values and rare categories of a column.
+    """Yield warnings about a fitted column: constant, missing values, rare categories.
 
     A column without values yields only one sentence. A declared column yields none.
     """

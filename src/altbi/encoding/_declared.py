@@ -24,9 +24,10 @@ EXPECTED = {
 def declare_columns(
     names: Sequence[str], kinds: Sequence[Kind], bounds: Bounds
 ) -> tuple[Column, ...]:
-    """Create the columns of a table from declared bounds.
+    """Create the columns of a table from one range, or from ranges and categories by column name.
 
-    Missing, unknown or invalid bounds raise a `ParameterError`. Boolean columns need no bounds.
+    One range is valid only if all columns are numbers or booleans. Booleans need no bounds. Missing
+    or invalid bounds, and those of unknown columns, raise a `ParameterError`.
     """
     if isinstance(bounds, Mapping):
         unknown = [name for name in bounds if name not in names]
@@ -44,8 +45,8 @@ def declare_columns(
 def _select_bounds(name: str, kind: Kind, bounds: Bounds) -> Sequence[object]:
     """Return the bounds of one column; a boolean column without bounds has (False, True).
 
-    One range for all columns applies to number columns only. Missing bounds, or bounds of a wrong
-    type, raise a `ParameterError`.
+    Missing bounds, bounds of a wrong type, and one range for all columns if this one holds dates or
+    categories raise a `ParameterError`.
     """
     if kind == "boolean" and not (isinstance(bounds, Mapping) and name in bounds):
         return (False, True)
@@ -69,7 +70,8 @@ def _select_bounds(name: str, kind: Kind, bounds: Bounds) -> Sequence[object]:
 def _has_valid_types(kind: Kind, bounds: object) -> bool:
     """Return whether bounds are a filled list or tuple without values of a wrong type.
 
-    Booleans must be exactly False and True. Order, number and categories are checked later.
+    Dates may not be given as numbers, nor numbers as booleans. Booleans must be exactly False and
+    True. Everything else is checked later.
     """
     if not isinstance(bounds, list | tuple) or not bounds:
         return False
@@ -80,10 +82,10 @@ def _has_valid_types(kind: Kind, bounds: object) -> bool:
 
 
 def declare_column(name: str, kind: Kind, bounds: Sequence[object]) -> Column:
-    """Create a column from its range or its categories; its counts are placeholders.
+    """Create a column from its categories or its range (low, high); its counts are placeholders.
 
-    Missing numbers and dates are encoded as the middle of the range. Invalid bounds raise a
-    `ParameterError`.
+    Missing numbers, booleans and dates are encoded as the middle of the range. Invalid bounds raise
+    a `ParameterError`.
     """
     if kind == "category":
         categories = _parse_categories(name, bounds)
@@ -113,7 +115,7 @@ def declare_column(name: str, kind: Kind, bounds: Sequence[object]) -> Column:
 
 
 def _parse_categories(name: str, bounds: Sequence[object]) -> tuple[str, ...]:
-    """Return declared categories; values that are not distinct texts raise an error."""
+    """Return declared categories; values that are not distinct texts raise a `ParameterError`."""
     is_valid = isinstance(bounds, list | tuple) and all(isinstance(item, str) for item in bounds)
     if not is_valid or len(set(bounds)) < len(bounds):
         raise _build_bounds_error(name, "category", bounds)
@@ -136,7 +138,7 @@ def _parse_range(name: str, kind: Kind, bounds: Sequence[object]) -> tuple[float
 def _convert_to_number(end: object, kind: Kind) -> float:
     """Return an end of a range as a number, seconds since 1970 for dates.
 
-    Dates may be ISO texts; without a time zone they are in UTC. Values of other types become NaN.
+    Dates may be ISO texts; without a time zone they are in UTC. Invalid values become NaN.
     """
     if kind == "date" and isinstance(end, str):
         try:

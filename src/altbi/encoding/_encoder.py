@@ -48,7 +48,7 @@ Features = NDArray[np.float32]
 class _Scaling:
     """Scaling of the numeric columns: ``(value * prescale - shift) / divisor``."""
 
-    prescale: Values
+    prescale: Values  # one element for each numeric column, as in the next three fields
     shift: Values
     divisor: Values
     fill_value: Values  # encoded value of a missing value
@@ -58,9 +58,10 @@ class _Scaling:
     indicators: Features
 
     def scale(self, values: Values, buffer: Values) -> tuple[Values, bool]:
-        """Scale values into a buffer; return a view of it and whether all results are regular.
+        """Scale rows of numeric columns into a buffer; return a view, and whether all are regular.
 
-        Results are regular if none is NaN and all are within the limit. Overflow is not reported.
+        Results are regular if none is NaN and all are within the limit. Call `fill_and_limit` for
+        others.
         """
         scaled = buffer[: len(values)]
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -144,7 +145,8 @@ def _build_range_scaling(columns: tuple[Column, ...]) -> _Scaling:
 def _build_robust_scaling(columns: tuple[Column, ...]) -> _Scaling:
     """Build the scaling of numeric columns to robust z-scores.
 
-    Categories and missing values are marked by 1 / scale. Missing numbers are NaN.
+    Categories and missing values are marked by 1 / scale. Missing numbers are NaN. Numbers of a
+    column without values at fit become 0.
     """
     numeric = [column for column in columns if column.kind != "category"]
     indicators = [
@@ -214,6 +216,7 @@ class TableEncoder:
     def transform(self, table: Table) -> Features:
         """Encode rows as ``(n_rows, n_features_encoded)``, each independently of all others.
 
+        Numbers and dates are scaled by the range of the fit; categories and booleans are 0 or 0.25.
         Missing numbers, booleans and dates have the encoded value of the median. Other columns than
         those of the fit, and infinite values, raise a `TableError`.
         """
@@ -222,8 +225,9 @@ class TableEncoder:
     def standardize(self, table: Table) -> Features:
         """Encode rows as robust z-scores, for distances between rows.
 
-        The features have the same positions as those of `transform`. Beyond 20, a robust z-score
-        grows by its logarithm. Missing numbers are NaN. Errors are those of `transform`.
+        Features have the positions, and errors the types, of `transform`. A z-score beyond ±20
+        becomes ``sign(z) * (20 + 5 * log(|z| / 20))``. Missing numbers are NaN. The feature of a
+        row's category is 1 / scale.
         """
         return self._encode(table, self._layout.robust_scaling)
 
@@ -263,17 +267,17 @@ class TableEncoder:
     def decode_expected(self, features: NDArray[np.floating]) -> list[pa.Array]:
         """Convert features, as `transform` returns them, to one array of values per column.
 
-        Numbers have their original scale, dates are timestamps in UTC without a time zone, and
-        categories are texts. The most likely category is returned. Indicators of missing values are
-        ignored.
+        The types are float64, bool, timestamp[us] (UTC, without a zone) and large_string. The
+        category with the largest feature is returned. Only columns without values at fit are null.
         """
         return list(map(decode_features, self.columns, self._split_by_column(features)))
 
     def decode(self, rows: NDArray[np.floating]) -> list[pa.Array]:
         """Convert rows, as `standardize` returns them, to one array of values per column.
 
-        Numbers are exact up to the rounding of float32. Missing values are null. Rare and unknown
-        categories become "(other)".
+        The types are those of `decode_expected`. Numbers and dates are rounded to hide the error of
+        float32, dates at most to whole days. Missing values, and columns without values at fit, are
+        null. Rare and unknown categories become "(other)".
         """
         return list(map(decode_standardized, self.columns, self._split_by_column(rows)))
 
@@ -284,9 +288,8 @@ class TableEncoder:
     def group_medians(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
         """Compute a typical row of each group of k standardized rows.
 
-        The groups have the shape ``(n_groups, k, n_features_encoded)``. A feature of a category is
-        averaged over the group. All other features have the lower median, which is a value of the
-        group.
+        `rows` has the shape ``(n_groups, k, n_features_encoded)``, the result that without k.
+        Features of categories are averaged. All others have the lower median, a value of the group.
         """
         middle = (rows.shape[1] - 1) // 2
         medians = np.partition(rows, middle, axis=1)[:, middle]
@@ -295,9 +298,10 @@ class TableEncoder:
         return medians
 
     def values(self, table: Table) -> list[pa.Array]:
-        """Return the values of a table, one array per column, in the types of `decode`.
+        """Return the values of a table, not encoded, one array per column; missing values are null.
 
-        A table with other columns than those of the fit raises a `TableError`.
+        The types are those of `decode`, except that text columns stay text. A table with other
+        columns than those of the fit raises a `TableError`.
         """
         check_columns(table, self.columns)
         return [read_values(table, number, column) for number, column in enumerate(self.columns)]
@@ -317,7 +321,7 @@ class TableEncoder:
         ]
 
     def describe_changes(self) -> list[str]:
-        """Return sentences about constant columns, missing values and rare categories of the fit.
+        """Return warnings about constant columns, missing values and rare categories of the fit.
 
         Declared columns are left out.
         """
@@ -434,9 +438,9 @@ class TableEncoder:
     def _encode_categories(
         self, table: Table, number: int, scaling: _Scaling, features: Features
     ) -> None:
-        """Write the features of one category column into `features`.
+        """Write the features of one category column into `features`, which are 0 before.
 
-        Values that are missing only after the fit leave all features of the column at 0.
+        In a column without missing values at fit, a missing value leaves all its features at 0.
         """
         column, start = self.columns[number], self._layout.starts[number]
         codes = read_category_codes(table, number, column)

@@ -86,10 +86,10 @@ def _build_names_error(fitted: tuple[str, ...], given: tuple[str, ...]) -> Table
 
 
 def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:
-    """Return the values of the columns with indices `numeric`, which were numeric at fit.
+    """Return the columns `numeric`, which held numbers, booleans or dates at fit, as float64.
 
-    Text columns are possible if the fit or this table had no values there. Their texts become 0.
-    Missing values are NaN.
+    Missing values are NaN. A text column is possible if the fit or this table has no values there;
+    its texts become 0.
     """
     is_text = np.isin(numeric, [n for n, kind in enumerate(table.kinds) if kind == "category"])
     if not is_text.any():
@@ -126,10 +126,9 @@ def _find_missing(table: Table, number: int) -> NDArray[np.bool_]:
 
 
 def read_values(table: Table, number: int, column: Column) -> pa.Array:
-    """Return the values of a column as texts, timestamps, booleans or numbers.
+    """Return a column of a table as texts, timestamps, booleans or numbers; missing is null.
 
-    Missing values are null. A text column stays text. Other values have the kind of the fitted
-    column.
+    A text column stays text. Other values have the kind of the fitted column.
     """
     if table.kinds[number] == "category":
         return table.categories(number)
@@ -148,7 +147,7 @@ def compress_tails(z_scores: Values) -> None:
 
 
 def expand_tails(z_scores: Values) -> Values:
-    """Return robust z-scores without the compression of `compress_tails`."""
+    """Return (not in place) robust z-scores without the compression of `compress_tails`."""
     sizes = np.abs(z_scores)
     expanded = TAIL_START * np.exp(np.maximum(sizes - TAIL_START, 0) / TAIL_SCALE)
     return np.copysign(np.where(sizes > TAIL_START, expanded, sizes), z_scores)
@@ -157,8 +156,9 @@ def expand_tails(z_scores: Values) -> Values:
 def decode_features(column: Column, features: Values) -> pa.Array:
     """Convert features of one column, as `transform` returns them, to values of the column.
 
-    The category with the largest feature is returned. A constant column has its only value. A
-    column without values at fit is null. Indicators of missing values are ignored.
+    The category with the largest feature is returned; the last one is "(other)". A constant column
+    has its only value, a column without values at fit is null. Missing-value indicators are
+    ignored.
     """
     if column.kind == "category":
         texts = pa.array([*column.categories, OTHER], pa.large_string())
@@ -173,9 +173,10 @@ def decode_features(column: Column, features: Values) -> pa.Array:
 
 
 def decode_standardized(column: Column, features: Values) -> pa.Array:
-    """Convert robust z-scores of one column to values, rounded to hide the error of float32.
+    """Convert features of one column, as `standardize` returns them, to values of the column.
 
-    Rows with an indicator of a missing value, and columns without values at fit, are null.
+    Numbers and dates are rounded to hide the error of float32. Rows with an indicator of a missing
+    value, and columns without values at fit, are null. Rare categories become "(other)".
     """
     is_missing = features[:, -1] > 0 if column.n_missing else np.zeros(len(features), dtype=bool)
     if column.kind == "category":
@@ -196,7 +197,8 @@ def decode_standardized(column: Column, features: Values) -> pa.Array:
 def _round_to_error(values: Values, errors: Values, kind: Kind) -> Values:
     """Round values to the digits above their errors: 37.000002 to 37, 23:59:58 to midnight.
 
-    Dates are rounded to microseconds, milliseconds, seconds, minutes, hours or days.
+    Dates are rounded to the smallest unit above their error: microseconds, milliseconds, seconds,
+    minutes, hours or days.
     """
     if kind == "date":
         units = TIME_UNITS[np.searchsorted(TIME_UNITS[:-1], errors)]
@@ -254,8 +256,8 @@ class Drift:
     def describe(self) -> Iterator[str]:
         """Yield a warning for each type of drift.
 
-        Rare categories and values outside the range are reported only for tables of at least 100
-        rows. They must affect more than 10 % or 5 % of the rows of a column.
+        Rare categories are reported if they are over 10 % of a column, and values outside the range
+        if they are over 5 %. Both are only reported for tables of at least 100 rows.
         """
         if self.missing:
             yield (
@@ -302,7 +304,8 @@ def _format_counts(counts: Counter[str]) -> str:
 def measure_drift(table: Table, columns: tuple[Column, ...]) -> Drift:
     """Count the values of a table that the training sample did not have, by column.
 
-    New missing values are not counted in declared columns. Columns without drift have no entry.
+    Missing values do not count in declared columns. If a column had rare categories at fit, rare
+    and unknown ones count together, and only if few rows had them. Zero counts are left out.
     """
     missing, outside = _count_missing_and_outside(table, columns)
     unseen: Counter[str] = Counter()

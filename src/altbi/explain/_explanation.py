@@ -219,9 +219,9 @@ def explain(
 def _explain_losses(table: Table, scorer: LossScorer, encoder: TableEncoder) -> Explanation:
     """Split losses by column; the expected values are predictions of the network.
 
-    For an unusual row the network's predictions are poor in all columns. Unusual values are
-    therefore replaced by the median before the prediction. A scorer without statistics of training
-    rows raises a `ValueError`.
+    An unusual value spoils the network's predictions in all columns. Unusual values are therefore
+    replaced by the median before the prediction. A scorer without statistics of training rows
+    raises a `ValueError`.
     """
     if (typical := scorer.typical) is None:
         raise ValueError("the scorer has no statistics of training rows")
@@ -243,8 +243,8 @@ def _explain_losses(table: Table, scorer: LossScorer, encoder: TableEncoder) -> 
 def _explain_distances(table: Table, scorer: DistanceScorer, encoder: TableEncoder) -> Explanation:
     """Split squared distances to the nearest reference rows by column.
 
-    The nearest reference rows of an outlier share its unusual values as far as any row does.
-    Expected values are therefore medians of the rows that are most similar in the other columns.
+    The reference rows nearest to an outlier may have unusual values like its own. Expected values
+    are therefore medians of the 10 reference rows that are most similar in its ordinary columns.
     """
     rows = encoder.standardize(table)
     contributions = encoder.sum_by_column(scorer.contributions(rows))
@@ -266,9 +266,9 @@ def _explain_distances(table: Table, scorer: DistanceScorer, encoder: TableEncod
 
 
 def _find_ordinary_columns(contributions: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return for each row which columns count as ordinary: contributions below 9, a z-score of 3.
+    """Return a mask ``(n_rows, n_columns)`` of contributions below 9, which is a z-score of 3.
 
-    The half of the columns with the smallest contributions always counts as ordinary.
+    The half of a row's columns with the smallest contributions always counts as ordinary.
     """
     ranks = np.argsort(np.argsort(-contributions, axis=1), axis=1)
     return (contributions < UNUSUAL_Z_SCORE**2) | (ranks >= contributions.shape[1] // 2)
@@ -277,9 +277,10 @@ def _find_ordinary_columns(contributions: NDArray[np.float64]) -> NDArray[np.boo
 def _compute_medians(
     scorer: DistanceScorer, encoder: TableEncoder, indices: NDArray[np.intp]
 ) -> NDArray[np.floating]:
-    """Return for each row the encoded median of its similar reference rows, given by `indices`.
+    """Return for each row the encoded median of its similar reference rows.
 
-    Rows are processed in blocks to limit memory. Features of categories are means.
+    `indices` has the shape ``(n_rows, n_similar)``. Features of categories are means. Rows are
+    processed in blocks to limit memory.
     """
     at_once = max(VALUES_AT_ONCE // (indices.shape[1] * encoder.n_features_encoded), 1)
     blocks = np.split(indices, range(at_once, len(indices), at_once))

@@ -9,7 +9,7 @@ import pyarrow.ipc
 
 from altbi.errors import TableError
 from altbi.io._files import CompressedFile, report_damage
-from altbi.io._source import Source, check_names, split_batch
+from altbi.io._source import Source, check_names, replace_views, split_batch
 
 _FILE_MAGIC = b"ARROW1"
 _PADDED_MAGIC_BYTES = 8
@@ -36,21 +36,24 @@ class ArrowSource(Source):
         self._is_file_format = is_file_format
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, batch by batch; large batches are split.
+        """Yield these columns, batch by batch; large batches are split, empty ones left out.
 
-        Damaged data raises a `TableError`.
+        String views become large strings. All values are validated; damaged data raises a
+        `TableError`.
         """
+        schema = pa.schema([self.schema.field(name) for name in columns])
         with _open_reader(self._packed, self._is_file_format) as (_, batches):
             for batch in batches:
                 selected = batch.select(list(columns))
                 selected.validate(full=True)  # the reader does not validate the buffers
-                yield from split_batch(selected)
+                is_same = selected.schema.equals(schema)
+                yield from split_batch(selected if is_same else selected.cast(schema))
 
 
 def open_arrow(packed: CompressedFile, head: bytes) -> ArrowSource:
-    """Open an Arrow IPC file or stream; the first bytes `head` show which of the two it is.
+    """Open an Arrow IPC file or stream; its first bytes, `head`, show which of the two it is.
 
-    The first batch is read. The rows of a file are counted; if it is compressed, all of it is
+    The first rows are read. The rows of a file are counted; if it is compressed, all of it is
     decompressed for this. Damaged data, invalid column names and a table without rows raise a
     `TableError`.
     """
@@ -58,9 +61,8 @@ def open_arrow(packed: CompressedFile, head: bytes) -> ArrowSource:
     with _open_reader(packed, is_file_format) as (schema, batches):
         check_names(schema.names, packed.where)
         n_rows = sum(batch.num_rows for batch in batches) if is_file_format else None
-    source = ArrowSource(
-        packed, schema.remove_metadata(), is_file_format=is_file_format, n_rows=n_rows
-    )
+    schema = replace_views(schema.remove_metadata())
+    source = ArrowSource(packed, schema, is_file_format=is_file_format, n_rows=n_rows)
     if next(source.batches([]), None) is None:
         raise TableError(f"{packed.where}: it holds no rows. Expected at least one.")
     return source

@@ -38,7 +38,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    r"""The delimiter, quotes, escapes and newlines of one CSV file, decoded to UTF-8.
+    r"""The delimiter, quotes, escapes and newlines of one CSV file; its data is passed as UTF-8.
 
     >>> Dialect(",").find_end(b'1,"a\nb"\n2,"c\n')
     8
@@ -64,10 +64,10 @@ class Dialect:
         first = _build_patterns(self).record.match(data)
         return first.group() if first else data
 
-    def widths(self, data: bytes) -> Iterator[int]:
+    def count_values(self, data: bytes) -> Iterator[int]:
         """Yield the number of values of each record that is not blank.
 
-        It stops early at a quote that is never closed.
+        A last record without a newline counts. It stops early at a quote that is never closed.
         """
         start = width = 0
         field = _build_patterns(self).field
@@ -81,9 +81,11 @@ class Dialect:
 
 
 def detect_dialect(head: bytes, delimiter: str | None = None) -> Dialect:
-    r"""Return the dialect that the first lines show.
+    r"""Return the dialect that the first lines of a file, as UTF-8, show.
 
-    A delimiter that is not None is used as given, or raises a `ParameterError` if it is invalid.
+    `delimiter` overrides the detected one; if it is invalid, it raises a `ParameterError`. The
+    newline is ``\n`` if there is one, else ``\r``. Backslashes are escapes only if one precedes a
+    quote inside of a value.
 
     >>> detect_dialect(b"a;b\n1,5;2,5\n").delimiter
     ';'
@@ -157,16 +159,16 @@ def _find_quote(head: bytes) -> str:
 
 
 def _find_delimiter(head: bytes, quote: str, escape: bool) -> str:
-    """Return the delimiter that splits most records into the same number of values above one.
+    """Return the comma, tab, semicolon or bar that splits most records into equally many values.
 
-    It must do so for at least half of the records. Ties go to the delimiter with more values. A
-    comma loses against an equally consistent delimiter if commas are decimal. The default is the
-    comma.
+    It must split at least half of the first 500 records into the same number of values, above one;
+    the default is the comma. Ties go to the delimiter with more values. A comma loses against an
+    equally consistent delimiter if commas are decimal.
     """
     ranks: dict[str, tuple[float, int]] = {}
     for delimiter in _DELIMITERS:
         widths = list(
-            itertools.islice(Dialect(delimiter, quote, escape).widths(head), _HEAD_RECORDS)
+            itertools.islice(Dialect(delimiter, quote, escape).count_values(head), _HEAD_RECORDS)
         )
         width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
         if width > 1 and 2 * times >= len(widths):
@@ -194,12 +196,12 @@ class Columns:
 
 
 def name_columns(cells: Sequence[str], header: bool | None, where: str) -> Columns:
-    """Return the names of the columns that the first line shows.
+    """Return the names of the columns, given the values of the first line.
 
-    Columns without a header are called x0, x1, ...; an empty name becomes ``unnamed_`` and its
-    number, counted from 1. Duplicate names raise a `TableError`. With ``header=None``, `cells` are
-    names unless all that are not missing are numbers other than 0, 1, 2, … A note is added if
-    some of them are numbers or dates.
+    `header` is whether the line holds names. None detects it: a line of numbers, also with missing
+    values, is a row, unless it counts 0, 1, 2, … Columns without a header are called x0, x1, ...;
+    an empty name becomes ``unnamed_`` and its number, counted from 1. Assumptions are noted.
+    Duplicate names raise a `TableError`.
 
     >>> name_columns(["price", ""], None, "a.csv").names
     ['price', 'unnamed_2']
@@ -232,9 +234,9 @@ def _describe_ambiguity(values: Sequence[str], where: str) -> str:
 
 
 def _use_header(cells: Sequence[str], where: str, notes: list[str]) -> Columns:
-    """Return the cells as column names; empty cells get generated names, which a note lists.
+    """Return the cells as column names; empty ones become ``unnamed_1``, ..., counted from 1.
 
-    Duplicate names raise a `TableError`.
+    A note that lists these follows `notes`. Duplicate names raise a `TableError`.
     """
     names = [
         cell if cell.strip() else f"unnamed_{index}" for index, cell in enumerate(cells, start=1)
@@ -288,7 +290,7 @@ class CsvSource(Source):
         self._header = header
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns as text, block by block.
+        """Yield these columns as text, block by block; missing values are texts as well.
 
         Records with another number of values than the first one raise a `TableError`.
         """
@@ -353,7 +355,7 @@ class CsvSource(Source):
 class CsvFolder(Source):
     """The rows of several CSV files with the same columns, read one file after the other.
 
-    Each file is renamed to the folder's name in messages, because it is a partition of this source.
+    The `name` of each file is set to that of the folder, because it is a partition of this source.
     """
 
     format = "csv"
@@ -388,8 +390,9 @@ def open_csv(
 ) -> CsvSource:
     """Open a CSV file; its first lines show the dialect and the columns.
 
-    `notes` is extended by assumptions about the header. A delimiter or header of None is detected.
-    A file without rows raises a `TableError`.
+    A delimiter or header of None is detected. The source has `notes`, and notes about the header.
+    A file without rows and duplicate names raise a `TableError`, an invalid delimiter a
+    `ParameterError`.
     """
     dialect = detect_dialect(_read_head(packed, encoding), delimiter)
     first = next(_read_blocks(packed, encoding, dialect), None)
@@ -436,8 +439,8 @@ def open_csv_folder(
 ) -> CsvFolder:
     """Open CSV files with the encoding, dialect and columns of the first file with rows.
 
-    Options that are None are detected. Files with other columns, and a folder without rows, raise a
-    `TableError`.
+    `name` is the folder in messages. Options that are None are detected. Files with other columns,
+    and a folder without rows, raise a `TableError`.
     """
     base = Path(folder).resolve()
     files = []
@@ -495,7 +498,7 @@ def _remove_start(block: Block, start: int, dialect: Dialect) -> Block:
 def _parse_first_record(packed: CompressedFile, dialect: Dialect, block: Block) -> list[str]:
     """Return the values of the first record of a block as texts, or raise a `TableError`."""
     record = dialect.first_record(block.data)
-    names = [str(index) for index in range(next(dialect.widths(record), 1))]
+    names = [str(index) for index in range(next(dialect.count_values(record), 1))]
     try:
         table = _parse_records(record, dialect, names, names)
     except (pa.ArrowException, UnicodeError) as cause:
@@ -510,10 +513,10 @@ def _parse_records(
     wanted: list[str],
     collect: Callable[[pacsv.InvalidRow], str] | None = None,
 ) -> pa.Table:
-    """Parse complete records to a table with the columns `wanted`, all as text.
+    """Parse complete records, without a header, to a table with the columns `wanted` as text.
 
     `names` are the names of all columns. `collect` is called for records with another number of
-    values. Arrow's errors are not converted.
+    values, and returns "skip" or "error". Arrow's errors are not converted.
     """
     return pacsv.read_csv(
         pa.BufferReader(data),

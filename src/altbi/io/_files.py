@@ -131,10 +131,10 @@ def describe_cause(cause: BaseException) -> str:
 
 
 def detect_compression(path: str, name: str, start: bytes) -> tuple[CompressedFile, bool]:
-    """Return the file with the compression that its first bytes show, and whether it is npz.
+    """Return the file with the compression found in its first bytes, and whether it is npz.
 
-    A zip archive must hold exactly one file; otherwise it raises a `TableError`. An npz archive is
-    returned without compression, because its reader unpacks it.
+    An npz archive is returned without compression, because its reader unpacks it. Other zip
+    archives that do not hold exactly one readable file raise a `TableError`.
     """
     kinds = (kind for magic, kind in COMPRESSION_MAGIC.items() if start.startswith(magic))
     compression = next(kinds, None)
@@ -182,7 +182,7 @@ def check_zip_member(packed: CompressedFile, member: zipfile.ZipInfo) -> None:
 def guess_encoding(packed: CompressedFile, head: bytes) -> str:
     """Return the encoding that the first bytes of a file suggest: UTF-8, UTF-16 or UTF-32.
 
-    UTF-8 is returned for all files without a byte order mark and zero bytes. Binary files raise a
+    Without a byte order mark and zero bytes it is always UTF-8, unvalidated. Binary files raise a
     `TableError`.
     """
     for mark, encoding in _BYTE_ORDER_MARKS.items():
@@ -204,9 +204,10 @@ def detect_encoding(
 ) -> tuple[str, list[str]]:
     """Return the encoding of a text file, and a list with a note if it is an assumption.
 
-    `asked` is the encoding that the user states, or None. A UTF-8 file is read to its end, because
-    the first invalid byte may come late. If it is not valid, cp1252 is assumed. A `TableError` is
-    raised if the user asked for UTF-8, or if other letters outside of ASCII are valid UTF-8.
+    `asked` is the encoding that the user states, or None; an unknown one raises a `ParameterError`.
+    A UTF-8 file is read to its end, because the first invalid byte may come late. If it is not
+    valid, cp1252 is assumed. A `TableError` is raised instead if the user asked for UTF-8, or if
+    other letters outside of ASCII are valid UTF-8.
     """
     encoding = guess_encoding(packed, head) if asked is None else _normalize_encoding(asked)
     if encoding != "utf-8":

@@ -106,7 +106,7 @@ class JsonLinesSource(Source):
         """Return the columns of a block, parsed by Python line by line.
 
         Lists become JSON text. In text columns, numbers stay as written. Lines that do not fit the
-        schema raise a `TableError`.
+        schema, or are not JSON objects, raise a `TableError`.
         """
         cells: list[list[Any]] = [[] for _ in names]
         wanted = [(self._paths[name], self.schema.field(name).type) for name in names]
@@ -117,6 +117,11 @@ class JsonLinesSource(Source):
             return [
                 pa.array(column, type_) for column, (_, type_) in zip(cells, wanted, strict=True)
             ]
+        except RecursionError as cause:
+            raise TableError(
+                f"{self._packed.where}: the lines from {block.line} on hold lists that are nested "
+                "too deep. Write flatter lines."
+            ) from cause
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as cause:
             if isinstance(cause, TableError):
                 raise
@@ -133,8 +138,9 @@ class JsonLinesSource(Source):
 def open_json_lines(packed: CompressedFile, encoding: str, notes: list[str]) -> JsonLinesSource:
     """Open a JSON lines file; it is read once for its columns and their types.
 
-    A file without rows, invalid lines, and a key that holds an object in some lines and a plain
-    value in others raise a `TableError`. So do duplicate column names.
+    Columns with lists or mixed types are text. A file without rows, invalid lines, and a key that
+    holds an object in some lines and a plain value in others raise a `TableError`. So do duplicate
+    column names.
     """
     seen = _ColumnTypes(packed.where)
     for block in _read_blocks(packed, encoding):
@@ -176,7 +182,7 @@ def _select_column(table: pa.Table, path: Path) -> pa.Array:
 
 
 def _get_value(row: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the line holds
-    """Return the value at a path of keys in a row; None if a key is absent."""
+    """Return the value at a path of keys in a row; None if a key or an object above is absent."""
     for key in path:
         if not isinstance(row, dict):
             return None
@@ -185,21 +191,37 @@ def _get_value(row: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the line
 
 
 def _convert_value(value: Any, type_: pa.DataType) -> Any:  # noqa: ANN401
-    """Convert a parsed JSON value to a Python value for a column of this Arrow type.
+    """Convert a value that `_DECODER` returned to a Python value for a column of this Arrow type.
 
-    None stays None. A list becomes JSON text, in which numbers are quoted. In a text column,
-    booleans become "true" or "false", and numbers stay as written.
+    None stays None. A list becomes JSON text. In a text column, booleans become "true" or "false",
+    and numbers stay as written. In other columns, numbers become int or float.
     """
     if value is None:
         return None
     if isinstance(value, list):
-        return json.dumps(value, ensure_ascii=False)
+        return _format_json(value)
     if type_ == pa.string():
         # Booleans are written as in JSON. Numbers are texts already.
         return str(value).lower() if isinstance(value, bool) else str(value)
     if isinstance(value, _NumberText):
         return int(value) if type_ == pa.int64() else float(value)
     return value
+
+
+def _format_json(value: Any) -> str:  # noqa: ANN401
+    """Return a parsed JSON value as JSON text again.
+
+    Numbers stay as written. Lone surrogates are written as backslash escapes.
+    """
+    if isinstance(value, list):
+        return f"[{', '.join(map(_format_json, value))}]"
+    if isinstance(value, dict):
+        pairs = (f"{_format_json(name)}: {_format_json(inner)}" for name, inner in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, _NumberText):
+        return str(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _NumberText(str):
@@ -214,7 +236,7 @@ _DECODER = json.JSONDecoder(
 
 
 class _ColumnTypes:
-    """Collects the kinds of values under each key of a file, block by block.
+    """Collects the kinds of values at each path of keys in a file, block by block.
 
     `where` is the name of the file in messages.
     """
@@ -248,7 +270,7 @@ class _ColumnTypes:
     def columns(self) -> dict[Path, pa.DataType]:
         """Return the Arrow type at each path that is not an object.
 
-        Columns of one object are adjacent. Columns of mixed kinds are texts.
+        Columns of one object are adjacent. Columns of mixed kinds, and of lists, are texts.
         """
         types = {kind: type_ for type_, kind in _KINDS.items()} | {"mixed": pa.string()}
         tree: dict[str, Any] = {}
@@ -291,7 +313,7 @@ class _ColumnTypes:
 def _read_objects(block: Block, where: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the line number and the object of each line that is not blank.
 
-    Numbers stay as written. Lines that are not a JSON object raise a `TableError`.
+    Numbers are `_NumberText`. Lines that are not a JSON object raise a `TableError`.
     """
     for line, text in enumerate(block.data.split(b"\n"), start=block.line):
         if not text.strip():
@@ -330,10 +352,10 @@ def _walk_values(row: dict[str, Any], where: str, line: int) -> Iterator[tuple[P
 
 
 def _infer_kind(value: object, where: str, path: Path) -> Kind:
-    """Return the kind of a value; lists are "mixed", and None is "null".
+    """Return the kind of a value that `_DECODER` returned; lists are "mixed", and None is "null".
 
-    Integers outside of 64 bits are "double". A lone surrogate in the text or name raises a
-    `TableError`.
+    Integers outside of 64 bits are "double". A lone surrogate in the text or in `path` raises a
+    `TableError`, which starts with `where`.
     """
     name = ".".join(path)
     if isinstance(value, list):
@@ -398,9 +420,10 @@ def _infer_kinds_by_arrow(data: bytes) -> tuple[dict[Path, Kind], int] | None:
 def _convert_arrow_kinds(
     fields: Iterable[pa.Field], above: Path = ()
 ) -> Iterator[tuple[Path, Kind | None]]:
-    """Yield the path and kind of each Arrow field, including nested ones.
+    """Yield the path and kind of each Arrow field; nested fields follow their struct.
 
-    The kind is None for types that are not supported and for paths longer than `_MAX_DEPTH`.
+    A struct is an "object". Dates and times are "string", as in the file. The kind is None for
+    lists, other types without a kind, and paths of more than `_MAX_DEPTH` keys.
     """
     for field in fields:
         path = (*above, field.name)

@@ -44,7 +44,7 @@ class _ArrayFile:
 
     name: str  # in the archive
     where: str  # in messages
-    open: Callable[[], AbstractContextManager[BinaryIO]]
+    open: Callable[[], AbstractContextManager[BinaryIO]]  # a stream of header and values
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     is_fortran: bool  # whether it is stored column by column
@@ -76,7 +76,7 @@ class _ArrayFile:
                     yield array[start : start + rows]
 
     def _read_rows(self, stream: BinaryIO, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield chunks of a stream that holds an array in C order, and is at its first value."""
+        """Yield chunks of a C-order stream at its first value; an early end raises `TableError`."""
         for start in range(0, self.shape[0], rows):
             shape = (min(rows, self.shape[0] - start), *self.shape[1:])
             data = stream.read(shape[0] * self.row_bytes)
@@ -97,7 +97,7 @@ class NumpySource(Source):
     """A table of at most one 2-D array and any number of 1-D arrays of the same length.
 
     The columns of the 2-D array are called x0, x1, ...; a 1-D array is a column with its own name.
-    Duplicate names raise a `TableError`.
+    `format` is "npy" or "npz". Duplicate names raise a `TableError`.
     """
 
     def __init__(
@@ -160,7 +160,8 @@ class NumpySource(Source):
 def open_npy(packed: CompressedFile) -> NumpySource:
     """Open an npy file; only its header is read.
 
-    A 1-D array is a table with the column x0. An array that is not a table raises a `TableError`.
+    A 1-D array is a table with the column x0. Arrays with more axes, without values, or of an
+    unsupported type such as complex numbers or objects raise a `TableError`.
     """
     array = _open_array("x0", packed.where, packed.open)
     _check_array(array)
@@ -170,9 +171,10 @@ def open_npy(packed: CompressedFile) -> NumpySource:
 def open_npz(packed: CompressedFile) -> NumpySource:
     """Open an npz archive; only the headers of its arrays are read.
 
-    A 2-D array is the table, and 1-D arrays of its length are extra columns; other arrays are
-    ignored with a note. Without a 2-D array, all 1-D arrays are the columns. Archives that are not
-    a table raise a `TableError`.
+    The table is the 2-D array, of several the one named X. 1-D arrays of its length are columns
+    that are read only if they are named; others are ignored with a note. Without a 2-D array, all
+    arrays must be 1-D columns. Other archives, and columns of unsupported types, raise a
+    `TableError`.
     """
     arrays = _open_members(packed)
     matrix = _find_matrix(packed, arrays)
@@ -241,7 +243,8 @@ def _find_matrix(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> _Array
 def _open_vectors(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> NumpySource:
     """Open an archive of 1-D arrays, which are the columns.
 
-    Arrays of different lengths or with another number of axes raise a `TableError`.
+    Arrays of different lengths, with another number of axes, or of an unsupported type raise a
+    `TableError`.
     """
     if len({array.shape for array in arrays}) > 1 or len(arrays[0].shape) != 1:
         raise TableError(
@@ -263,7 +266,7 @@ def _open_array(
 
 
 def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Return shape, Fortran order and dtype; the stream is then at the first value.
+    """Return shape, whether in Fortran order, and dtype; the stream is then at the first value.
 
     A damaged header raises a `TableError`.
     """
@@ -280,7 +283,7 @@ def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, n
 
 
 def _check_array(array: _ArrayFile) -> None:
-    """Raise a `TableError` for an array with an unsupported type or shape, or without values."""
+    """Raise a `TableError` for an unsupported type, more than two axes, or no values."""
     if _get_arrow_type(array.dtype) is None:
         what = "Python objects" if array.dtype.hasobject else f"values of type {array.dtype}"
         raise TableError(
@@ -300,7 +303,7 @@ def _check_array(array: _ArrayFile) -> None:
 
 
 def _get_arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
-    """Return the Arrow type to which a dtype is converted, or None if it is not supported."""
+    """Return the Arrow type for real numbers, booleans, text, dates and durations, else None."""
     if dtype.itemsize == 0 or dtype.kind not in "biufUMm":
         return None
     if dtype.kind in "Mm" and np.datetime_data(dtype)[0] not in _ARROW_UNITS:
@@ -309,10 +312,10 @@ def _get_arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
 
 
 def _to_arrow(values: NDArray[Any]) -> pa.Array:
-    """Convert a column to Arrow; NaN stays a number, NaT becomes null.
+    """Convert a column of a supported type to Arrow; NaN stays a number, NaT becomes null.
 
-    Half precision becomes float32, and extended precision is rounded to float64. Dates and
-    durations in a unit that Arrow does not have are converted to seconds.
+    Half precision becomes float32, and extended precision is rounded to float64. Dates in days
+    become date32. Other units that Arrow does not have are converted to seconds.
     """
     kind, dtype = values.dtype.kind, values.dtype.newbyteorder("=")
     if kind == "f" and dtype.itemsize not in (4, 8):

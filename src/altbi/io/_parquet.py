@@ -12,7 +12,14 @@ from pyarrow.fs import LocalFileSystem
 
 from altbi.errors import TableError, escape_text
 from altbi.io._files import CompressedFile, describe_cause, report_damage
-from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, split_batch
+from altbi.io._source import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    Source,
+    check_names,
+    replace_views,
+    split_batch,
+)
 
 # Without a pre-buffer, pages are read one by one, so that memory never holds a full row group.
 _READER_OPTIONS = {"pre_buffer": False, "buffer_size": 1 << 20, "page_checksum_verification": True}
@@ -88,7 +95,7 @@ def open_parquet(packed: CompressedFile) -> ParquetSource:
         )
     fragment = _Fragment(packed.path, packed.where)
     with fragment.open() as file:
-        schema, n_rows = file.schema_arrow.remove_metadata(), file.metadata.num_rows
+        schema, n_rows = replace_views(file.schema_arrow.remove_metadata()), file.metadata.num_rows
     source = ParquetSource(packed.name, [fragment], schema, n_rows)
     _check_source(source)
     return source
@@ -97,8 +104,9 @@ def open_parquet(packed: CompressedFile) -> ParquetSource:
 def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSource:
     """Open Parquet files in a folder as one table; only their metadata is read.
 
-    The table has the columns of all files. Folder names such as ``year=2024`` are a column as well.
-    A damaged file, files with incompatible types and a table without rows raise a `TableError`.
+    `name` is the folder in messages. The table has the columns of all files, and those in names of
+    subfolders such as ``year=2024``. A damaged file, files with incompatible types, and a table
+    without rows or with duplicate names raise a `TableError`.
     """
     import pyarrow.dataset as ds
 
@@ -117,7 +125,7 @@ def open_parquet_folder(path: str, name: str, paths: Sequence[str]) -> ParquetSo
             )
             for each in dataset.get_fragments()
         ]
-        schema, n_rows = dataset.schema.remove_metadata(), dataset.count_rows()
+        schema, n_rows = replace_views(dataset.schema.remove_metadata()), dataset.count_rows()
     except (pa.ArrowException, OSError, UnicodeError) as cause:
         if isinstance(cause, OSError) and cause.errno is not None:
             raise
@@ -186,8 +194,8 @@ def _read_batches(fragment: _Fragment, columns: Sequence[str]) -> Iterator[pa.Re
 def _compute_batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
     """Return how many rows a batch of these columns of about `BATCH_BYTES` bytes has.
 
-    The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the row size
-    is estimated: the largest average over the row groups, with all columns of the file.
+    The result is between 1 and `BATCH_ROWS`. If a column has values of variable size, the size of a
+    row is the largest average over the row groups, with all columns of the file.
     """
     schema = file.schema_arrow  # a property that builds the schema at each call
     row_bytes = sum(_compute_value_bytes(schema.field(name).type) for name in columns)

@@ -21,9 +21,9 @@ from altbi.io._type_inference import (
     TypeInference,
     first_infinite,
     mask_missing,
+    mask_missing_texts,
     missing_value_texts,
     parse_texts,
-    present_texts,
 )
 from altbi.table import RowSampler, Table, TextConventions, as_table
 
@@ -79,9 +79,9 @@ def select_columns(
     """Return the columns of a source that a selection asks for, by their use.
 
     `expected` has the columns of a model in its order; these are then the features. Without it,
-    the features are the named columns or all, except extra columns, ids, the label and excluded
-    columns. Names that do not exist and a selection without features raise a `ParameterError`.
-    Columns of the model that the source does not have raise a `TableError`.
+    they are the named columns, or all but `source.extra_columns`; ids, the label and excluded
+    columns are left out. Names that do not exist, no features, and leaving out a column of the
+    model raise a `ParameterError`. Columns of the model that are absent raise a `TableError`.
     """
     names = source.schema.names
     ids = _resolve_names(source, selection.ids, "--id")
@@ -153,7 +153,7 @@ def _parse_numbers(label: Label, texts: pa.Array) -> NDArray[np.float64]:
 
 
 def _resolve_names(source: Source, entries: Sequence[str], option: str) -> tuple[str, ...]:
-    """Return the column names in the entries of an option, without duplicates.
+    """Return the column names in the entries of an option such as "--id", without duplicates.
 
     An entry that is not the name of a column is split at its commas. A name that does not exist
     raises a `ParameterError`, which suggests a similar name.
@@ -196,9 +196,9 @@ def _resolve_label(source: Source, selection: ColumnSelection) -> Label | None:
 def _check_expected(
     source: Source, expected: Sequence[str], named: Sequence[str], left_out: Collection[str]
 ) -> None:
-    """Check that the table has all columns of a model, and that no option leaves one out.
+    """Raise a `TableError` if the table does not have all `expected` columns, those of a model.
 
-    Absent columns raise a `TableError`. Columns that options leave out raise a `ParameterError`.
+    A `ParameterError` is raised if one is in `left_out`, or not in `named`, which may be empty.
     """
     known = set(source.schema.names)
     absent = [name for name in expected if name not in known]
@@ -223,9 +223,9 @@ def _list_label_columns(label: Label | None) -> tuple[str, ...]:
 
 @final
 class ColumnParser:
-    """Converts columns of a source to typed columns of a `Table`, with known text formats.
+    """Converts the columns `names` of a source to a `Table`; texts in `missing` become null.
 
-    Columns without a text format keep their type; only the texts in `missing` become null.
+    `text_formats` has the format of each column to parse. Other columns keep their type.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class ColumnParser:
             return mask_missing(values, self.missing)
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
-        return parse_texts(text_format, present_texts(values, self.missing))
+        return parse_texts(text_format, mask_missing_texts(values, self.missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,11 +295,12 @@ def scan_table(
     missing: Sequence[str] = (),
     expected: Mapping[str, ExpectedType] | None = None,
 ) -> ScanResult:
-    """Read a source once: infer the types of its columns and sample the training rows.
+    """Read a source once: infer the types of its columns, and sample at most `limit` rows.
 
-    `batches` is the result of ``source.batches(names)``. `limit` and `seed` are those of
-    `altbi.table.sample_rows`. See `TableScan` for `missing` and `expected`. A source without rows,
-    an infinite number and a text that a model does not accept raise a `TableError`.
+    `batches` is the result of ``source.batches(names)``. `missing` has further texts that mean a
+    missing value, `expected` the types that a model expects. A source without rows, an infinite
+    number and a text of another type than expected raise a `TableError`, which does not name the
+    source.
     """
     scan = TableScan(source, names, missing=missing, expected=expected)
     sampler = RowSampler(limit, seed)
@@ -342,12 +343,12 @@ class TableScan:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the next rows.
 
-        An infinite number in a typed column, or a text that a model does not accept, raises a
+        An infinite number in a typed column, or a text of another type than expected, raises a
         `TableError`. Infinite numbers in text columns raise in `result`.
         """
         for name in self.names:
             if name in self._inferences:
-                texts = present_texts(batch.column(name), self._missing)
+                texts = mask_missing_texts(batch.column(name), self._missing)
                 self._inferences[name].add(texts, self.n_rows)
             elif (row := first_infinite(batch.column(name), self.n_rows)) is not None:
                 raise infinity_error(name, row)
@@ -361,18 +362,19 @@ class TableScan:
     def merge(self, state: Mapping[str, InferenceState], n_rows: int) -> bool:
         """Add the state of the next partition, which has `n_rows` rows.
 
-        Returns False if no text format parses all texts of a column. The rows are then not counted,
-        but other columns may be merged already.
+        Returns False and changes nothing if no text format parses all texts of a column.
         """
-        fits = [self._inferences[name].merge(each, self.n_rows) for name, each in state.items()]
-        if all(fits):
-            self.n_rows += n_rows
-        return all(fits)
+        if not all(self._inferences[name].shared_formats(each) for name, each in state.items()):
+            return False
+        for name, each in state.items():
+            self._inferences[name].merge(each, self.n_rows)
+        self.n_rows += n_rows
+        return True
 
     def result(self, sample: pa.Table, rows: NDArray[np.int64]) -> ScanResult:
         """Infer the types, and return them with the parsed sample and notes for the user.
 
-        `sample` and `rows` are the result of a `RowSampler`. Infinite numbers, and ambiguous texts
+        `rows` are the row numbers of `sample` in the source. Infinite numbers, and ambiguous texts
         where a model expects a type, raise a `TableError`.
         """
         formats = {name: inference.infer() for name, inference in self._inferences.items()}
@@ -384,6 +386,8 @@ class TableScan:
         notes = [
             note
             for name, inference in self._inferences.items()
-            for note in inference.notes(present_texts(sample[name].combine_chunks(), self._missing))
+            for note in inference.notes(
+                mask_missing_texts(sample[name].combine_chunks(), self._missing)
+            )
         ]
         return ScanResult(self.n_rows, parser, table, rows, tuple(notes))

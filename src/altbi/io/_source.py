@@ -120,10 +120,10 @@ class MemorySource(Source):
     def __init__(self, table: pa.Table) -> None:
         self.name = "the table"
         self.paths = ()
-        self.schema = table.schema
+        self.schema = replace_views(table.schema)
         self.n_rows = len(table)
         self.notes = []
-        self._table = table
+        self._table = table if self.schema.equals(table.schema) else table.cast(self.schema)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns in slices of at most `BATCH_ROWS` rows, without a copy."""
@@ -159,14 +159,31 @@ def no_progress(
 def prefetch(items: Iterable[Item]) -> Iterator[Item]:
     """Yield the items; a thread computes the next one while the caller uses the current one.
 
-    An error is raised when its item is due. An item that is None ends the iteration.
+    An error is raised when its item is due.
     """
     iterator = iter(items)
+    end: Any = object()
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, iterator, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, iterator, None)
+        coming = pool.submit(next, iterator, end)
+        while (item := coming.result()) is not end:
+            coming = pool.submit(next, iterator, end)
             yield item
+
+
+def replace_views(schema: pa.Schema) -> pa.Schema:
+    """Return a schema with large strings in place of string views, also as values of dictionaries.
+
+    Arrow can neither take rows from string views nor write them to CSV files.
+    """
+
+    def replace(type_: pa.DataType) -> pa.DataType:
+        """Return the type that replaces a type; all but string views stay as they are."""
+        if pa.types.is_dictionary(type_):
+            return pa.dictionary(type_.index_type, replace(type_.value_type), type_.ordered)
+        return pa.large_string() if pa.types.is_string_view(type_) else type_
+
+    fields = [field.with_type(replace(field.type)) for field in schema]
+    return pa.schema(fields, metadata=schema.metadata)
 
 
 def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -283,7 +300,7 @@ _TextOptions = tuple[str | None, str | None, bool | None]
 
 
 def _open_file(format: str, packed: CompressedFile, head: bytes, options: _TextOptions) -> Source:
-    """Open a file with the reader of its format; `options` that do not apply are ignored."""
+    """Open a file with the reader of its format; `head` holds its first decompressed bytes."""
     if format == "parquet":
         from altbi.io._parquet import open_parquet
 
@@ -310,7 +327,7 @@ def _open_file(format: str, packed: CompressedFile, head: bytes, options: _TextO
 def _open_folder(
     format: str, path: str, name: str, paths: list[str], options: _TextOptions
 ) -> Source:
-    """Open Parquet or CSV files of a folder as one table; Parquet ignores the options."""
+    """Open the Parquet or CSV files `paths` of a folder as one table, called `name` in messages."""
     if format == "parquet":
         from altbi.io._parquet import open_parquet_folder
 
@@ -345,7 +362,7 @@ def _detect_file(path: str, name: str, format: str | None) -> tuple[CompressedFi
 
 
 def _detect_format(packed: CompressedFile, head: bytes) -> str:
-    """Return the format that the first decompressed bytes show; "csv" if they show no other one.
+    """Return the format that the first decompressed bytes show; other text is "csv".
 
     Known formats that are not supported, binary data, doubly compressed files and JSON lists raise
     a `TableError`.

@@ -47,7 +47,7 @@ class TextFormat:
 
 
 def _build_cast_parser(type_: pa.DataType) -> Parse:
-    """Return a parser that casts texts to an Arrow type."""
+    """Return a parser that casts texts to an Arrow type, such as ISO 8601 texts to timestamps."""
     return lambda texts: texts.cast(type_)
 
 
@@ -149,9 +149,9 @@ TEXT_FORMATS = (
 
 
 def find_unparsable(format_: TextFormat, texts: pa.Array) -> int:
-    """Return the index of the first text that a format cannot parse, by binary search.
+    """Return the index of the first trimmed text that a format cannot parse, by binary search.
 
-    There must be such a text; otherwise the last index is returned.
+    If it can parse all texts, the last index is returned.
     """
     low, high = 0, len(texts)  # texts before low parse; some text before high does not
     while high - low > 1:
@@ -165,13 +165,13 @@ def find_unparsable(format_: TextFormat, texts: pa.Array) -> int:
     return low
 
 
-def missing_value_texts(format_: str, further: Sequence[str]) -> tuple[str, ...]:
+def missing_value_texts(file_format: str, further: Sequence[str]) -> tuple[str, ...]:
     """Return the texts that mean a missing value: `further`, and for CSV also `MISSING_TEXTS`."""
-    return (*MISSING_TEXTS, *further) if format_ == "csv" else tuple(further)
+    return (*MISSING_TEXTS, *further) if file_format == "csv" else tuple(further)
 
 
 def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Array:
-    """Return the values with texts that mean a missing value replaced by null.
+    """Return a column in which texts that, trimmed, are among `missing` are replaced by null.
 
     Dictionaries of text and large strings are converted to strings for this. Columns of other types
     are returned unchanged, and so are all columns if `missing` is empty.
@@ -179,10 +179,10 @@ def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Arr
     kind = cells.type.value_type if pa.types.is_dictionary(cells.type) else cells.type
     if not len(missing) or not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return cells
-    return present_texts(cells.cast(pa.string()), missing)
+    return mask_missing_texts(cells.cast(pa.string()), missing)
 
 
-def present_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
+def mask_missing_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
     """Return the texts with null for those that, trimmed, are among `missing`.
 
     Other texts are not trimmed.
@@ -192,7 +192,7 @@ def present_texts(texts: pa.Array, missing: pa.Array) -> pa.Array:
 
 
 def parse_texts(format_: TextFormat, texts: pa.Array) -> pa.Array:
-    """Parse texts after trimming them; for a category format they are returned unchanged.
+    """Parse texts after trimming them; texts of the kind "category" are returned unchanged.
 
     A text of another format raises `pyarrow.ArrowInvalid`.
     """
@@ -223,8 +223,8 @@ class InferenceState:
 class TypeInference:
     """Infers the text format of one column from its texts, which are added in chunks.
 
-    It starts with all formats that the type that a model expects allows, and drops each format that
-    cannot parse a text.
+    `formats` are those that parse all texts so far. If a model expects a type of the column, they
+    are only formats of this type.
     """
 
     def __init__(self, column: str, expected: ExpectedType | None = None) -> None:
@@ -238,8 +238,8 @@ class TypeInference:
     def add(self, texts: pa.Array, first_row: int) -> None:
         """Add the next texts, with null for missing; drop the formats that cannot parse them.
 
-        A `TableError` is raised if no format is left, which only happens for a type that a model
-        expects. Nothing is done if text is the only format left.
+        `first_row` is the number of their first row. If no format is left, which only happens for a
+        type that a model expects, a `TableError` is raised. If only text is left, nothing is done.
         """
         if self.formats == (TEXT,):
             return
@@ -264,23 +264,23 @@ class TypeInference:
         formats = tuple(map(TEXT_FORMATS.index, self.formats))
         return InferenceState(formats, self.not_number, self.infinite, self.with_points)
 
-    def merge(self, found: InferenceState, first_row: int) -> bool:
+    def shared_formats(self, found: InferenceState) -> tuple[TextFormat, ...]:
+        """Return the formats that parse all texts so far and all texts of another state."""
+        theirs = [TEXT_FORMATS[index] for index in found.formats]
+        return tuple(format_ for format_ in self.formats if format_ in theirs)
+
+    def merge(self, found: InferenceState, first_row: int) -> None:
         """Add the state of the next rows, the first of which has the number `first_row`.
 
-        Returns False and changes nothing if no format parses all texts of both.
+        There must be a shared format.
         """
-        theirs = [TEXT_FORMATS[index] for index in found.formats]
-        formats = tuple(format_ for format_ in self.formats if format_ in theirs)
-        if not formats:
-            return False
-        self.formats = formats
+        self.formats = self.shared_formats(found)
         if self.not_number is None and found.not_number is not None:
             row, text = found.not_number
             self.not_number = (first_row + row, text)
         if self.infinite is None and found.infinite is not None:
             self.infinite = first_row + found.infinite
         self.with_points = self.with_points or found.with_points
-        return True
 
     def infer(self) -> TextFormat:
         """Return the first format, in the order of preference, that parses all texts.
@@ -360,8 +360,8 @@ class TypeInference:
     def _find_problem(self) -> str | None:
         """Return why the texts are ambiguous, or None.
 
-        Texts are ambiguous if two formats parse all of them, but to different values. Texts in the
-        format of the training table are not ambiguous.
+        Dates are ambiguous if they parse as day/month/year and as month/day/year; numbers, if their
+        commas may be decimal or not. Texts in the format of a model's training table never are.
         """
         if self._is_as_fitted():
             return None
@@ -372,7 +372,7 @@ class TypeInference:
         return None
 
     def _is_as_fitted(self) -> bool:
-        """Return whether all texts have the format that the column had in the training table."""
+        """Return whether the column has the text format of a model's training table."""
         return self.expected is not None and self.formats[0].description == self.expected.written
 
     def _build_unexpected_error(self, row: int, text: str) -> TableError:
@@ -388,8 +388,8 @@ class TypeInference:
 def _list_candidates(expected: ExpectedType | None) -> tuple[TextFormat, ...]:
     """Return the formats that may be inferred, in the order of preference.
 
-    Without an expected type these are all formats. Otherwise they have a compatible kind, and the
-    format of the training table comes first.
+    Without an expected type these are all formats. Otherwise they have the same kind, where numbers
+    and booleans count as the same, and the format of the training table comes first.
     """
     if expected is None:
         return TEXT_FORMATS
@@ -428,7 +428,7 @@ def _find_first_difference(texts: pa.Array, values: pa.Array, others: pa.Array) 
 
 
 def _replace_date_digits(texts: pa.Array) -> pa.Array:
-    """Replace four digits by Y and other digits by D, so that dates of one format become equal."""
+    """Replace four digits by Y and other numbers by D, so that dates of one format become equal."""
     years = pc.replace_substring_regex(texts, r"\d{4}", "Y")
     return pc.replace_substring_regex(years, r"\d+", "D")
 

@@ -43,6 +43,9 @@ class TableWriter(abc.ABC):
     def close(self) -> None:
         """Write the end of the format, such as Parquet's footer. The file itself stays open."""
 
+    def abandon(self) -> None:  # noqa: B027 - most writers have nothing to do
+        """Prepare to be deleted without the end of the format; by default, do nothing."""
+
 
 @final
 class _ArrowWriter(TableWriter):
@@ -69,6 +72,11 @@ class _ArrowWriter(TableWriter):
     def close(self) -> None:
         """Write the end of the format. The file itself stays open."""
         self.writer.close()
+
+    def abandon(self) -> None:
+        """Keep Parquet's writer from writing its footer when it is deleted."""
+        if isinstance(self.writer, pyarrow.parquet.ParquetWriter):
+            self.writer.is_open = False
 
 
 def _decode_dictionaries(schema: pa.Schema) -> pa.Schema:
@@ -98,8 +106,8 @@ def _report_unsupported() -> Iterator[None]:
 class _JsonLinesWriter(TableWriter):
     """Writes one JSON object per row, in UTF-8.
 
-    NaN and infinity become null. Values without a JSON type, such as dates and decimals, become
-    ``str(value)``.
+    Values without a JSON type, such as dates and decimals, become ``str(value)``. NaN and infinity
+    become null.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -115,7 +123,7 @@ class _JsonLinesWriter(TableWriter):
 
 
 def _format_json(row: dict[str, Any]) -> str:
-    """Return a row as a JSON object on one line; see `_JsonLinesWriter`."""
+    """Return a row as one line of JSON; NaN and infinity become null, other types `str(value)`."""
     try:
         return json.dumps(row, default=str, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -132,7 +140,7 @@ def _replace_nonfinite(value: object) -> object:
 
 
 def _create_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> TableWriter:
-    """Create a writer of the format "csv", "parquet", "arrow" or "jsonl" to an open file."""
+    """Create a writer, and write its header; an unsupported column may raise a `TableError`."""
     return _JsonLinesWriter(file) if format_ == "jsonl" else _ArrowWriter(file, format_, schema)
 
 
@@ -152,10 +160,13 @@ def infer_format(path: str) -> str:
 
 
 def check_writable(schema: pa.Schema, format_: str) -> None:
-    """Raise a `TableError` for the first column whose type an output format does not support."""
+    """Raise a `TableError` for the first column of a type that a format does not support."""
     for field in schema:
+        missing = pa.Table.from_arrays([pa.nulls(1, field.type)], [field.name])
         try:
-            _create_writer(io.BytesIO(), format_, pa.schema([field]))
+            # Some types, such as intervals in CSV, are only refused when a row is written.
+            with open_stream_writer(io.BytesIO(), format_, missing.schema) as writer:
+                writer.write(missing)
         except TableError:
             raise TableError(
                 f"column {field.name!r} has the type {field.type}, which {format_} files do not "
@@ -186,7 +197,11 @@ def open_stream_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> Iter
     If the block raises, the end of the format is not written.
     """
     writer = _create_writer(file, format_, schema)
-    yield writer
+    try:
+        yield writer
+    except BaseException:
+        writer.abandon()
+        raise
     writer.close()
     file.flush()
 
@@ -228,7 +243,7 @@ class _BackgroundWriter(TableWriter):
 def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path]]:
     """Yield a function that returns the temporary path for the name of a file in the folder.
 
-    Files are flushed to disk and renamed when the block ends without an error; existing files are
+    Files are flushed to disk and renamed when the block ends without an error. Existing files are
     replaced only then, one by one: if a rename fails, earlier files stay replaced. After an error
     all temporary files are removed, and the folder if it was created here.
     """
@@ -237,7 +252,7 @@ def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Pat
     temporary: dict[Path, Path] = {}
 
     def temporary_path(name: str) -> Path:
-        """Create an empty temporary file next to the file `name`, and return its path."""
+        """Create an empty file next to `name`, and return its path; a folder raises `OSError`."""
         path = _resolve_replaceable(folder / name)
         with report_errors_as(path):
             descriptor, created_path = tempfile.mkstemp(

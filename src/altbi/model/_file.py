@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi._version import __version__
-from altbi.errors import ModelFileError
+from altbi.errors import ModelFileError, shorten
 from altbi.io import atomic_file, report_errors_as
 from altbi.networks import TrainingStep
 from altbi.table import TextConventions
@@ -34,6 +34,8 @@ FORMAT = "altbi model"
 ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights
 DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
+# Longest quotation from a file in an error message.
+MAX_SHOWN = 300
 
 FilePath = str | os.PathLike[str]
 Tensors = dict[str, NDArray[Any]]
@@ -68,14 +70,14 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def save_model(model: "FittedModel", path: FilePath) -> None:
-    """Write a model to a file, which appears only when it is complete."""
+    """Write a model to a file atomically; a number that is not finite raises a `ModelFileError`."""
     content = model_to_bytes(model)
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(content)
 
 
 def model_to_bytes(model: "FittedModel") -> bytes:
-    """Return the content of a model file.
+    """Return the content of a model file; a custom backbone is stored by name, without its code.
 
     A number that is not finite raises a `ModelFileError`.
     """
@@ -99,7 +101,7 @@ def model_to_bytes(model: "FittedModel") -> bytes:
 def _collect_tensors(scorer: "DistanceScorer | LossScorer") -> Tensors:
     """Return the arrays of a scorer by their names in a model file.
 
-    A scorer by loss without statistics of training rows raises a `ValueError`.
+    A scorer by loss without statistics of training rows (`typical`) raises a `ValueError`.
     """
     from altbi.scorers import DistanceScorer
 
@@ -163,22 +165,23 @@ def encode_model(tensors: Mapping[str, NDArray[Any]], header: Fields) -> bytes:
 
 
 def read_header(path: FilePath) -> Fields:
-    """Read the header of a model file without its tensors; the digest is not checked.
+    """Read the header of a model file, without its tensors, as a dict; nothing verifies its values.
 
     A file of another program or format version raises a `ModelFileError`.
     """
     with _open_container(path) as file:
-        return _parse_header(path, _read_entry(file)[1])
+        return _decode_header(path, _read_entry(file)[1])
 
 
 def read_model(path: FilePath) -> tuple[Tensors, Fields]:
     """Read the tensors and the header of a model file, and check their digest.
 
-    A file that is damaged, or of another program or format version, raises a `ModelFileError`.
+    The header is a dict with unchecked values. A file that is damaged, or of another program or
+    format version, raises a `ModelFileError`.
     """
     with _open_container(path) as file:
         digest, text = _read_entry(file)
-        header = _parse_header(path, text)
+        header = _decode_header(path, text)
         tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
     if digest != _compute_digest(text, tensors):
         raise ModelFileError(
@@ -189,7 +192,7 @@ def read_model(path: FilePath) -> tuple[Tensors, Fields]:
 
 
 def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no types
-    """Open a safetensors file as a context manager.
+    """Return a context manager of an open safetensors file, as `safetensors.safe_open` does.
 
     A file that is missing or unreadable raises an `OSError`, any other format a `ModelFileError`.
     """
@@ -208,12 +211,12 @@ def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no
 
 
 def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
-    """Return the digest and the text of the header; both are empty in files of other programs."""
+    """Return digest and text of the header of an open model file; both are empty in other files."""
     digest, _, text = (file.metadata() or {}).get(ENTRY, "").partition("\n")
     return digest, text
 
 
-def _parse_header(path: FilePath, text: str) -> Fields:
+def _decode_header(path: FilePath, text: str) -> Fields:
     """Parse the JSON header; a file of another program or format version raises a `ModelFileError`.
 
     `text` is empty for safetensors files of other programs.
@@ -233,15 +236,15 @@ def _parse_header(path: FilePath, text: str) -> Fields:
         )
     if header.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
-            f"{path}: format version {header.get('format_version')!r}, but this altbi reads "
+            f"{path}: format version {_quote(header.get('format_version'))}, but this altbi reads "
             f"version {FORMAT_VERSION}. Load it with the altbi that wrote it "
-            f"({header.get('altbi_version', 'version unknown')!r})."
+            f"({_quote(header.get('altbi_version', 'version unknown'))})."
         )
     return header
 
 
 def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
-    """Read one tensor; an unsupported type raises a `ModelFileError`."""
+    """Read a tensor of an open safetensors file; an unsupported type raises a `ModelFileError`."""
     try:
         return file.get_tensor(name)
     except (TypeError, ValueError, KeyError, AttributeError) as cause:
@@ -251,7 +254,7 @@ def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa:
 
 
 def _compute_digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
-    """Compute the SHA-256 digest of header and tensors with their names, types and shapes."""
+    """Compute the SHA-256 hex digest of header and tensors: names, types, shapes and values."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = np.ascontiguousarray(tensors[name])
@@ -261,16 +264,17 @@ def _compute_digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
 
 
 def parse_header(path: FilePath, fields: dict[str, Any]) -> Header:
-    """Return the checked header of the file at `path`.
+    """Convert a decoded header, as `read_header` returns it, and check its values.
 
-    Values of a wrong type, or values that contradict each other, raise a `ModelFileError`.
+    Values of a wrong type, or values that contradict each other, raise a `ModelFileError`. The
+    encoder and the privacy ledger are not checked.
     """
     try:
         header = msgspec.convert(fields, Header)
     except msgspec.ValidationError as error:
         raise invalid_file(path, error) from None
     table = header.table
-    require(path, header.detector in DETECTORS, f"it holds the detector {header.detector!r}")
+    require(path, header.detector in DETECTORS, f"it holds the detector {_quote(header.detector)}")
     require(path, 2 <= table.n_sample <= table.n_rows, "its sample is larger than its table")
     require(path, header.n_reference <= table.n_sample, "it holds more rows than its sample")
     is_private = header.privacy is not None
@@ -294,8 +298,14 @@ def invalid_file(path: FilePath, error: Exception) -> ModelFileError:
 
 
 def describe_error(error: Exception) -> str:
-    """Return the message of an error without its last full stop.
+    """Return the message of an error without its last full stop; a long one is cut.
 
     For a `KeyError` it is "missing", followed by the key.
     """
-    return f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+    message = f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
+    return shorten(message, MAX_SHOWN)
+
+
+def _quote(value: object) -> str:
+    """Return the `repr` of a value in a file; a long one is cut."""
+    return shorten(repr(value), MAX_SHOWN)

@@ -100,7 +100,7 @@ def render(model: ModelDescription) -> str:
 
 
 def _wrap(text: str, first_indent: str, indent: str) -> list[str]:
-    """Split a text into indented lines of at most 100 columns.
+    """Split a text into indented lines of at most 100 characters.
 
     It is escaped first, so that line breaks in it stay visible.
     """
@@ -120,7 +120,7 @@ def _describe_reference(model: ModelDescription) -> str:
 
 
 def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
-    """Yield the lines about the privacy ledger: cost, coverage and a table of the releases."""
+    """Yield lines about a privacy ledger in JSON form: cost, coverage and a table of releases."""
     if ledger is None:
         yield "privacy         none: the model was fitted without a privacy budget"
         return
@@ -140,7 +140,7 @@ def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
 
 
 def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield the header and one line per column: name, kind, missing values, values."""
+    """Yield a table of columns: name, kind, missing values ("unknown" if declared), values."""
     names = [shorten(escape_text(column.name), NAME_WIDTH) for column in columns]
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
@@ -150,7 +150,7 @@ def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
 
 
 def _describe_values(column: Column) -> str:
-    """Return the range of a numeric column, or its four most frequent categories.
+    """Return the range of numbers or dates, the booleans, or the four most frequent categories.
 
     A column without values returns "none".
     """

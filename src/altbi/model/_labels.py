@@ -19,8 +19,8 @@ def parse_labels(
 ) -> Labels | None:
     """Return one label for each row: 1 for inliers, -1 for outliers, 0 for unknown.
 
-    The result is None if both arguments are None. Masks of a wrong type, shape or index, or rows in
-    both masks, raise a `ParameterError`.
+    The result is None if both masks are None. Masks of a wrong type, shape or pandas index, or rows
+    in both masks, raise a `ParameterError`. Only the index of `table` is used.
     """
     if known_inlier is None and known_outlier is None:
         return None
@@ -39,10 +39,10 @@ def parse_labels(
 
 
 def _parse_mask(name: str, given: Any, table: Any, n_rows: int) -> NDArray[np.bool_]:  # noqa: ANN401
-    """Return one boolean for each row; None becomes all False.
+    """Return the argument `name` as one boolean for each row; None becomes all False.
 
-    Values of another type or shape raise a `ParameterError`, and so does a pandas series with
-    another index than the table.
+    Anything but `n_rows` booleans raises a `ParameterError`, and so does a pandas series with
+    another index than a pandas table.
     """
     if given is None:
         return np.zeros(n_rows, dtype=bool)

@@ -38,7 +38,7 @@ class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def compute_rdp_epsilon(releases: Iterable[Release], delta: float) -> float:
-    """Compute an upper bound of the epsilon of all releases from Rényi divergences; at least 0."""
+    """Compute an upper bound, at least 0, of the total epsilon of releases by Rényi divergences."""
     moments = np.zeros(len(INTEGER_ORDERS) + 1)
     for release in releases:
         moments[1:] += release.times * _compute_moments(release.rate, release.noise)
@@ -65,7 +65,7 @@ def _compute_moments(rate: float, noise: float) -> NDArray[np.float64]:
 
 @cache
 def _compute_log_binomials() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return log(alpha over k) for all orders alpha and all k, and the array of all k.
+    """Return log(alpha over k), with one row per order alpha and one column per k, and all k.
 
     It is minus infinity for k > alpha. The result is cached.
     """
@@ -78,10 +78,10 @@ def _compute_log_binomials() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def compute_gaussian_noise(epsilon: float, delta: float, share: float) -> float:
-    """Compute the noise of one release of all rows that costs a share of the budget.
+    """Compute the noise of one release of all rows that costs a share of a budget.
 
-    The budget is converted to rho of zero-concentrated differential privacy. The result,
-    ``1 / sqrt(2 * share * rho)``, is a multiple of the most that one row changes.
+    The budget, `epsilon` at `delta`, is converted to rho of zero-concentrated differential privacy.
+    The result, ``1 / sqrt(2 * share * rho)``, is a multiple of the most that one row changes.
     """
     root = math.sqrt(math.log(1 / delta))
     concentrated = (math.sqrt(math.log(1 / delta) + epsilon) - root) ** 2
@@ -91,8 +91,8 @@ def compute_gaussian_noise(epsilon: float, delta: float, share: float) -> float:
 def calibrate_noise(plan: Callable[[float], list[Release]], epsilon: float, delta: float) -> float:
     """Compute the smallest noise, up to 0.1 %, with which planned releases keep to a budget.
 
-    `plan` returns the releases for a noise, which has the unit of `Release.noise`. Results are at
-    least 0.05. If a noise of 1e6 is not enough, a `ParameterError` is raised.
+    `plan` returns the releases for a noise, a multiple of the most that one row changes. Results
+    are at least 0.05. If a noise of 1e6 is not enough, a `ParameterError` is raised.
     """
     low, high = 0.05, 1.0
     while compute_rdp_epsilon(plan(high), delta) > epsilon:
@@ -127,9 +127,7 @@ def compute_epsilons(releases: Sequence[Release], delta: float) -> tuple[float, 
 def _compute_prv_epsilon(releases: Sequence[Release], delta: float) -> float:
     """Compute an upper bound of epsilon, up to 0.01, by composing privacy random variables.
 
-    It takes some seconds and needs Opacus. It is faster than the accountant of Opacus, because its
-    grid has a smaller range.
-
+    It takes some seconds and needs Opacus, whose own accountant uses a larger grid and is slower.
     Gopi, Lee, Wutschitz: Numerical composition of differential privacy. NeurIPS 2021.
     """
     prv = import_extra("opacus.accountants.analysis.prv", extra="privacy")

@@ -120,7 +120,7 @@ class Ledger:
     def summarize_releases(self) -> list[tuple[str, float, float, float, int]]:
         """Return one entry for all releases with the same description and noise.
 
-        An entry holds description, noise, lowest and highest rate, and the number of releases.
+        It holds description, noise, lowest and highest share of the rows, and number of releases.
         """
         groups: dict[tuple[str, float], list[Release]] = {}
         for release in self.releases:
@@ -146,9 +146,9 @@ class Ledger:
             yield f"{NO_GUARANTEE[0].upper()}{NO_GUARANTEE[1:]}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ledger as dicts, lists and numbers that JSON can hold, with texts for readers.
+        """Return the ledger as values that JSON can hold, with texts for people.
 
-        It computes the two bounds of epsilon if that has not been done.
+        The bounds of epsilon are computed for this unless they are known, which needs Opacus.
         """
         return msgspec.to_builtins(_convert_to_state(self))
 
@@ -167,7 +167,7 @@ class Ledger:
 
 
 def _convert_to_state(source: object) -> LedgerState:
-    """Convert a `Ledger` or a decoded dict to a state.
+    """Convert a `Ledger`, or a dict from a model file, to a state.
 
     Values of a wrong type raise a `ModelFileError`.
     """

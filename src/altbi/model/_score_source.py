@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.encoding import Drift
-from altbi.errors import TableError
+from altbi.errors import ParameterError, TableError
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -46,7 +46,7 @@ def score_batch(
 ) -> ScoredBatch:
     """Parse and score a record batch; `first_row` is the number of its first row, for messages.
 
-    Every pass calls this function, so that scores are the same. Invalid values raise a
+    The columns of `parser` are paired with those of the model by position. Invalid values raise a
     `TableError`.
     """
     table = parser.parse(batch, first_row, model.encoder.names)
@@ -89,14 +89,14 @@ class ScoreCounts:
         return (ordered ^ ((ordered >> 63) & np.int64(2**63 - 1))).view(np.float64)
 
     def count_at_least(self) -> Integers:
-        """Return for each edge the number of scores in its bin and all higher bins."""
+        """Return for each of `edges` the number of scores in its bin and all higher bins."""
         return np.cumsum(self.counts[::-1])[::-1]
 
 
 def _compute_keys(scores: Scores) -> Integers:
-    """Return the bins of scores as integers in the order of the scores.
+    """Return the key of each score's bin: an integer that does not decrease with the score.
 
-    A key holds the first bits of the floating-point number. -0.0 counts as 0.0.
+    A key holds the first 28 bits of the floating-point number. -0.0 counts as 0.0.
     """
     bits = np.ascontiguousarray(scores + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     return (bits ^ ((bits >> 63) & np.int64(2**63 - 1))) >> DROPPED_BITS
@@ -127,7 +127,7 @@ class TopRows:
         self._append(batch.take(pa.array(chosen)), scores[chosen], first_row + chosen)
 
     def append(self, table: pa.Table, scores: Scores, rows: Integers) -> None:
-        """Add the top rows of the next partition, as its `sort_by_row` returns them."""
+        """Add the result of the next partition's `sort_by_row`; `rows` count in the whole table."""
         chosen = np.flatnonzero(scores > self._lowest)
         for batch in table.take(pa.array(chosen)).combine_chunks().to_batches():
             self._append(batch, scores[chosen], rows[chosen])
@@ -226,7 +226,8 @@ def score_source(
 ) -> Iterator[pa.Table]:
     """Score all rows of a source, add them to `summary`, and yield the output in chunks.
 
-    Nothing is read before the first chunk is requested. A `TableError` names the source.
+    The output has row number, ids, score, flag and kept columns. Nothing is read before the first
+    chunk is requested. A `TableError` names the source.
     """
     with name_errors(source):
         for batch in prefetch(source.batches(selected.to_score)):
@@ -240,11 +241,17 @@ def score_source(
 
 
 def read_rows(source: Source, selected: SelectedColumns, rows: Integers) -> pa.Table:
-    """Read the rows with these row numbers, in this order; repeated numbers repeat the row.
+    """Read the columns to score of the rows with these numbers, in this order, also repeated.
 
-    Reading stops after the highest number. A number past the last row raises a `TableError`. `rows`
-    must not be empty.
+    Reading stops after the highest number. A row that does not exist raises a `TableError`, and no
+    row number a `ParameterError`.
     """
+    if not len(rows):
+        raise ParameterError("No row numbers were given. Pass at least one.")
+    if rows.min() < 0:
+        raise TableError(
+            f"{source.name}: row {rows.min()} does not exist. Rows are counted from 0."
+        )
     found, n_read, last = [], 0, int(rows.max())
     for batch in source.batches(selected.to_score):
         inside = np.unique(rows[(rows >= n_read) & (rows < n_read + len(batch))])
@@ -294,7 +301,7 @@ def select_features(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns to train on of each batch.
 
-    Labels are validated but not returned, so that invalid ones raise an error before training.
+    The label is left out, but an invalid one raises a `TableError`, before the training.
     """
     for batch in batches:
         if selected.label is not None:
@@ -307,9 +314,9 @@ def select_for_model(
 ) -> SelectedColumns:
     """Select the columns of a model: by name, or by position if it was fitted on an array.
 
-    For an array, `selection` determines which columns count and in what order; for a data frame it
-    cannot leave out a column of the model. Missing columns, or another number of columns than the
-    array had, raise a `TableError`. Other errors are those of `select_columns`.
+    For an array, `selection` determines which columns count and in what order. For a data frame,
+    leaving out a column of the model raises a `ParameterError`, as unknown names do. Missing
+    columns, or another number of columns than the array had, raise a `TableError`.
     """
     if model.training_table.is_frame:
         return select_columns(source, selection, model.encoder.names)

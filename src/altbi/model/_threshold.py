@@ -31,7 +31,7 @@ def is_contamination(value: object) -> bool:
 def compute_threshold(scores: Scores, contamination: Contamination) -> float:
     """Return the score that the share `contamination` of the training scores exceeds.
 
-    "auto" estimates this share from the scores. The percentile is interpolated between scores.
+    "auto" estimates this share from the scores. The result is interpolated between two scores.
     """
     share = estimate_contamination(scores) if contamination == "auto" else float(contamination)
     return float(np.percentile(scores, 100 * (1 - share)))
@@ -53,8 +53,8 @@ def find_upper_group(ordered: Scores) -> tuple[float, float]:
 
     Scores are in descending order. The upper group has at most half of them. The split maximizes
     the variance between the groups of square roots, because scores are squared distances. The
-    second result is this variance divided by the total variance. For equal scores the result is (1
-    / n_rows, 0). The highest 0.1 % of the scores, at least one, are clipped first.
+    second result is this variance divided by the total variance. Equal scores return
+    ``(1 / n_rows, 0)``. The highest 0.1 % of the scores, at least one, are clipped first.
     """
     n_rows = len(ordered)
     highest = ordered[: max(n_rows // CLIPPED_ONE_IN, 1) + 1][-1]
@@ -73,7 +73,8 @@ def find_elbow(ordered: Scores) -> float:
     """Return the share of scores, in descending order, above the elbow of their curve.
 
     The curve of the scores above the median is scaled to the unit square. The elbow is its point
-    with the smallest sum of coordinates. The share is at least one row and at most 0.5.
+    with the smallest sum of coordinates. Extreme scores are clipped first. The share is at least
+    one row, also for equal scores, and at most 0.5.
     """
     median, quartile = np.quantile(ordered, [0.5, 0.75])
     # If median and third quartile are equal, nothing is clipped.

@@ -73,8 +73,9 @@ def largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
 class RowSampler:
     """Samples the rows of `sample_rows` from a table that arrives in chunks.
 
-    At most ``2 * limit`` rows and one chunk are in memory. For a partition of a table, `first_row`
-    is the number of its first row, and rows with keys above `max_key` are not sampled.
+    Chunks are added in the order of the table. At most ``2 * limit`` rows and one chunk are in
+    memory. For a partition, `first_row` is the number of its first row in the table, and rows with
+    keys above `max_key` are not sampled.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class RowSampler:
         return pa.Table.from_batches(self._batches), self._rows
 
     def _shrink(self) -> None:
-        """Keep the rows with the `limit` smallest keys; rows with larger keys are dropped later."""
+        """Keep the rows with the `limit` smallest keys, and lower `_max_key` to the largest one."""
         self._max_key = np.partition(self._keys, self.limit - 1)[self.limit - 1]
         kept = np.flatnonzero(self._keys <= self._max_key)
         table = pa.Table.from_batches(self._batches).take(pa.array(kept))

@@ -108,7 +108,7 @@ class Matrix(Table):
         return len(self._values)
 
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
-        """Return these columns; all columns of a float64 array, in order, are not copied."""
+        """Return these columns as float64, without a copy for all columns of a float64 array."""
         is_all = np.array_equal(columns, np.arange(len(self.names)))
         values = self._values if is_all else self._values[:, np.asarray(columns, dtype=np.intp)]
         return values.astype(np.float64, copy=False)
@@ -156,7 +156,7 @@ class ArrowTable(Table):
         return values
 
     def categories(self, column: int) -> pa.Array:
-        """Return the texts of a column as one array, without chunks and dictionaries."""
+        """Return the texts of a column as one large_string array; dictionaries are decoded."""
         return self._table.column(column).cast(pa.large_string()).combine_chunks()
 
     def rename(self, names: Sequence[str]) -> Self:
@@ -209,7 +209,8 @@ def _infer_kind(type_: pa.DataType) -> Kind | None:
 def _to_float64(column: pa.ChunkedArray) -> NDArray[np.float64]:
     """Return a column that is not a category as float64; null becomes NaN.
 
-    Dates, times and durations are in seconds. Integers and decimals may be rounded.
+    Dates are seconds since 1970, times seconds since midnight, and durations seconds. Integers and
+    decimals may be rounded.
     """
     type_ = column.type
     if not pa.types.is_temporal(type_):

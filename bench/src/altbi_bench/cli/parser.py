@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from altbi.cli._parser import SHELLS, add_engine, complete_files
+from altbi.cli._parser import SHELLS, add_engine_options, complete_files
 from altbi_bench import __version__
 
 __all__ = ["build_parser"]
@@ -248,7 +248,7 @@ def _add_question(parser: argparse.ArgumentParser) -> None:
 
 def _add_machine(parser: argparse.ArgumentParser) -> None:
     _add_jobs(parser)
-    add_engine(parser, "the jobs, each in a process of its own, instead of --processes")
+    add_engine_options(parser, "the jobs, each in a process of its own, instead of --processes")
 
 
 def _add_jobs(parser: argparse.ArgumentParser) -> None:
