@@ -60,6 +60,11 @@ class _BlasLibraries:
         if self.n_open == 0:
             self._limiter.restore_original_limits()
 
+    def set_threads(self, n_threads: int) -> None:
+        """Set the number of threads of all libraries, outside of blocks."""
+        for library in self._find().lib_controllers:
+            library.set_num_threads(n_threads)
+
     def limit_worker(self) -> None:
         """Limit the libraries in a new thread; OpenMP counts threads separately for each."""
         _LOCAL.is_worker = True
@@ -104,6 +109,15 @@ def count_threads() -> int:
         return 1
     with _BLAS.lock:
         return max(min(_count_cpus(), _BLAS.count_threads()), 1)
+
+
+def limit_threads(n_threads: int) -> None:
+    """Set the number of BLAS threads for the rest of the process.
+
+    `count_threads` follows it, but never exceeds the number of CPUs.
+    """
+    with _BLAS.lock:
+        _BLAS.set_threads(n_threads)
 
 
 def is_worker_thread() -> bool:

@@ -255,12 +255,13 @@ def _load_model(args: argparse.Namespace) -> FittedModel:
 
 
 def _set_threads(threads: int | None) -> None:
-    """Set the number of threads of torch and Arrow for the whole process; None changes nothing."""
+    """Limit the threads of BLAS, scoring and Arrow in this process; None changes nothing."""
     import pyarrow as pa
-    import torch
+
+    from altbi._threads import limit_threads
 
     if threads is not None:
-        torch.set_num_threads(threads)
+        limit_threads(threads)
         pa.set_cpu_count(threads)
 
 

@@ -59,6 +59,8 @@ class Backbone(Protocol):
 
     # Whether explanations compare rows with landmarks: quantiles of the training rows.
     needs_landmarks: bool
+    # Whether the network is the user's own; a model file then holds only its name.
+    is_custom: bool
 
     def validate(self) -> None:
         """Raise a `ParameterError` if a parameter has an invalid value."""

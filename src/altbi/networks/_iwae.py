@@ -67,6 +67,7 @@ class IWAE(ParameterObject):
     """
 
     needs_landmarks = False
+    is_custom = False
 
     def __init__(
         self,

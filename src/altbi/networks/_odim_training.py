@@ -183,7 +183,7 @@ def search_peak(
     best, waited, update = -math.inf, 0, 0
     while waited < math.ceil(patience / every) and update < max_updates:
         for number, batch in enumerate(_iter_epoch(len(rows), batch_size, generator), 1):
-            with single_blas_thread():
+            with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
                 loss = network.update(rows[batch], lambda losses: truncate(losses, 1.0))
             update += 1
             # The last, smaller batch is skipped: few losses always look bimodal.

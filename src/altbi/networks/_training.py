@@ -160,7 +160,7 @@ def train(
     for step in range(schedule.n_steps):
         batch_size = schedule.batch_size_at(step, len(rows))
         share = schedule.kept_share_at(step)
-        with single_blas_thread():
+        with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             for batch in iter_batches(len(rows), batch_size, schedule.n_updates, generator):
                 loss = _update_on_batch(network, rows, batch, share, labels, generator)
         yield TrainingStep(step, batch_size, share, check_loss(loss, step))

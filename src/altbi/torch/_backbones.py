@@ -32,8 +32,6 @@ class _TorchBackbone(ParameterObject, abc.ABC):
     """Base class of backbones whose networks are written in PyTorch."""
 
     needs_landmarks = True
-    # Whether the network is the user's own: its code may use torch's global random state, and a
-    # model file holds only its name.
     is_custom = False
 
     learning_rate: float

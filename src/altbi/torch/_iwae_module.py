@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from altbi.networks._iwae import NetworkSizes
-from altbi.networks._iwae_network import NEGATIVE_SLOPE
+from altbi.networks._iwae_network import NEGATIVE_SCALE
 from altbi.torch._networks import GenerativeModel
 
 
@@ -58,7 +58,7 @@ class IWAEModule(GenerativeModel):
         layers: list[nn.Module] = []
         for n_in, n_out in pairwise(sizes):
             layers.append(nn.Linear(n_in, n_out))
-            layers.append(nn.LeakyReLU(NEGATIVE_SLOPE) if self.bounded else nn.ReLU())
+            layers.append(nn.LeakyReLU(NEGATIVE_SCALE) if self.bounded else nn.ReLU())
         return nn.Sequential(*layers)
 
     def initialize_weights(self, generator: torch.Generator) -> None:
