@@ -42,12 +42,53 @@ def test_threads_are_limited_by_user():
 
 
 def test_without_blas_library_cpus_count(monkeypatch):
-    class NoLibraries:
-        lib_controllers = ()
-
-    monkeypatch.setattr(type(_threads._BLAS), "_find", lambda _: NoLibraries())
+    monkeypatch.setattr(type(_threads._BLAS), "_find", lambda _: [])
 
     assert count_threads() == 2
+
+
+class OpenMPLibrary(threading.local):
+    """A BLAS library with a limit for each thread."""
+
+    threading_layer = "openmp"
+    num_threads = 2
+
+    def set_num_threads(self, n_threads):
+        self.num_threads = n_threads
+
+
+def test_openmp_is_limited_in_each_thread(monkeypatch):
+    libraries, library = _threads._BlasLibraries(), OpenMPLibrary()
+    libraries._libraries = [library]
+    monkeypatch.setattr(type(libraries), "_find", lambda _: [library])
+    monkeypatch.setattr(_threads, "_BLAS", libraries)
+
+    def run(_):
+        with single_blas_thread():
+            return library.num_threads
+
+    assert list(map_in_threads(run, range(6))) == [1] * 6
+    assert library.num_threads == 2
+    with single_blas_thread():
+        assert library.num_threads == 1
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(run, 0).result() == 1
+            assert pool.submit(lambda: library.num_threads).result() == 2
+    assert library.num_threads == 2
+
+
+def test_limits_of_another_thread_are_overruled():
+    """threadpoolctl lets only one thread set limits of OpenBLAS."""
+    with ThreadPoolExecutor(1) as pool, threadpool_limits(1, "blas"):
+
+        def run():
+            with single_blas_thread():
+                return count_blas_threads()
+
+        with threadpool_limits(2, "blas"):
+            assert pool.submit(run).result() == {1}
+            assert count_blas_threads() == {2}
+        assert count_blas_threads() == {1}
 
 
 def test_nested_blocks_restore_at_the_end():

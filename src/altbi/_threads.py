@@ -25,71 +25,105 @@ Result = TypeVar("Result")
 
 @final
 class _BlasLibraries:
-    """The loaded BLAS libraries, and their limit to one thread while a block is open.
+    """The loaded BLAS libraries, and the limits of those with one limit for the process.
 
     Finding the libraries takes milliseconds, so they are searched for again only if a module was
-    imported since, and only when the first block is opened. A library that is loaded while a block
-    is open is not limited until the next one.
+    imported since, and only while no block is open. A library that is loaded while a block is open
+    is not limited until the next one.
     """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.n_open = 0  # open blocks of all threads
-        self.n_threads = 1  # the caller's number of threads while a block is open
+        self._n_threads = 1  # the caller's number of threads while a block is open
         self._n_modules = 0  # modules that were imported when libraries were searched for
-        self._controller: Any = None
-        self._limiter: Any = None
+        self._libraries: list[Any] = []
+        self._limits = _Limits()
 
     def count_threads(self) -> int:
         """Return the caller's number of BLAS threads; the number of CPUs without a BLAS library."""
         if self.n_open:
-            return self.n_threads
-        libraries = self._find().lib_controllers
-        return min((library.num_threads for library in libraries), default=_count_cpus())
+            return self._n_threads
+        return min((library.num_threads for library in self._find()), default=_count_cpus())
 
     def open_block(self) -> None:
         """Count one more open block; the first one limits the libraries."""
         if self.n_open == 0:
-            self.n_threads = self.count_threads()
-            self._limiter = self._controller.limit(limits=1)
+            self._n_threads = self.count_threads()
+            self._limits.set([each for each in self._libraries if not _is_limited_by_thread(each)])
         self.n_open += 1
 
     def close_block(self) -> None:
         """Count one open block less; the last one restores the caller's limits."""
         self.n_open -= 1
         if self.n_open == 0:
-            self._limiter.restore_original_limits()
+            self._limits.restore()
 
-    def set_threads(self, n_threads: int) -> None:
-        """Set the number of threads of all libraries, outside of blocks."""
-        for library in self._find().lib_controllers:
-            library.set_num_threads(n_threads)
+    def limit_threads(self, n_threads: int) -> None:
+        """Set the number of threads of all libraries; call it while no block is open."""
+        for library in self._find():
+            _set_threads(library, n_threads)
 
-    def limit_worker(self) -> None:
-        """Limit the libraries in a new thread; OpenMP counts threads separately for each."""
-        _LOCAL.is_worker = True
-        with self.lock:
-            for library in self._controller.lib_controllers:
-                library.set_num_threads(1)
+    def list_limited_by_thread(self) -> list[Any]:
+        """Return the libraries that have a limit for each thread."""
+        return [library for library in self._libraries if _is_limited_by_thread(library)]
 
-    def _find(self) -> Any:  # noqa: ANN401 - threadpoolctl has no types
-        """Return threadpoolctl's controller of the loaded BLAS libraries."""
+    def _find(self) -> list[Any]:
+        """Return threadpoolctl's controllers of the loaded BLAS libraries."""
         if self._n_modules != len(sys.modules):
-            self._controller = ThreadpoolController().select(user_api="blas")
+            self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
             self._n_modules = len(sys.modules)
-        return self._controller
+        return self._libraries
+
+
+class _Limits:
+    """Limits of some libraries to one thread, and their former numbers of threads."""
+
+    def __init__(self) -> None:
+        self._before: list[tuple[Any, int]] = []
+
+    def set(self, libraries: list[Any]) -> None:
+        """Limit the libraries to one thread."""
+        self._before = [(library, library.num_threads) for library in libraries]
+        for library in libraries:
+            _set_threads(library, 1)
+
+    def restore(self) -> None:
+        """Restore the former numbers of threads."""
+        for library, n_threads in self._before:
+            _set_threads(library, n_threads)
+
+
+def _is_limited_by_thread(library: Any) -> bool:  # noqa: ANN401 - threadpoolctl has no types
+    """Return whether a library counts threads separately for each calling thread, as OpenMP."""
+    return getattr(library, "threading_layer", None) == "openmp"
+
+
+def _set_threads(library: Any, n_threads: int) -> None:  # noqa: ANN401
+    """Set a library's number of threads, whichever thread has set it before.
+
+    threadpoolctl 3.8 ignores all threads but the first to set OpenBLAS' number, until it is reset.
+    """
+    reset = getattr(library, "clear_controlling_thread", None)
+    if reset is not None:
+        reset(force=True)
+    library.set_num_threads(n_threads)
+    if reset is not None:
+        reset(force=True)
 
 
 @final
-class _Depth(threading.local):
-    """Number of nested `single_blas_thread` blocks of the current thread."""
+class _ThreadState(threading.local):
+    """State of the current thread."""
 
-    depth = 0
-    is_worker = False  # whether the thread was started by `map_in_threads`
+    def __init__(self) -> None:
+        self.depth = 0  # nested `single_blas_thread` blocks
+        self.is_worker = False  # whether `map_in_threads` has started the thread
+        self.limits = _Limits()  # of libraries with a limit for each thread
 
 
 _BLAS = _BlasLibraries()
-_LOCAL = _Depth()
+_LOCAL = _ThreadState()
 
 
 def _count_cpus() -> int:
@@ -117,7 +151,7 @@ def limit_threads(n_threads: int) -> None:
     `count_threads` follows it, but never exceeds the number of CPUs.
     """
     with _BLAS.lock:
-        _BLAS.set_threads(n_threads)
+        _BLAS.limit_threads(n_threads)
 
 
 def is_worker_thread() -> bool:
@@ -125,9 +159,14 @@ def is_worker_thread() -> bool:
     return _LOCAL.is_worker
 
 
+def _mark_worker() -> None:
+    """Mark the current thread as one that `map_in_threads` has started."""
+    _LOCAL.is_worker = True
+
+
 @contextmanager
 def _open_block() -> Iterator[None]:
-    """Limit BLAS to one thread in the process, but do not mark the current thread as limited."""
+    """Limit BLAS libraries that have one limit for the process to one thread."""
     with _BLAS.lock:
         _BLAS.open_block()
     try:
@@ -145,11 +184,15 @@ def single_blas_thread() -> Iterator[None]:
     limits, and the last one restores them, in whichever order they end.
     """
     with _open_block():
+        if _LOCAL.depth == 0:
+            _LOCAL.limits.set(_BLAS.list_limited_by_thread())
         _LOCAL.depth += 1
         try:
             yield
         finally:
             _LOCAL.depth -= 1
+            if _LOCAL.depth == 0:
+                _LOCAL.limits.restore()
 
 
 def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[Result]:
@@ -161,7 +204,7 @@ def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[
     """
 
     def run(task: int) -> Result:
-        """Run one task; BLAS is limited already, so this only marks the thread."""
+        """Run one task in a block of its thread; the process has been limited before."""
         with single_blas_thread():
             return function(task)
 
@@ -171,7 +214,7 @@ def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[
             yield from map(run, tasks)
             return
         context = contextvars.copy_context()
-        with ThreadPoolExecutor(n_threads, initializer=_BLAS.limit_worker) as pool:
+        with ThreadPoolExecutor(n_threads, initializer=_mark_worker) as pool:
             # A context can be active in one thread at a time, so each task has a copy.
             yield from pool.map(lambda task: context.copy().run(run, task), tasks)
 
