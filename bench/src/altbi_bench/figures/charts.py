@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, final
 
-
 __all__ = ["FAMILIES", "Bar", "Dot", "Shade", "Stroke", "draw_bars", "draw_heat_map", "draw_panels"]
 
 _INK, _SOFT, _FAINT = "#222222", "#666666", "#e3e3e3"
