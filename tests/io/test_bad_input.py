@@ -482,10 +482,15 @@ def write_earlier_results(workspace):
         (("score", "x.csv", "--model"), 100_000, "x-scores.csv"),
         (("score", "x.csv", "--format", "parquet", "--model"), 50_000, "x-scores.parquet"),
         (("score", "-", "--output", "s.csv", "--model"), 100_000, "standard input"),
-        (("report", "x.csv", "--model"), 300_000, "x-report.html"),
+        (("report", "x.csv", "--model"), 100_000, "x-report.html"),
         (("fit", "x.csv", "--max-rows", "500"), 5_000, "x.altbi"),
         (("detect", "x.csv", "--max-rows", "500"), 100_000, "scores.csv"),
-        (("detect", "x.csv", "--max-rows", "500"), 900_000, "report.html"),
+        # The scores are smaller than the page.
+        (
+            ("detect", "x.csv", "--top", "500", "--format", "parquet", "--output", "found"),
+            350_000,
+            "report.html",
+        ),
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else str(value),
 )
