@@ -43,8 +43,8 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout. The report page is left out if its libraries are not installed. A privacy budget
-    without --release-scores exits with code 2.
+    to stdout; else a summary is printed. The report page is left out with --no-report, or if its
+    libraries are not installed. A privacy budget without --release-scores exits with code 2.
     """
     from altbi.report import can_report
 

@@ -353,10 +353,11 @@ def _build_reasons(explanation: Explanation, index: int) -> Iterator[ReasonFact]
 
 
 def _format_column(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
-    """Format the values of a column as the source has them; missing values become "".
+    """Format the values of a column by `format_value`; missing values become "".
 
-    `cells` has the source's values, and `values` the parsed ones. A text that was parsed as
-    missing, such as "n/a", becomes "" as well.
+    `cells` has the source's values: texts of a text file are shown as they are, numbers with six
+    digits. `values` has the parsed ones. A text that was parsed as missing, such as "n/a", becomes
+    "" as well.
     """
     pairs = zip(cells.to_pylist(), values.to_pylist(), strict=True)
     return ["" if value is None else format_value(cell) for cell, value in pairs]
