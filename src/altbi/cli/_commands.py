@@ -43,7 +43,8 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout. A privacy budget without --release-scores exits with code 2.
+    to stdout; else a summary is printed. A privacy budget without --release-scores exits with code
+    2.
     """
     scores_format = args.format or "csv"
     page = not args.no_report

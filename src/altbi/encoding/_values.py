@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Self, final
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altbi.encoding._column import OTHER, Column
-from altbi.errors import TableError
+from altbi.errors import TableError, shorten
 from altbi.table import Kind, Table
 
 # Robust z-scores beyond this grow by their logarithm, so that one extreme value does not hide the
@@ -67,22 +67,28 @@ def _check_kind(table: Table, number: int, column: Column) -> None:
 
 
 def _build_names_error(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
-    """Return the error for a table with missing or unexpected columns, or in another order.
+    """Return (do not raise) the error for columns that are missing, unexpected or in another order.
 
-    It lists at most ten of the expected names.
+    The message lists at most ten names of each kind.
     """
     missing = [name for name in fitted if name not in set(given)]
     unexpected = [name for name in given if name not in set(fitted)]
     problem = "the columns have another order"
     if missing or unexpected:
-        problem = f"columns {missing} are missing and columns {unexpected} are unexpected"
-    shown = ", ".join(map(repr, fitted[:10]))
-    if len(fitted) > 10:
-        shown += f", … ({len(fitted)} in total)"
+        problem = (
+            f"columns [{_list_names(missing)}] are missing and columns "
+            f"[{_list_names(unexpected)}] are unexpected"
+        )
     return TableError(
         f"The table differs from the one at fit: {problem}. "
-        f"Pass the columns {shown}, in this order."
+        f"Pass the columns {_list_names(fitted)}, in this order."
     )
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Return up to ten names in quotes, each cut after 100 letters; then how many there are."""
+    shown = ", ".join(shorten(repr(name), 100) for name in names[:10])
+    return shown if len(names) <= 10 else f"{shown}, … ({len(names)} in total)"
 
 
 def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:

@@ -2,6 +2,7 @@
 
 import math
 import platform
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -35,7 +36,8 @@ N_BINS = 60
 N_LOW_THRESHOLDS = 200
 # Scores above this quantile may share one wide bin.
 WIDE_BIN_QUANTILE = 0.995
-LIBRARIES = ("numpy", "pyarrow", "scikit-learn", "torch")
+# Libraries that compute scores; PyTorch is an extra, and listed if it was used.
+LIBRARIES = ("numpy", "pyarrow", "torch")
 # An empty text is a value, not a missing one.
 EMPTY_TEXT = "''"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -352,21 +354,22 @@ def _build_reasons(explanation: Explanation, index: int) -> Iterator[ReasonFact]
 
 
 def _format_column(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
-    """Format the values of a column as the source has them; missing values become "".
+    """Format the values of a column by `format_value`; missing values become "".
 
-    `cells` has the source's values, and `values` the parsed ones. A text that was parsed as
-    missing, such as "n/a", becomes "" as well.
+    `cells` has the source's values: texts of a text file are shown as they are, numbers with six
+    digits. `values` has the parsed ones. A text that was parsed as missing, such as "n/a", becomes
+    "" as well.
     """
     pairs = zip(cells.to_pylist(), values.to_pylist(), strict=True)
     return ["" if value is None else format_value(cell) for cell, value in pairs]
 
 
 def _collect_versions() -> dict[str, str]:
-    """Return the versions of altbi, Python and the main libraries."""
+    """Return the versions of altbi, Python and the libraries that were used."""
     return {
         "altbi": __version__,
         "Python": platform.python_version(),
-        **{library: version(library) for library in LIBRARIES},
+        **{library: version(library) for library in LIBRARIES if library in sys.modules},
     }
 
 

@@ -118,7 +118,7 @@ class Matrix(Table):
         raise TableError(f"Column {self.names[column]!r} holds numbers, so it has no categories.")
 
     def rename(self, names: Sequence[str]) -> Self:
-        """Return the same columns under other names."""
+        """Return the same columns under other names, with the default of all other attributes."""
         return type(self)(self._values, names)
 
     def slice(self, start: int, stop: int) -> Self:

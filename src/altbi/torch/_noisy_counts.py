@@ -74,9 +74,10 @@ class NoisyCounts:
     def _find_range(self, column: Values, noise: float) -> tuple[float, float]:
         """Return the bounds of one column, found by up to three rounds of noisy histograms.
 
-        Each round divides the range of the occupied bins of the last one into 32 bins. It stops
-        early if the range hardly shrinks, or if no bin is occupied. The first range is from
-        ``-2**63`` to ``2**63``.
+        The first histogram has powers of two as edges, from ``-2**63`` to ``2**63``. Each later one
+        divides the range of the occupied bins and their neighbours into 32 bins. A bin is occupied
+        if its noisy count exceeds 4.5 times `noise`, the standard deviation of the noise. The
+        search stops early if no bin is occupied, or if more than 30% of the range would remain.
         """
         column, edges = column[~np.isnan(column)], _FIRST_EDGES
         for _ in range(_MAX_ROUNDS):
