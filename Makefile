@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Compiled modules are kept, so that each process of the tests starts faster.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test quick lint types layers unit browser clean
+.PHONY: demo test quick core lint types layers unit browser clean
 
 demo: $(PRODUCT)
 	$(BIN)/altbi demo
@@ -15,6 +15,10 @@ test: lint types layers unit
 
 quick: lint types layers
 	$(BIN)/python -m pytest -m "not slow" tests src bench/tests
+
+# The product alone, in a new environment: all commands, the size, and no PyTorch.
+core:
+	python3 tools/check_core_install.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
