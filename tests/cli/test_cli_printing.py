@@ -84,7 +84,7 @@ def words(screen):
 
 
 def test_summary_names_rows_reasons_and_files(screen):
-    show(screen, _printing.print_summary, create_summary(), ["out/scores.csv"], "a hint")
+    show(screen, _printing.print_summary, create_summary(), ["out/scores.csv"])
 
     text = words(screen)
     assert text.startswith(
@@ -95,7 +95,7 @@ def test_summary_names_rows_reasons_and_files(screen):
     assert "17 9.5 * size 40 1.25 12.3" in text
     assert "(key 017)" in text
     assert "warnings: - Column 'a' is constant." in text
-    assert text.endswith("written: out/scores.csv a hint")
+    assert text.endswith("written: out/scores.csv")
     assert max(map(len, read_lines(screen))) <= 100
 
 
@@ -186,4 +186,4 @@ def test_demo_compares_with_chance(screen):
     text = words(screen)
     assert "A table of 300 breast biopsies with 2 measurements each: 290 are benign" in text
     assert "6 are malignant (by chance: 0.3); of the first twenty, 8." in text
-    assert _printing.PAGE_HINT in text
+    assert "written: out/scores.csv Of the ten rows" in text
