@@ -41,9 +41,9 @@ def test_losses_do_not_depend_on_other_rows(bounded, threads):
         alone = np.concatenate(
             [map_blocks(stacked.losses, rows[i : i + 1], stacked.block_rows) for i in range(10)], 1
         )
-        assert {each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"} == {
-            threads
-        }
+        assert {
+            each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"
+        } == {threads}
 
     assert np.array_equal(shuffled, losses[:, order])
     assert np.array_equal(alone, losses[:, :10])
