@@ -24,11 +24,11 @@ from functools import partial
 from math import prod
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
 
 from altbi import ALTBI, OutlierDetector, Schedule
+from altbi._threads import count_threads, limit_threads, single_blas_thread
 from altbi.detectors import Detector
 from altbi.scorers import DistanceScorer
 from altbi.table import as_table
@@ -64,11 +64,14 @@ class Product:
 
     def build(self, block: int) -> Callable[[], object]:
         """Return a function that multiplies a block of rows, into the same buffer each time."""
-        shapes = (self.matrices, self.outputs, self.inputs), (self.matrices, self.inputs, -1)
-        left = torch.ones(shapes[0])
-        right = torch.ones(self.matrices * self.inputs * block * self.times).reshape(shapes[1])
-        result = torch.empty(self.matrices, self.outputs, block * self.times)
-        return lambda: torch.bmm(left, right, out=result)
+        shapes = (
+            (self.matrices, self.outputs, self.inputs),
+            (self.matrices, self.inputs, block * self.times),
+        )
+        left = np.ones(shapes[0], np.float32)
+        right = np.ones(shapes[1], np.float32)
+        result = np.empty((*shapes[0][:2], shapes[1][2]), np.float32)
+        return lambda: np.matmul(left, right, out=result)
 
 
 def list_products(detector: Detector) -> list[Product]:
@@ -98,7 +101,6 @@ def _measure_blocks(needed: list[Product], n_rows: int, threads: int, block: int
     n_blocks = -(-n_rows // (block * threads))  # of one thread
     functions = [[product.build(block) for product in needed] for _ in range(threads)]
 
-    @torch.inference_mode()
     def run(calls: list[Callable[[], object]], times: int) -> None:
         for _ in range(times):
             for call in calls:
@@ -106,16 +108,16 @@ def _measure_blocks(needed: list[Product], n_rows: int, threads: int, block: int
 
     for calls in functions:
         run(calls, 1)
-    with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+    with single_blas_thread(), ThreadPoolExecutor(threads) as pool:
         seconds = measure_seconds(lambda: list(pool.map(run, functions, [n_blocks] * threads)))
     return seconds * n_rows / (n_blocks * block * threads)
 
 
 def measure_best_product() -> float:
     """Return the multiply-adds per second of the fastest product, on all threads."""
-    square = torch.ones(SIDE, SIDE)
+    square = np.ones((SIDE, SIDE), np.float32)
     result = square @ square
-    return SIDE**3 / measure_seconds(lambda: torch.mm(square, square, out=result))
+    return SIDE**3 / measure_seconds(lambda: np.matmul(square, square, out=result))
 
 
 def measure_seconds(function: Callable[[], object]) -> float:
@@ -182,14 +184,14 @@ def main() -> None:
     """Print one Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--widths", default="10,100,500", help="columns (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, default=count_threads())
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=1, help="of a call, about")
     parser.add_argument("--fitted", type=int, default=FIT_ROWS, help="rows to fit on")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    limit_threads(args.threads)
 
-    sys.stdout.write(f"{describe_machine('altbi', 'torch', 'numpy')}, threads: {args.threads}\n\n")
+    sys.stdout.write(f"{describe_machine('altbi', 'numpy')}, threads: {args.threads}\n\n")
     table = [["scored by", "columns", "rows", "rows/s", "GFLOP/s", "best GFLOP/s"]]
     table[0] += ["of plain products", "of the best product", "encoding", "scoring"]
     for scored_by in DETECTORS:

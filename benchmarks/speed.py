@@ -6,7 +6,7 @@ Fast systems run once to warm up, then the median of the repeats counts. PyOD's 
 parameters, takes minutes and runs once, without warm-up, on one torch thread. Up to 50,000 rows
 (shuttle) it is fitted on all rows, and the scores of its fit are used. On larger tables (donors) it
 is fitted on a sample of 20,000 rows and scores all rows.
-ALTBI trains on one thread and scores on as many as torch has. PyOD's VAE also needs tqdm.
+ALTBI trains on one thread and scores on as many as BLAS has. PyOD's VAE also needs tqdm.
 """
 
 import argparse

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import altbi
@@ -17,6 +18,29 @@ COMMAND = "import sys; from altbi.cli import main; sys.exit(main(sys.argv[1:]))"
 HEAVY = {"numpy", "torch", "sklearn", "scipy", "pyarrow", "pandas", "polars", "pyod"} | {
     "safetensors", "altair", "vl_convert", "jinja2", "shtab", "dask", "distributed"
 }  # fmt: skip
+UNUSED = "sklearn,scipy.stats,pandas"
+# Hides modules from a program: the first set is not installed, the second must not be imported.
+HIDE = """
+import sys
+from importlib.machinery import PathFinder
+missing, unused = ({name for name in names.split(",") if name} for names in sys.argv[1:3])
+del sys.argv[1:3]
+class Refuse:
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        raise ImportError(f"{module.__name__} must not be imported")
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in missing:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name in unused:
+            spec = PathFinder.find_spec(name, path)
+            spec.loader = Refuse()
+            return spec
+sys.meta_path.insert(0, Finder())
+"""
+INSTALL = " is not installed. Install it with: pip install 'altbi[{}]'\n"
 DEFAULT = re.compile(r"^(\w+) : .*default=(.+)$", re.MULTILINE)
 
 
@@ -64,14 +88,126 @@ def test_the_listing_sees_an_import():
 
 @pytest.mark.parametrize(
     "code",
-    [
-        "import altbi; altbi.__version__; dir(altbi)",
-        "from altbi import Schedule; Schedule()",
-        "from altbi import AltbiError",
-    ],
+    ["import altbi; altbi.__version__; dir(altbi)", "from altbi import AltbiError"],
 )
 def test_light_names_import_nothing_heavy(code):
     assert heavy_imports(code) == set()
+
+
+def run_without(*arguments, code=COMMAND, missing="torch,opacus", unused=""):
+    """Run a program to which some modules are missing, and to which others refuse their import."""
+    command = [sys.executable, "-c", HIDE + code, missing, unused, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("name", ["Schedule", "IWAE", "detect", "load"])
+def test_core_names_need_neither_torch_nor_sklearn(name):
+    done = run_without(code=f"from altbi import {name}", unused=UNUSED)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_hidden_modules_cannot_be_imported():
+    for name in (*UNUSED.split(","), "torch"):
+        done = run_without(code=f"import {name}", unused=UNUSED)
+        assert "ImportError" in done.stderr or "ModuleNotFoundError" in done.stderr, name
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder with a table and the path of its model file."""
+    path = tmp_path_factory.mktemp("tables")
+    rng = np.random.default_rng(0)
+    rows = zip(*rng.normal(size=(2, 120)), rng.choice(["red", "blue"], 120), strict=True)
+    lines = [f"{size:.4f},{weight:.4f},{colour}" for size, weight, colour in rows]
+    (path / "t.csv").write_text("\n".join(["size,weight,colour", *lines]))
+    done = run_without("fit", path / "t.csv", "-o", path / "t.altbi", unused=UNUSED)
+    assert done.returncode == 0, done.stderr
+    return path
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "detect t.csv --output {out}",
+        "detect t.csv --method altbi --output {out}",
+        pytest.param("detect t.csv --method odim --output {out}", marks=pytest.mark.slow),
+        "fit t.csv --output {out}/t.altbi",
+        "score t.csv --model t.altbi --output {out}/s.csv",
+        "score t.csv --model t.altbi --output {out}/s.parquet",
+        "explain t.csv --model t.altbi",
+        "report t.csv --model t.altbi --output {out}/page.html",
+        "inspect t.altbi",
+        "demo --output {out}",
+    ],
+)
+def test_commands_run_without_torch_and_sklearn(command, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+
+    done = run_without(*command.format(out=tmp_path).split(), unused=UNUSED)
+
+    assert (done.returncode, "Error" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        ("detect t.csv --method altbi-glow --output {out}", "torch"),
+        ("fit t.csv --exclude colour --epsilon 3 --bounds -4 4 --output {out}/p", "privacy"),
+    ],
+)
+def test_command_names_the_missing_extra(command, extra, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+
+    done = run_without(*command.format(out=tmp_path).split())
+
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.endswith(INSTALL.format(extra))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("code", "extra"),
+    [
+        ("from altbi.torch import Glow", "torch"),
+        ("from altbi.torch import CustomBackbone", "torch"),
+        ("import altbi.torch as t; altbi.ALTBI(backbone=t.Glow())", "torch"),
+        (
+            "from altbi.torch import PrivacyBudget as P; fit(privacy=P(3, bounds=(-4, 4)))",
+            "privacy",
+        ),
+    ],
+)
+def test_python_names_the_missing_extra(code, extra):
+    start = (
+        "import numpy, altbi\n"
+        "X = numpy.random.default_rng(0).normal(size=(60, 2))\n"
+        "def fit(**parameters): altbi.ALTBI(**parameters).fit(X)\n"
+        "try:\n    "
+    )
+    end = "\nexcept altbi.AltbiError as error:\n    print(type(error).__name__, error)"
+
+    done = run_without(code=start + code + end)
+
+    assert done.stdout.startswith("MissingExtraError "), done.stderr
+    assert done.stdout.endswith(INSTALL.format(extra))
+
+
+@pytest.mark.slow
+def test_private_model_is_scored_without_torch(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    private = ("--exclude", "colour", "--epsilon", "3", "--bounds", "-4", "4")
+    path, scores = tmp_path / "private.altbi", tmp_path / "scores.csv"
+    fitted = run_without("fit", "t.csv", *private, "-o", path, missing="")
+    assert fitted.returncode == 0, fitted.stderr
+
+    done = run_without("score", "t.csv", "-m", path, "-o", scores, unused=UNUSED)
+
+    assert done.returncode == 0, done.stderr
+    found = np.loadtxt(scores, delimiter=",", skiprows=1, usecols=1)
+    columns = np.loadtxt("t.csv", delimiter=",", skiprows=1, usecols=(0, 1))
+    table = pa.table({"size": columns[:, 0], "weight": columns[:, 1]})
+    np.testing.assert_allclose(found, altbi.load(path).score(table), rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["", "detect", "score", "demo", "inspect"])

@@ -11,9 +11,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from altbi import ALTBI, IWAE, ODIM, OutlierDetector, Schedule
+from altbi._threads import map_blocks
 from altbi.errors import ParameterError
 from altbi.model import _settings
-from altbi.networks import map_blocks
 from altbi.table import as_table
 from altbi.torch import Glow, PrivacyBudget
 

@@ -1,12 +1,13 @@
 """OutlierDetector: reference rows, whitening, and its training."""
 
+from math import prod
+
 import numpy as np
 import pytest
 
-from altbi import OutlierDetector, Schedule
+from altbi import IWAE, OutlierDetector, Schedule
 from altbi.errors import ParameterError
 from altbi.model._fit import sized_for
-from altbi.networks import IWAE, build_untrained
 from altbi.scorers import DistanceScorer
 from altbi.table import as_table
 
@@ -84,8 +85,7 @@ def test_wide_tables_are_whitened_and_explained(n_columns, is_whitened):
 
 def test_selecting_network_stops_growing_with_columns():
     def count_weights(size):
-        state = build_untrained(IWAE(), 2000, sized_for=size).state_dict()
-        return sum(tensor.numel() for tensor in state.values())
+        return sum(prod(shape) for shape, _ in IWAE().describe_state(2000, sized_for=size).values())
 
     size = sized_for(OutlierDetector().settings(), 2000)
 

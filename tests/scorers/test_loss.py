@@ -1,20 +1,23 @@
 import numpy as np
 import pytest
-import torch
-from altbi.networks._iwae_losses import StackedIWAE
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from altbi.networks import IWAENetwork, map_blocks
+from altbi._threads import map_blocks
+from altbi.networks import stack_states
+from altbi.networks._iwae_network import IWAENetwork
+from altbi.networks._iwae_snapshots import StackedIWAE
 from altbi.scorers import LossScorer
 from altbi.scorers._loss import compute_loss_ranges
 
 
 def build_stacked(n_snapshots=3, bounded=True):
-    torch.manual_seed(0)
-    models = [IWAENetwork(5, (8, 6), 3, 2, bounded=bounded) for _ in range(n_snapshots)]
-    for model in models:
-        model.resample_noise()
-    states = [model.state_dict() for model in models]
-    return StackedIWAE(models[0], {k: torch.stack([s[k] for s in states]) for k in states[0]})
+    network, generator = IWAENetwork(5, (8, 6), 3, 2, bounded=bounded), np.random.default_rng(0)
+    states = []
+    for _ in range(n_snapshots):
+        network.initialize(generator)
+        network.resample_noise()
+        states.append(network.copy_state())
+    return StackedIWAE(network, stack_states(states))
 
 
 def build_scorer(low, width):
@@ -33,16 +36,14 @@ def test_losses_do_not_depend_on_other_rows(bounded, threads):
     losses = map_blocks(stacked.losses, rows, stacked.block_rows)
     order = np.random.default_rng(1).permutation(1000)
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(threads)
-    try:
+    with threadpool_limits(threads, "blas"):
         shuffled = map_blocks(stacked.losses, rows[order], stacked.block_rows)
         alone = np.concatenate(
             [map_blocks(stacked.losses, rows[i : i + 1], stacked.block_rows) for i in range(10)], 1
         )
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
+        assert {
+            each["num_threads"] for each in threadpool_info() if each["user_api"] == "blas"
+        } == {threads}
 
     assert np.array_equal(shuffled, losses[:, order])
     assert np.array_equal(alone, losses[:, :10])

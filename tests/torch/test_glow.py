@@ -3,10 +3,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from altbi.networks._torch_modes import single_thread
 from torch.nn import functional
 
-from altbi.networks import Adam, Schedule, train
+from altbi.networks import Schedule, train
 from altbi.torch._flow_steps import (
     ActNorm,
     Coupling,
@@ -16,6 +15,8 @@ from altbi.torch._flow_steps import (
     extract_patches,
 )
 from altbi.torch._glow import GlowNetwork, _squeeze, count_levels, square_side
+from altbi.torch._modes import single_thread
+from altbi.torch._training import Adam, TorchTraining
 
 
 def build_glow(n_features=10, steps=3, hidden=(8, 6), *, seed=0, disturbed=True):
@@ -342,10 +343,11 @@ def test_training_approaches_known_likelihood():
 
     model.train()(rows[:1000])  # initializes the normalizations only
     before = float(evaluate(model, rows[1000:]).mean())
-    with single_thread():
-        for _ in train(model, rows[:1000], plan, learning_rate=1e-2, generator=generator):
-            pass
-        after = evaluate(model, rows[1000:])
+    adam = Adam(model.parameters(), learning_rate=1e-2, weight_decay=0)
+    network = TorchTraining(model, model, adam, torch.device("cpu"), random_state=None)
+    for _ in train(network, rows[:1000].numpy(), plan, None, rng):
+        pass
+    after = evaluate(model, rows[1000:])
 
     exact = -truth.log_prob(channels[1000:]).sum(1)
     best = float(exact.mean())

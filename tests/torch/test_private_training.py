@@ -9,8 +9,9 @@ from scipy.stats import beta
 
 from altbi import Schedule
 from altbi.model._privacy_accounting import calibrate_noise, compute_epsilons
-from altbi.networks import IWAENetwork
+from altbi.networks._iwae import NetworkSizes
 from altbi.torch import _private_training
+from altbi.torch._iwae_module import build_iwae
 from altbi.torch._private_training import (
     COUNT_SHARE,
     NoisyPlan,
@@ -30,8 +31,8 @@ SCHEDULE = Schedule(n0=16, T0=1, T1=2, T2=4, updates=1, first_truncated=1)
 
 
 def build_model(n_samples=2, seed=0):
-    model = IWAENetwork(N_FEATURES, (8, 6), 3, n_samples, bounded=True, batch_norm=False)
-    model.initialize_weights(torch.Generator().manual_seed(seed))
+    model = build_iwae(NetworkSizes(N_FEATURES, (8, 6), 3, n_samples, True, False))
+    model.initialize(torch.Generator().manual_seed(seed))
     return model
 
 

@@ -85,26 +85,31 @@ class LossScorer:
         """Return the scores of encoded rows, split by encoded feature.
 
         The remainder holds the terms of the losses that belong to no single feature, and the shift
-        by `low`.
+        by `low`. The scores have the bits of `score`, so that a row at the threshold is flagged
+        in scores and explanations alike.
         """
+        by_feature, remainder = self.split_losses(rows)
+        return ScoreContributions(self.score(rows), by_feature, remainder)
+
+    def split_losses(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.float64], Scores]:
+        """Return the contributions ``(n_rows, n_features_encoded)`` of rows, and the remainders."""
 
         def compute(columns: NDArray[np.float32]) -> NDArray[np.float64]:
-            """Return losses, remainders and contributions of a block as rows of one array.
+            """Return remainders by snapshot and contributions of a block as rows of one array.
 
-            Losses and remainders are by snapshot. Contributions are scaled and averaged over
-            snapshots.
+            Contributions are scaled and averaged over snapshots.
             """
             split = self.stacked.contributions(columns)
             by_feature = np.zeros(columns.shape)
             for contributions, width in zip(split.by_feature, self.width, strict=True):
                 by_feature += contributions / width
             by_feature /= len(self.width)
-            return np.concatenate([split.losses, split.remainder, by_feature])
+            return np.concatenate([split.remainder, by_feature])
 
         with self.stacked.evaluating():
             results = map_blocks(compute, rows, self.stacked.explain_block_rows)
-        losses, remainder, by_feature = np.split(results, np.cumsum([self.stacked.n_snapshots] * 2))
-        return ScoreContributions(self.combine(losses), by_feature.T, self.combine(remainder))
+        remainder, by_feature = np.split(results, [self.stacked.n_snapshots])
+        return by_feature.T, self.combine(remainder)
 
     def expect(
         self, context: NDArray[np.float32], rows: NDArray[np.float32]
@@ -152,7 +157,7 @@ def fit_typical_rows(
     Only an evenly spaced sample of at most ``scorer.stacked.n_typical_rows`` rows is used.
     """
     sample = rows[:: -(-len(rows) // scorer.stacked.n_typical_rows)]
-    by_feature = scorer.contributions(sample).by_feature
+    by_feature, _ = scorer.split_losses(sample)
     baseline = encoder.sum_by_column(by_feature).mean(axis=0)
     has_one_feature = np.bincount(encoder.feature_columns) == 1
     if has_one_feature.any():

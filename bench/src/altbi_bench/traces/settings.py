@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi import IWAE, Schedule
+from altbi._threads import single_blas_thread
 from altbi.networks import Objective, SnapshotArrays, train
 from altbi.networks._iwae import IWAETraining
 from altbi.networks._iwae_network import IWAENetwork
@@ -129,9 +130,11 @@ def _sample_evaluation_noise(network: IWAENetwork, seed: int) -> Losses:
 def _compute_losses(network: IWAENetwork, rows: Losses, noises: Losses) -> Losses:
     """Compute the mean losses of rows over several arrays of noise."""
     total = np.zeros(len(rows), dtype=np.float32)
-    for noise in noises:
-        network.scoring_noise[:] = noise
-        total += network.evaluate_losses(rows)
+    # The results do not depend on the number of threads.
+    with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for noise in noises:
+            network.scoring_noise[:] = noise
+            total += network.evaluate_losses(rows)
     return total / np.float32(len(noises))
 
 
