@@ -1,4 +1,4 @@
-"""Three small tables whose scores by version 0.1 are stored."""
+"""Three small tables whose scores are stored."""
 
 import numpy as np
 import pyarrow as pa

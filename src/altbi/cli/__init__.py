@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _skip_pandas() -> None:
-    """Let pyarrow do without pandas in this process, which belongs to the command.
+    """Hide pandas from pyarrow in this process, which belongs to the command.
 
     pyarrow imports pandas, if it is installed, when it first converts a value, to find out whether
     the value is a pandas object. Commands have no pandas objects, and the import takes 0.4 seconds.

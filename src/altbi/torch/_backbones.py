@@ -122,8 +122,8 @@ class _TorchBackbone(ParameterObject, abc.ABC):
         states = {name: torch.from_numpy(array) for name, array in arrays.items()}
         columns = torch.from_numpy(feature_columns)
         with isolate(None):
-            marks = Landmarks(torch.from_numpy(landmarks), columns)
-            return SequentialSnapshots(self._build_untrained(n_features), states, marks)
+            quantiles = Landmarks(torch.from_numpy(landmarks), columns)
+            return SequentialSnapshots(self._build_untrained(n_features), states, quantiles)
 
     def describe_state(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
