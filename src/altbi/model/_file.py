@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # these import this module
     from altbi.model._fitted_model import FittedModel
     from altbi.scorers import DistanceScorer, LossScorer
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 FORMAT = "altbi model"
 ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights
