@@ -150,7 +150,8 @@ def test_trained_losses_differ_from_untrained_ones(network, X):
 @pytest.mark.parametrize("n_rows", [2, 3, 127, 128, 129])
 @pytest.mark.parametrize("network", ["reference", "paper"])
 def test_small_tables_work(network, n_rows, X):
-    detector = ALTBI(schedule=Schedule(T0=1, T1=4, T2=6), backbone=IWAE(network=network))
+    # With an even number of snapshots, the scores of two rows may tie.
+    detector = ALTBI(schedule=Schedule(T0=1, T1=4, T2=7), backbone=IWAE(network=network))
     detector.fit(X[:n_rows])
 
     assert np.isfinite(detector.outlier_score(X[:n_rows])).all()
