@@ -113,10 +113,13 @@ def test_lists_nested_too_deep_raise_table_error(open_bytes):
     def read_after(n_calls):
         return read(source) if n_calls == 0 else read_after(n_calls - 1)
 
-    # How many calls are left for the lists depends on how deep the test itself is called.
-    with pytest.raises(TableError, match=r"nested too deep\. Write flatter lines"):
+    def read_deeper_and_deeper():
+        # How many calls are left for the lists depends on how deep the test itself is called.
         for n_calls in range(0, 300, 10):
             read_after(n_calls)
+
+    with pytest.raises(TableError, match=r"nested too deep\. Write flatter lines"):
+        read_deeper_and_deeper()
 
 
 def test_json_lists_are_text_with_a_note(tmp_path):
