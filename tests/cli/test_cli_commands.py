@@ -268,6 +268,26 @@ def test_quiet_prints_nothing(folder, capfd, fast):
 
 
 @pytest.mark.parametrize(
+    ("command", "is_cut"),
+    [
+        ("detect wide.csv --label bad=yes", True),
+        ("detect wide.csv --label bad=yes --no-report", False),
+        ("fit wide.csv --label bad=yes", False),
+    ],
+)
+def test_warnings_are_cut_only_with_a_page(folder, capsys, fast, command, is_cut):
+    constants = {f"constant {number}": [1] * 40 for number in range(12)}
+    pyarrow.csv.write_csv(pa.table({"bad": ["no"] * 40, "x": range(40), **constants}), "wide.csv")
+
+    assert main(command.split()) == 0
+
+    warnings = " ".join(capsys.readouterr().out.split()).partition("warnings: ")[2]
+    assert ("more, in the report" in warnings) == is_cut
+    assert warnings.count("Column 'constant") == (7 if is_cut else 12)
+    assert warnings.startswith("- Column 'bad': none of the labels") == ("detect" in command)
+
+
+@pytest.mark.parametrize(
     ("name", "output"),
     [
         ("more.csv.gz", "more-scores.csv"),

@@ -64,7 +64,7 @@ def detect(args: argparse.Namespace) -> None:
             return
         summary = pipeline.run(settings, folder, scores_format, report=page)
     files = [str(folder / name) for name in names]
-    _print_summary(args, summary, files)
+    _print_summary(args, summary, files, page=page)
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -106,7 +106,7 @@ def score(args: argparse.Namespace) -> None:
         if path is None:
             return
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
-    _print_summary(args, summary, [str(path)])
+    _print_summary(args, summary, [str(path)], page=False)
 
 
 def _score_partitions(args: argparse.Namespace) -> None:
@@ -127,7 +127,7 @@ def _score_partitions(args: argparse.Namespace) -> None:
         prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score_into(prepared, path)
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
-    _print_summary(args, summary, [str(path)])
+    _print_summary(args, summary, [str(path)], page=False)
 
 
 def explain(args: argparse.Namespace) -> None:
@@ -176,7 +176,7 @@ def report(args: argparse.Namespace) -> None:
         return
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(page)
-    _print_summary(args, summary, [str(path)])
+    _print_summary(args, summary, [str(path)], page=True)
 
 
 def inspect(args: argparse.Namespace) -> None:
@@ -307,13 +307,15 @@ def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, A
     }
 
 
-def _print_summary(args: argparse.Namespace, summary: Summary, files: list[str]) -> None:
-    """Print the result for a scored table, as text or as JSON."""
+def _print_summary(
+    args: argparse.Namespace, summary: Summary, files: list[str], *, page: bool
+) -> None:
+    """Print the result for a scored table, as text or as JSON; `page` as in `print_summary`."""
     from altbi.cli._printing import print_summary, summary_to_json
 
     _print_result(
         args,
-        lambda: print_summary(summary, files),
+        lambda: print_summary(summary, files, page=page),
         lambda: summary_to_json(summary, files),
     )
 
