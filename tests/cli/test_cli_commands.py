@@ -237,6 +237,15 @@ def test_explain_selects_rows_by_number_or_score(folder, capsys, scores):
     assert "similar normal rows:" in out
 
 
+def test_explain_prints_a_repeated_row_once(folder, capsys):
+    assert main([*EXPLAIN, "--rows", "17,3,17,17", "--json"]) == 0
+
+    records = json.loads(capsys.readouterr().out)
+    ranks = [(record["row"], record["reason"]) for record in records]
+    assert len(set(ranks)) == len(ranks)
+    assert list(dict.fromkeys(row for row, _ in ranks)) == [17, 3]
+
+
 @pytest.mark.slow
 def test_models_of_losses_have_no_similar_rows(folder, capsys):
     explain = ["explain", "sizes.csv", "-m", "loss.altbi", "--rows", "17"]

@@ -133,7 +133,7 @@ def _score_partitions(args: argparse.Namespace) -> None:
 def explain(args: argparse.Namespace) -> None:
     """Run `altbi explain`: print or write the reasons of the scores of some rows.
 
-    The rows are those of --rows; by default all rows are scored to find the highest scores. With
+    The rows are those of --rows, each once; by default all rows are scored to find the highest scores. With
     --output the reasons are a table file, or CSV on stdout for ``-``.
     """
     path = None if args.output is None else resolve_output(args, "")
@@ -145,7 +145,7 @@ def explain(args: argparse.Namespace) -> None:
             if args.rows is None:
                 explained = pipeline.explain_top(prepared, pipeline.score(prepared))
             else:
-                explained = pipeline.explain_at(prepared, args.rows)
+                explained = pipeline.explain_at(prepared, list(dict.fromkeys(args.rows)))
             reasons = build_reasons_table(explained, prepared.selected)
         if args.output is not None:
             with output(reasons.schema) as writer:
