@@ -43,8 +43,8 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout; else a summary is printed. A privacy budget without --release-scores exits with code
-    2.
+    to stdout; else a summary is printed. Either of a privacy budget and --release-scores without
+    the other exits with code 2.
     """
     scores_format = args.format or "csv"
     page = not args.no_report
@@ -57,6 +57,8 @@ def detect(args: argparse.Namespace) -> None:
             "detect writes scores of the training rows, which a privacy budget does not cover: "
             "use fit, or pass --release-scores"
         )
+    if args.release_scores and args.epsilon is None:
+        args.wrong("--release-scores belongs to a privacy budget: pass --epsilon too")
     with _open_pipeline(args) as pipeline:
         settings = read_settings(args)
         if folder is None:
@@ -133,8 +135,8 @@ def _score_partitions(args: argparse.Namespace) -> None:
 def explain(args: argparse.Namespace) -> None:
     """Run `altbi explain`: print or write the reasons of the scores of some rows.
 
-    The rows are those of --rows, each once; by default all rows are scored to find the highest scores. With
-    --output the reasons are a table file, or CSV on stdout for ``-``.
+    The rows are those of --rows, each once; by default all rows are scored to find the highest
+    scores. With --output the reasons are a table file, or CSV on stdout for ``-``.
     """
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
