@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from altbi.distributed._partition_folder import STATE_FOLDER
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
@@ -110,3 +112,27 @@ def headings(page):
 
 def test_readme_has_at_most_100_lines():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md"])
+def test_examples_state_that_they_need_pandas(page):
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+    with_pandas = [example for example in examples if "pandas" in example]
+
+    assert with_pandas
+    assert all("pip install pandas" in example for example in with_pandas)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/scale.md", "docs/benchmark/README.md"])
+def test_benchmark_commands_follow_their_installation(page):
+    text = (ROOT / page).read_text("utf-8")
+    first = re.search(r"altbi-bench \w|python benchmarks/", text)
+
+    assert first is not None
+    assert "pip install . ./bench" in text[: first.start()]
+
+
+def test_state_folder_of_engines_is_documented():
+    text = (DOCS / "commands.md").read_text("utf-8")
+
+    assert f"`scores/{STATE_FOLDER}`" in text
