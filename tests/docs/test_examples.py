@@ -136,3 +136,14 @@ def test_state_folder_of_engines_is_documented():
     text = (DOCS / "commands.md").read_text("utf-8")
 
     assert f"`scores/{STATE_FOLDER}`" in text
+
+
+def test_speed_of_methods_links_to_measurements():
+    (paragraph,) = (
+        text
+        for text in (DOCS / "commands.md").read_text("utf-8").split("\n\n")
+        if "slow" in text and "odim" in text
+    )
+
+    assert "(benchmark/systems.md#cost)" in paragraph
+    assert not re.search(r"\d+ times", paragraph)
