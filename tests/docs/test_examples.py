@@ -2,12 +2,14 @@
 
 import functools
 import re
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import altbi
 from altbi.distributed._partition_folder import STATE_FOLDER
 
 pytestmark = pytest.mark.slow
@@ -56,6 +58,17 @@ def test_readme_example_finds_the_outlier(folder, capsys):
     assert 42 in found["flagged"].index
     assert "expected" in capsys.readouterr().out
     assert (folder / "payments.altbi").exists()
+
+
+def test_readme_call_of_detect_works(folder):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (call,) = re.findall(r"`(altbi\.detect\(.*?\))`", text)
+    (detector,) = re.findall(r"`detector=(.*?)`", text)
+    names = {"altbi": altbi, "OutlierDetector": altbi.OutlierDetector}
+
+    assert eval(call, names).folder == Path("found")
+    assert eval(call.replace('"found", ', ""), names).folder.parent == Path(tempfile.gettempdir())
+    assert eval(detector, names).contamination == 0.01
 
 
 def test_detect_example_finds_the_outlier(folder, capsys):
