@@ -1,4 +1,5 @@
 import gc
+import sys
 import tempfile
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 import altbi
 from altbi.distributed import Local
-from altbi.errors import ParameterError, TableError
+from altbi.errors import MissingExtraError, ParameterError, TableError
 from small_tables import fast_altbi, fast_detector, fast_settings
 
 
@@ -232,6 +233,14 @@ def test_pandas_index_is_kept(features):
     assert found["score"].idxmax() == "row 17"
     assert list(detect(features).to_pandas().index) == list(range(120))
     assert isinstance(found, pd.DataFrame)
+
+
+def test_missing_pandas_is_named(features, monkeypatch):
+    detection = detect(features)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+
+    with pytest.raises(MissingExtraError, match=r"^'pandas' is not .*: pip install pandas$"):
+        detection.to_pandas()
 
 
 @pytest.mark.slow

@@ -328,13 +328,15 @@ def test_columns_of_a_model_cannot_be_excluded(tmp_path):
         score_file(tmp_path / "other.csv", model)
 
 
-def test_constant_labels_are_a_warning(tmp_path):
-    write_csv(pa.table({"x": np.arange(40.0), "bad": [0] * 40}), tmp_path / "t.csv")
+def test_constant_labels_are_the_first_warning(tmp_path):
+    table = {"x": np.arange(40.0), "constant": [1] * 40, "bad": [0] * 40}
+    write_csv(pa.table(table), tmp_path / "t.csv")
 
     summary = run(tmp_path / "t.csv", tmp_path / "out", label="bad")
 
     assert summary.metrics is None
-    assert any("'bad': all labels are the same" in note for note in summary.notes)
+    assert "'bad': all labels are the same" in summary.notes[0]
+    assert len(summary.notes) > 1
 
 
 def test_kept_columns_are_unchanged(tmp_path):

@@ -11,6 +11,7 @@ import pyarrow.feather
 import pyarrow.json
 import pyarrow.parquet
 
+from altbi.errors import import_extra
 from altbi.model import FittedModel
 from altbi.report import Summary, TopRow
 
@@ -182,6 +183,7 @@ class Detection:
         MissingExtraError
             If pandas is not installed.
         """
+        import_extra("pandas", extra=None)
         frame = self.scores().to_pandas()
         return frame if self._index is None else frame.set_axis(self._index, axis=0)
 

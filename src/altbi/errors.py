@@ -58,19 +58,21 @@ class EngineError(AltbiError, RuntimeError):
 
 
 class MissingExtraError(AltbiError, ImportError):
-    """An optional dependency is not installed; the message names the extra to install."""
+    """An optional dependency is not installed; the message names the package to install."""
 
 
-def import_extra(module: str, *, extra: str) -> ModuleType:
+def import_extra(module: str, *, extra: str | None) -> ModuleType:
     """Import an optional dependency and return the module.
 
-    If the import fails, a `MissingExtraError` names the extra of altbi to install.
+    If the import fails, a `MissingExtraError` names the extra of altbi to install, or the module
+    itself if `extra` is None.
     """
     try:
         return importlib.import_module(module)
     except ImportError as cause:
+        package = module if extra is None else f"'altbi[{extra}]'"
         raise MissingExtraError(
-            f"{module!r} is not installed. Install it with: pip install 'altbi[{extra}]'"
+            f"{module!r} is not installed. Install it with: pip install {package}"
         ) from cause
 
 

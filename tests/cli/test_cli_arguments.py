@@ -65,6 +65,7 @@ def test_threshold_replaces_contamination():
         (["--epsilon", "1", "--bounds", "0", "1", "--method", "altbi-glow"], "not for altbi-glow"),
         (["--threshold", "nan"], "but expected a finite number"),
         (["--threshold", "1", "--method", "odim"], "--threshold is not for odim"),
+        (["--threshold", "1", "--contamination", "0.1"], "omit one of them"),
         (["--output", "-"], "cannot be written to stdout"),
     ],
 )
@@ -86,6 +87,8 @@ def test_inconsistent_fit_options_are_wrong_usage(table, tmp_path, capsys, optio
         ("detect sizes.csv --engine local --format csv", "writes Parquet"),
         ("detect sizes.csv --engine local --output -", "cannot go to stdout"),
         ("detect sizes.csv --epsilon 1 --bounds 0 1", "--release-scores"),
+        ("detect sizes.csv --release-scores", "pass --epsilon too"),
+        ("explain sizes.csv -m a.altbi --top 10 --rows 1", "not allowed with argument"),
     ],
 )
 def test_inconsistent_options_are_wrong_usage(table, capsys, arguments, message):

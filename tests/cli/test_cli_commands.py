@@ -237,6 +237,15 @@ def test_explain_selects_rows_by_number_or_score(folder, capsys, scores):
     assert "similar normal rows:" in out
 
 
+def test_explain_prints_a_repeated_row_once(folder, capsys):
+    assert main([*EXPLAIN, "--rows", "17,3,17,17", "--json"]) == 0
+
+    records = json.loads(capsys.readouterr().out)
+    ranks = [(record["row"], record["reason"]) for record in records]
+    assert len(set(ranks)) == len(ranks)
+    assert list(dict.fromkeys(row for row, _ in ranks)) == [17, 3]
+
+
 @pytest.mark.slow
 def test_models_of_losses_have_no_similar_rows(folder, capsys):
     explain = ["explain", "sizes.csv", "-m", "loss.altbi", "--rows", "17"]
@@ -265,6 +274,26 @@ def test_quiet_prints_nothing(folder, capfd, fast):
 
     assert capfd.readouterr() == ("", "")
     assert names_in(folder / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+
+
+@pytest.mark.parametrize(
+    ("command", "is_cut"),
+    [
+        ("detect wide.csv --label bad=yes", True),
+        ("detect wide.csv --label bad=yes --no-report", False),
+        ("fit wide.csv --label bad=yes", False),
+    ],
+)
+def test_warnings_are_cut_only_with_a_page(folder, capsys, fast, command, is_cut):
+    constants = {f"constant {number}": [1] * 40 for number in range(12)}
+    pyarrow.csv.write_csv(pa.table({"bad": ["no"] * 40, "x": range(40), **constants}), "wide.csv")
+
+    assert main(command.split()) == 0
+
+    warnings = " ".join(capsys.readouterr().out.split()).partition("warnings: ")[2]
+    assert ("more, in the report" in warnings) == is_cut
+    assert warnings.count("Column 'constant") == (7 if is_cut else 12)
+    assert warnings.startswith("- Column 'bad': none of the labels") == ("detect" in command)
 
 
 @pytest.mark.parametrize(

@@ -69,9 +69,9 @@ def screen(request, monkeypatch):
     return Screen()
 
 
-def show(screen, function, *arguments):
+def show(screen, function, *arguments, **options):
     with redirect_stdout(screen):
-        function(*arguments)
+        function(*arguments, **options)
 
 
 def read_lines(screen):
@@ -84,7 +84,7 @@ def words(screen):
 
 
 def test_summary_names_rows_reasons_and_files(screen):
-    show(screen, _printing.print_summary, create_summary(), ["out/scores.csv"])
+    show(screen, _printing.print_summary, create_summary(), ["out/scores.csv"], page=True)
 
     text = words(screen)
     assert text.startswith(
@@ -100,22 +100,22 @@ def test_summary_names_rows_reasons_and_files(screen):
 
 
 def test_only_flagged_rows_are_marked(screen):
-    show(screen, _printing.print_summary, create_summary(threshold=20.0, flagged=0), [])
+    show(screen, _printing.print_summary, create_summary(threshold=20.0, flagged=0), [], page=True)
 
     text = words(screen)
     assert "0 rows are flagged as outliers (0.00%)" in text
     assert "17 9.5 size" in text
 
 
-def test_many_notes_are_shortened(screen):
-    show(
-        screen,
-        _printing.print_summary,
-        create_summary(notes=tuple(f"Note {i}." for i in range(11))),
-        [],
-    )
+@pytest.mark.parametrize(
+    ("page", "end"), [(True, "- Note 7. - and 3 more, in the report"), (False, "- Note 10.")]
+)
+def test_warnings_are_shortened_only_with_a_page(screen, page, end):
+    summary = create_summary(notes=tuple(f"Note {i}." for i in range(11)))
 
-    assert "- Note 7. - and 3 more, in the report" in words(screen)
+    show(screen, _printing.print_summary, summary, [], page=page)
+
+    assert f"{end} written:" in words(screen)
 
 
 @pytest.mark.parametrize("hostile", ["\x1b[2J\x9b\r", RED, "[bold", "x" * 300])
@@ -129,6 +129,7 @@ def test_texts_of_a_table_have_no_effect(screen, hostile):
         _printing.print_summary,
         create_summary(top=(row,), id_columns=(hostile,), notes=(hostile,)),
         [],
+        page=True,
     )
 
     lines = read_lines(screen)

@@ -2,11 +2,15 @@
 
 import functools
 import re
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+
+import altbi
+from altbi.distributed._partition_folder import STATE_FOLDER
 
 pytestmark = pytest.mark.slow
 
@@ -54,6 +58,17 @@ def test_readme_example_finds_the_outlier(folder, capsys):
     assert 42 in found["flagged"].index
     assert "expected" in capsys.readouterr().out
     assert (folder / "payments.altbi").exists()
+
+
+def test_readme_call_of_detect_works(folder):
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    (call,) = re.findall(r"`(altbi\.detect\(.*?\))`", text)
+    (detector,) = re.findall(r"`detector=(.*?)`", text)
+    names = {"altbi": altbi, "OutlierDetector": altbi.OutlierDetector}
+
+    assert eval(call, names).folder == Path("found")
+    assert eval(call.replace('"found", ', ""), names).folder.parent == Path(tempfile.gettempdir())
+    assert eval(detector, names).contamination == 0.01
 
 
 def test_detect_example_finds_the_outlier(folder, capsys):
@@ -110,3 +125,38 @@ def headings(page):
 
 def test_readme_has_at_most_100_lines():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 100
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md"])
+def test_examples_state_that_they_need_pandas(page):
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text("utf-8"), re.DOTALL)
+    with_pandas = [example for example in examples if "pandas" in example]
+
+    assert with_pandas
+    assert all("pip install pandas" in example for example in with_pandas)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/scale.md", "docs/benchmark/README.md"])
+def test_benchmark_commands_follow_their_installation(page):
+    text = (ROOT / page).read_text("utf-8")
+    first = re.search(r"altbi-bench \w|python benchmarks/", text)
+
+    assert first is not None
+    assert "pip install . ./bench" in text[: first.start()]
+
+
+def test_state_folder_of_engines_is_documented():
+    text = (DOCS / "commands.md").read_text("utf-8")
+
+    assert f"`scores/{STATE_FOLDER}`" in text
+
+
+def test_speed_of_methods_links_to_measurements():
+    (paragraph,) = (
+        text
+        for text in (DOCS / "commands.md").read_text("utf-8").split("\n\n")
+        if "slow" in text and "odim" in text
+    )
+
+    assert "(benchmark/systems.md#cost)" in paragraph
+    assert not re.search(r"\d+ times", paragraph)

@@ -57,12 +57,14 @@ def test_extreme_value_does_not_change_robust_scale(extreme):
 
 
 def test_changes_by_the_encoding_are_described():
-    missing = "they are replaced by the median and marked by an indicator."
+    indicator = "they are marked by an indicator"
+    missing = f"{indicator}, and replaced by the median or left out of distances."
+    category = f"{indicator}, like a category of their own."
     assert TableEncoder().fit(MIXED).describe_changes() == [
         f"Column 'size' has 1 missing values (25.00%); {missing}",
         f"Column 'flag' has 1 missing values (25.00%); {missing}",
         f"Column 'day' has 2 missing values (50.00%); {missing}",
-        f"Column 'colour' has 1 missing values (25.00%); {missing}",
+        f"Column 'colour' has 1 missing values (25.00%); {category}",
         "Column 'colour' has 1 rare categories; they count as '(other)'.",
         "Column 'still' holds a single value; it is a constant.",
         "Column 'void' has no value in any of 4 rows; it is a constant.",

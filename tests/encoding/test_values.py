@@ -81,13 +81,14 @@ def test_many_unknown_categories_are_described(n_new, n_rare, is_reported):
     assert drift.unseen == {}
 
 
-def test_rare_categories_are_expected_where_nearly_all_were_rare():
+@pytest.mark.parametrize("n_common", [0, 5])
+def test_rare_categories_are_expected_where_most_were_rare(n_common):
     texts = [f"text {number}" for number in range(200)]
-    encoder = TableEncoder().fit(make_table(a=["red"] * 5 + texts[5:]))
+    encoder = TableEncoder().fit(make_table(a=["red"] * n_common + texts[n_common:]))
 
     drift = encoder.drift(make_table(a=texts))
 
-    assert encoder.columns[0].n_rare == 195
+    assert encoder.columns[0].n_rare == 200 - n_common
     assert list(drift.describe()) == []
 
 

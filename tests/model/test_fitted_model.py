@@ -5,6 +5,7 @@ from altbi.encoding import TableEncoder
 from altbi.model import _fitted_model
 from altbi.model._fitted_model import score_chunks
 from altbi.table import as_table
+from small_tables import fast_altbi, fast_detector
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 7, 1000])
@@ -36,3 +37,17 @@ def test_chunk_size_is_bounded(n_rows, n_features):
         assert size == 30400
     if n_rows == 1 and n_features == 1:
         assert size == 30400 // 4
+
+
+def test_repr_is_short_and_has_no_values():
+    rows = np.full((1200, 2), 7.125) + np.arange(1200)[:, None] * 1e-6
+
+    by_distance, by_loss = (
+        repr(detector.fit(rows).model_) for detector in (fast_detector(), fast_altbi())
+    )
+
+    assert by_distance == (
+        "FittedModel(OutlierDetector, 1,200 rows, 2 columns, "
+        "scores by distance to 960 reference rows)"
+    )
+    assert by_loss == "FittedModel(ALTBI, 1,200 rows, 2 columns, scores by loss)"

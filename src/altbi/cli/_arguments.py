@@ -158,7 +158,7 @@ def _read_altbi_parameters(args: argparse.Namespace, method: str) -> dict[str, A
 
 
 def _check_method(args: argparse.Namespace, method: str) -> None:
-    """Exit with code 2 if an option is given that the method does not have."""
+    """Exit with code 2 for options that the method does not have, or that contradict each other."""
     given = [name for name in ("bounds", *BUDGET_OPTIONS) if getattr(args, name) is not None]
     if given and args.epsilon is None:
         args.wrong(f"--{given[0]} belongs to a privacy budget: pass --epsilon too")
@@ -166,6 +166,8 @@ def _check_method(args: argparse.Namespace, method: str) -> None:
         args.wrong(f"--epsilon is for --method altbi, not for {method}")
     if args.threshold is not None and method == "odim":
         args.wrong("--threshold is not for odim")
+    if args.threshold is not None and args.contamination != "auto":
+        args.wrong("--contamination and --threshold both set the threshold: omit one of them")
 
 
 def _read_budget(args: argparse.Namespace) -> PrivacyBudget:

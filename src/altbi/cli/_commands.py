@@ -43,8 +43,8 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout; else a summary is printed. A privacy budget without --release-scores exits with code
-    2.
+    to stdout; else a summary is printed. Either of a privacy budget and --release-scores without
+    the other exits with code 2.
     """
     scores_format = args.format or "csv"
     page = not args.no_report
@@ -57,6 +57,8 @@ def detect(args: argparse.Namespace) -> None:
             "detect writes scores of the training rows, which a privacy budget does not cover: "
             "use fit, or pass --release-scores"
         )
+    if args.release_scores and args.epsilon is None:
+        args.wrong("--release-scores belongs to a privacy budget: pass --epsilon too")
     with _open_pipeline(args) as pipeline:
         settings = read_settings(args)
         if folder is None:
@@ -64,7 +66,7 @@ def detect(args: argparse.Namespace) -> None:
             return
         summary = pipeline.run(settings, folder, scores_format, report=page)
     files = [str(folder / name) for name in names]
-    _print_summary(args, summary, files)
+    _print_summary(args, summary, files, page=page)
 
 
 def fit(args: argparse.Namespace) -> None:
@@ -106,7 +108,7 @@ def score(args: argparse.Namespace) -> None:
         if path is None:
             return
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
-    _print_summary(args, summary, [str(path)])
+    _print_summary(args, summary, [str(path)], page=False)
 
 
 def _score_partitions(args: argparse.Namespace) -> None:
@@ -127,14 +129,14 @@ def _score_partitions(args: argparse.Namespace) -> None:
         prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score_into(prepared, path)
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
-    _print_summary(args, summary, [str(path)])
+    _print_summary(args, summary, [str(path)], page=False)
 
 
 def explain(args: argparse.Namespace) -> None:
     """Run `altbi explain`: print or write the reasons of the scores of some rows.
 
-    The rows are those of --rows; by default all rows are scored to find the highest scores. With
-    --output the reasons are a table file, or CSV on stdout for ``-``.
+    The rows are those of --rows, each once; by default all rows are scored to find the highest
+    scores. With --output the reasons are a table file, or CSV on stdout for ``-``.
     """
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None) as output:
@@ -145,7 +147,7 @@ def explain(args: argparse.Namespace) -> None:
             if args.rows is None:
                 explained = pipeline.explain_top(prepared, pipeline.score(prepared))
             else:
-                explained = pipeline.explain_at(prepared, args.rows)
+                explained = pipeline.explain_at(prepared, list(dict.fromkeys(args.rows)))
             reasons = build_reasons_table(explained, prepared.selected)
         if args.output is not None:
             with output(reasons.schema) as writer:
@@ -176,7 +178,7 @@ def report(args: argparse.Namespace) -> None:
         return
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(page)
-    _print_summary(args, summary, [str(path)])
+    _print_summary(args, summary, [str(path)], page=True)
 
 
 def inspect(args: argparse.Namespace) -> None:
@@ -307,13 +309,15 @@ def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, A
     }
 
 
-def _print_summary(args: argparse.Namespace, summary: Summary, files: list[str]) -> None:
-    """Print the result for a scored table, as text or as JSON."""
+def _print_summary(
+    args: argparse.Namespace, summary: Summary, files: list[str], *, page: bool
+) -> None:
+    """Print the result for a scored table, as text or as JSON; `page` as in `print_summary`."""
     from altbi.cli._printing import print_summary, summary_to_json
 
     _print_result(
         args,
-        lambda: print_summary(summary, files),
+        lambda: print_summary(summary, files, page=page),
         lambda: summary_to_json(summary, files),
     )
 

@@ -147,13 +147,14 @@ def _add_explain_command(commands: Commands) -> None:
     added = _add_command(commands, "explain", about, example, note)
     _add_table_arguments(added)
     _add_model_file_option(added)
-    added.add_argument(
+    rows = added.add_mutually_exclusive_group()
+    rows.add_argument(
         "--rows",
         type=_parse_rows,
         metavar="N,N,...",
         help="numbers of the rows, counted from 0 (default: those with the highest scores)",
     )
-    _add_top_option(added, 10)
+    _add_top_option(rows, 10)
     added.add_argument(
         "--output",
         "-o",
@@ -370,12 +371,12 @@ def _add_model_file_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_top_option(parser: argparse.ArgumentParser, default: int) -> None:
-    """Add the option --top with this default."""
+def _add_top_option(parser: Any, default: int) -> None:  # noqa: ANN401
+    """Add the option --top with this default to a parser or a group."""
     parser.add_argument(
         "--top",
         type=_parse_count,
-        default=default,
+        default=str(default),  # as text, so that --top 10 differs from a default of 10 in a group
         metavar="N",
         help="number of rows with the highest scores to explain (default: %(default)s)",
     )

@@ -40,10 +40,11 @@ class _Row:
     reasons: tuple[ReasonFact, ...]
 
 
-def print_summary(summary: Summary, files: Sequence[str]) -> None:
+def print_summary(summary: Summary, files: Sequence[str], *, page: bool) -> None:
     """Print the result for a table: counts, threshold, metrics, top rows, warnings, and files.
 
-    Prints at most 10 rows with 3 reasons each, and 8 warnings. Text is wrapped at 100 columns.
+    Prints at most 10 rows with 3 reasons each. If a report `page` was written, at most 8 warnings
+    are printed, otherwise all of them. Text is wrapped at 100 columns.
     """
     share = summary.flagged / summary.rows
     about = "about " if summary.privacy else ""
@@ -73,7 +74,7 @@ def print_summary(summary: Summary, files: Sequence[str]) -> None:
         )
         for row in summary.top[:SHOWN_ROWS]
     )
-    _print_notes(summary.notes)
+    _print_notes(summary.notes, SHOWN_NOTES if page else len(summary.notes))
     _print_files(files)
 
 
@@ -87,7 +88,7 @@ def print_demo(demo: Demo) -> None:
         "not used for training; they are only compared with the result."
     )
     _print_lines([""])
-    print_summary(summary, demo.files)
+    print_summary(summary, demo.files, page=True)
     _print_lines([""])
     _print_text(
         f"Of the ten rows with the highest scores, {demo.in_top_ten} are malignant (by chance: "
@@ -109,7 +110,7 @@ def print_fit(name: str, prepared: PreparedTable, path: Path) -> None:
         f"{about}{table.n_sample:,} rows. Rows with a score above "
         f"{format_number(model.threshold)} will be flagged."
     )
-    _print_notes(prepared.notes)
+    _print_notes(prepared.notes, len(prepared.notes))
     _print_files([str(path)])
 
 
@@ -240,15 +241,15 @@ def _format_ids(ids: dict[str, str]) -> str:
     return escape_text(", ".join(f"{name} {value}" for name, value in ids.items()))
 
 
-def _print_notes(notes: Sequence[str]) -> None:
-    """Print at most 8 warnings and the number of the others; print nothing without any."""
+def _print_notes(notes: Sequence[str], limit: int) -> None:
+    """Print at most `limit` warnings and the number of the others; print nothing without any."""
     if not notes:
         return
     _print_lines(["", "warnings:"])
-    for note in notes[:SHOWN_NOTES]:
+    for note in notes[:limit]:
         _print_text(note, "- ")
-    if len(notes) > SHOWN_NOTES:
-        _print_lines([f"- and {len(notes) - SHOWN_NOTES} more, in the report"])
+    if len(notes) > limit:
+        _print_lines([f"- and {len(notes) - limit} more, in the report"])
 
 
 def _print_files(files: Sequence[str]) -> None:

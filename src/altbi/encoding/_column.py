@@ -265,9 +265,16 @@ def describe_changes(column: Column) -> Iterator[str]:
         yield f"Column {column.name!r} holds a single value; it is a constant."
     if column.n_missing:
         share = column.n_missing / n_rows
+        # Losses and whitened distances use the median, other distances give the weight 0.
+        encoded = (
+            "they are marked by an indicator, like a category of their own"
+            if column.kind == "category"
+            else "they are marked by an indicator, and replaced by the median or left out of "
+            "distances"
+        )
         yield (
-            f"Column {column.name!r} has {column.n_missing} missing values ({share:.2%}); they are "
-            "replaced by the median and marked by an indicator."
+            f"Column {column.name!r} has {column.n_missing} missing values ({share:.2%}); "
+            f"{encoded}."
         )
     if column.n_rare:
         yield (

@@ -31,7 +31,7 @@ _CHUNKS_PER_THREAD = 8
 
 
 @final
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False, repr=False)
 class FittedModel:
     """A fitted model. It never changes; a fit and `load` create it.
 
@@ -70,6 +70,19 @@ class FittedModel:
     threshold: float
     history: tuple[TrainingStep, ...]
     ledger: Ledger | None = None
+
+    def __repr__(self) -> str:
+        """Return one line: detector, size of the training table, and what scores are based on.
+
+        It has no values of the table. The number of rows is approximate under a privacy budget.
+        """
+        about = "about " if self.ledger else ""
+        n_reference = self.n_reference
+        basis = f"distance to {n_reference:,} reference rows" if n_reference else "loss"
+        return (
+            f"FittedModel({self.settings.detector}, {about}{self.training_table.n_rows:,} rows, "
+            f"{len(self.encoder.names):,} columns, scores by {basis})"
+        )
 
     @property
     def n_reference(self) -> int:

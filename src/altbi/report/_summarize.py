@@ -133,14 +133,14 @@ def summarize(
     """Build the summary of a scored table, which is the content of its report.
 
     `table` is the table's name, and `explained` has the rows with the highest scores, highest
-    first. `notes` are warnings about the data; drift and
-    labels that are all the same are added to them.
+    first. `notes` are warnings about the data. A warning about labels that are all the same is
+    put before them, and warnings about drift are added at the end.
     """
     explanation = explained.explanation
     metrics = _compute_metrics(scored, selected.label)
     notes = [*notes, *scored.drift.describe()]
     if selected.label is not None and metrics is None:
-        notes.append(_describe_constant_labels(selected.label))
+        notes.insert(0, _describe_constant_labels(selected.label))
     names = model.encoder.names
     shown = _select_shown_columns(explanation)
     return Summary(
