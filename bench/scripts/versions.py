@@ -4,9 +4,9 @@
     python bench/scripts/versions.py --source ../altbi-0.1/src    run what is missing
     python bench/scripts/versions.py --no-runs                    print the table of the records
 
-The tables are the 45 of ADBench (at most 10,000 rows), and 100 of OddBench and OvRBench that a hash
-of the name draws. OddBench is read from ../shared/oddbench, or from --oddbench. Each table is
-fitted and scored without labels, with three seeds. Records are appended to
+The tables are those of ADBench at hand (at most 10,000 rows), and 100 of OddBench and OvRBench
+that a hash of the name draws. OddBench is read from ../shared/oddbench, or from --oddbench. Each
+table is fitted and scored without labels, with three seeds. Records are appended to
 bench/results/versions.jsonl, and existing ones are not run again.
 """
 
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi_bench.catalogue.datasets import load, select
+from altbi_bench.catalogue.datasets import is_available, load, select
 from altbi_bench.runs.json_records import append_json_record, read_json_records
 from altbi_bench.tables.grids import markdown_grid
 
@@ -54,7 +54,7 @@ for line in sys.stdin:
     with np.load(job["path"]) as arrays:
         X, y = arrays["X"], arrays["y"]
     detector = attrgetter(job["detector"])(altbi)(random_state=job["seed"])
-    scores = detector.fit(X).outlier_score(X)
+    scores = -detector.fit(X).score_samples(X)
     result = {"auc": roc_auc_score(y, scores), "ap": average_precision_score(y, scores)}
     print(json.dumps(result), flush=True)
 """
@@ -65,6 +65,8 @@ Key = tuple[object, ...]
 def write_tables(folder: Path, oddbench: Path) -> Iterator[tuple[str, str, Path]]:
     """Write all tables as npz files, and yield the pool, name and path of each."""
     for dataset in select():
+        if not is_available(dataset):
+            continue
         X, y = load(dataset.files[0])
         yield "ADBench", dataset.name, write_table(folder / f"{dataset.name}.npz", X, y)
     files = sorted(oddbench.glob("*/*.npz"), key=lambda file: hash_name(file.stem))

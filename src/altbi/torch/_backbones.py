@@ -119,9 +119,10 @@ class _TorchBackbone(ParameterObject, abc.ABC):
         """
         if landmarks is None or feature_columns is None:
             raise ValueError("landmarks are missing")
-        states = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        columns = torch.from_numpy(feature_columns)
+        # Tensors that are created in the caller's inference mode could not be loaded.
         with isolate(None):
+            states = {name: torch.from_numpy(array) for name, array in arrays.items()}
+            columns = torch.from_numpy(feature_columns)
             quantiles = Landmarks(torch.from_numpy(landmarks), columns)
             return SequentialSnapshots(self._build_untrained(n_features), states, quantiles)
 

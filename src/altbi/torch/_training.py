@@ -63,7 +63,8 @@ class TorchTraining:
 
     def resample_noise(self) -> None:
         """Sample the stored noise for scoring again; do nothing if the network has none."""
-        self.model.resample_noise()
+        with isolate(self.random_state):
+            self.model.resample_noise()
 
     def copy_state(self) -> SnapshotArrays:
         """Return a copy of the weights and buffers on the CPU, by name."""
