@@ -4,7 +4,8 @@
     python benchmarks/start.py --source ../altbi-0.1/src
 
 Each command runs in its own process: imports, then detect (with its page), score and inspect on a
-table of 1,000 x 10. Both versions run in turn with the same Python, and the median counts.
+table of 1,000 x 10. Both versions run in turn with the same Python, and the median counts. The
+recommended detector of version 0.1 was called ALTBI.
 """
 
 import argparse
@@ -25,7 +26,7 @@ IMPORTS = (
     "import sklearn.base",
     "import sklearn.ensemble",
     "import altbi",
-    "from altbi import OutlierDetector",
+    "import altbi; getattr(altbi, 'OutlierDetector', None) or altbi.ALTBI",
 )
 OURS = "this version"
 
@@ -72,7 +73,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for version, source in sources.items():
             Path(folder, version).mkdir()
-            measure_process(source, "-c", "from altbi import detect")  # compiles the modules
+            measure_process(source, "-c", RUN, "--version")  # compiles modules
         commands = {version: build_commands(Path(folder, version)) for version in sources}
         for _ in range(args.repeats):
             for name in commands[OURS]:

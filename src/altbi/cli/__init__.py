@@ -40,13 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 for success, 1 for an error in the data or the model, 130 when interrupted, 143 when
         terminated. Wrong usage raises ``SystemExit`` with code 2.
     """
-    if argv is None:
-        _skip_pandas()
-    return run_program(build_parser(), _run_command, argv, _describe_leftovers)
+    run = _run_without_pandas if argv is None else _run_command
+    return run_program(build_parser(), run, argv, _describe_leftovers)
 
 
-def _skip_pandas() -> None:
-    """Hide pandas from pyarrow in this process, which belongs to the command.
+def _run_without_pandas(args: argparse.Namespace) -> int:
+    """Hide pandas from pyarrow in this process, then run a command as `_run_command` does.
 
     pyarrow imports pandas, if it is installed, when it first converts a value, to find out whether
     the value is a pandas object. Commands have no pandas objects, and the import takes 0.4 seconds.
@@ -58,6 +57,7 @@ def _skip_pandas() -> None:
         sys.meta_path.insert(0, finder)
         pa.array([])
         sys.meta_path.remove(finder)
+    return _run_command(args)
 
 
 class _PandasHider(MetaPathFinder):
