@@ -98,7 +98,8 @@ def run_missing(source: Path, oddbench: Path, systems: list[str], seeds: int) ->
     done = {get_key(record) for record in read_json_records(RECORDS)}
     sources = {THIS: ROOT / "src", OTHER: source.resolve()}
     with tempfile.TemporaryDirectory() as folder:
-        tables = list(write_tables(Path(folder), oddbench))
+        # The largest tables come last, so that records of an interrupted run cover most tables.
+        tables = sorted(write_tables(Path(folder), oddbench), key=lambda t: t[2].stat().st_size)
         jobs: dict[str, list[Record]] = {THIS: [], OTHER: []}
         for system in systems:
             for pool, table, path in tables:
