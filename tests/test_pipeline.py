@@ -525,8 +525,27 @@ def test_infinity_is_reported_with_its_row(tmp_path):
     pyarrow.parquet.write_table(pa.table({"x": values}), tmp_path / "t.parquet")
     model = fit_in_memory(pa.table({"x": np.arange(50.0)}))
 
+    pipeline = create_pipeline(tmp_path / "t.parquet")
     with pytest.raises(TableError, match="'x' contains infinity, first in row 69999"):
-        create_pipeline(tmp_path / "t.parquet").prepare(model)
+        pipeline.fit(fast_settings())
+    with pytest.raises(TableError, match="'x' contains infinity, first in row 69999"):
+        pipeline.score(pipeline.prepare(model))
+
+
+@pytest.mark.parametrize(("write", "n_passes"), [(pyarrow.parquet.write_table, 1), (write_csv, 2)])
+def test_scoring_reads_a_table_with_types_once(tmp_path, monkeypatch, write, n_passes):
+    write(pa.table({"x": np.arange(50.0)}), tmp_path / "t")
+    pipeline = create_pipeline(tmp_path / "t")
+    read, passes = pipeline.source.batches, []
+    monkeypatch.setattr(
+        pipeline.source, "batches", lambda columns: passes.append(columns) or read(columns)
+    )
+
+    prepared = pipeline.prepare(fit_in_memory(pa.table({"x": np.arange(50.0)})))
+    scored = pipeline.score(prepared)
+
+    assert len(passes) == n_passes
+    assert (prepared.n_rows, scored.n_rows) == (50, 50)
 
 
 def test_files_of_other_runs_are_not_left_in_the_folder(tmp_path):

@@ -29,6 +29,7 @@ from altbi.io import (
     Source,
     TableWriter,
     atomic_files,
+    build_typed_parser,
     check_writable,
     no_progress,
     open_in_memory,
@@ -182,7 +183,7 @@ def detect(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedTable:
-    """A table after the first pass, with a fitted model."""
+    """A table that is ready to be scored, with a fitted model."""
 
     model: FittedModel
     selected: SelectedColumns
@@ -196,7 +197,8 @@ class PreparedTable:
 class Pipeline:
     """The steps from one table to its outliers.
 
-    The table is read twice, in chunks: to infer types and sample training rows, and to score.
+    The table is read twice, in chunks: to infer types and sample training rows, and to score. With
+    a fitted model, a table of a typed format such as Parquet is read only once, to score.
     """
 
     source: Source
@@ -257,25 +259,19 @@ class Pipeline:
         )
 
     def prepare(self, model: FittedModel) -> PreparedTable:
-        """Make the first pass over the table for a model that is already fitted.
+        """Prepare the table for a model that is already fitted.
 
-        It infers how to parse each column as the type that the model expects. Texts that were
-        missing values at the fit are missing values here, too. A table without the model's columns
-        raises a `TableError`.
+        If the format has no types, the first pass infers how to parse each column as the type that
+        the model expects. Otherwise nothing is read, and errors in the rows are raised when they
+        are scored. Texts that were missing values at the fit are missing values here, too. A table
+        without the model's columns raises a `TableError`.
         """
         missing = (*self.selection.missing, *model.training_table.conventions.missing)
         selection = replace(self.selection, missing=tuple(dict.fromkeys(missing)))
         selected = select_for_model(self.source, selection, model)
-        expected = build_expected_types(model, selected)
-        found, partitions = self._scan(selected, selection, 1, model.settings, expected)
-        return PreparedTable(
-            model=model,
-            selected=selected,
-            parser=found.parser,
-            n_rows=found.n_rows,
-            notes=(*self.source.notes, *found.notes, *describe_unused(self.source, selected)),
-            partitions=partitions,
-        )
+        prepared = self._read_types(model, selected, selection)
+        notes = (*self.source.notes, *prepared.notes, *describe_unused(self.source, selected))
+        return replace(prepared, notes=notes)
 
     def score(
         self, prepared: PreparedTable, open_output: WriterFactory | None = None
@@ -356,6 +352,32 @@ class Pipeline:
     def scores_schema(self) -> pa.Schema:
         """Return names and types of the columns of the scores file, without reading rows."""
         return output_schema(self.source, select_columns(self.source, self.selection))
+
+    def _read_types(
+        self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
+    ) -> PreparedTable:
+        """Return how to parse the columns for a model; only untyped formats are read for it."""
+        parser = build_typed_parser(self.source, selected.features, selection.missing)
+        if parser is None or not self.source.n_rows:
+            return self._infer_types(model, selected, selection)
+        return PreparedTable(
+            model=model, selected=selected, parser=parser, n_rows=self.source.n_rows, notes=()
+        )
+
+    def _infer_types(
+        self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
+    ) -> PreparedTable:
+        """Make the first pass for a model, which infers how to parse each column."""
+        expected = build_expected_types(model, selected)
+        found, partitions = self._scan(selected, selection, 1, model.settings, expected)
+        return PreparedTable(
+            model=model,
+            selected=selected,
+            parser=found.parser,
+            n_rows=found.n_rows,
+            notes=found.notes,
+            partitions=partitions,
+        )
 
     def _scan(
         self,

@@ -32,7 +32,7 @@ BOUNDS_FILE = (
 def open_input(args: argparse.Namespace) -> Iterator[Source]:
     """Open the table of the arguments, and yield it.
 
-    Standard input is copied to a temporary file, because the table is read twice. The copy is
+    Standard input is copied to a temporary file, because tables may be read twice. The copy is
     removed at the end of the block. A closed standard input raises a `TableError`, a failed copy an
     `OSError`.
     """

@@ -16,7 +16,7 @@ from altbi.io import (
     Source,
     no_progress,
 )
-from altbi.model import FitSettings
+from altbi.model import FitSettings, FittedModel
 from altbi.model._score_source import ScoreSummary
 from altbi.pipeline import Pipeline, PreparedTable, read_seed
 
@@ -76,6 +76,12 @@ class DistributedPipeline(Pipeline):
             folder,
             on_progress=self.on_progress,
         )
+
+    def _read_types(
+        self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
+    ) -> PreparedTable:
+        """Make the first pass for a model, which also counts the rows of each partition."""
+        return self._infer_types(model, selected, selection)
 
     def _scan(
         self,

@@ -274,6 +274,18 @@ class ColumnParser:
         return parse_texts(text_format, mask_missing_texts(values, self.missing))
 
 
+def build_typed_parser(
+    source: Source, names: Sequence[str], missing: Sequence[str]
+) -> ColumnParser | None:
+    """Return the parser of columns whose types the source states; None if they must be inferred.
+
+    `missing` has further texts that mean a missing value.
+    """
+    if source.is_untyped:
+        return None
+    return ColumnParser(names, {}, missing_value_texts(source.format, missing))
+
+
 @dataclass(frozen=True, slots=True)
 class ScanResult:
     """The result of the first pass over a table."""
