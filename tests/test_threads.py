@@ -8,7 +8,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from altbi import _threads
-from altbi._threads import count_threads, map_blocks, map_in_threads, single_blas_thread
+from altbi._threads import count_threads, map_ahead, map_blocks, map_in_threads, single_blas_thread
 
 ROWS = np.random.default_rng(0).normal(size=(995, 5)).astype(np.float32)
 
@@ -138,51 +138,57 @@ def test_concurrent_maps_stay_single_threaded():
         assert list(pool.map(run, range(4))) == [[{1}] * 20] * 4
 
 
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_results_keep_their_order(limit):
+def test_results_keep_their_order(limit, mapping):
     with threadpool_limits(limit, "blas"):
-        assert list(map_in_threads(lambda task: task**2, range(50))) == [n**2 for n in range(50)]
-        assert list(map_in_threads(str, range(0))) == []
+        assert list(mapping(lambda task: task**2, range(50))) == [n**2 for n in range(50)]
+        assert list(mapping(str, range(0))) == []
 
 
-def test_tasks_run_in_parallel():
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
+def test_tasks_run_in_parallel(mapping):
     barrier = threading.Barrier(2, timeout=60)
 
-    assert list(map_in_threads(lambda _: barrier.wait() >= 0, range(4))) == [True] * 4
+    assert list(mapping(lambda _: barrier.wait() >= 0, range(4))) == [True] * 4
 
 
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
 @pytest.mark.parametrize("n_tasks", [1, 3])
-def test_one_thread_is_the_caller(n_tasks):
+def test_one_thread_is_the_caller(n_tasks, mapping):
     with threadpool_limits(3 - min(n_tasks, 2), "blas"):
-        found = list(map_in_threads(lambda _: threading.get_ident(), range(n_tasks)))
+        found = list(mapping(lambda _: threading.get_ident(), range(n_tasks)))
 
     assert found == [threading.get_ident()] * n_tasks
 
 
-def test_nested_maps_start_no_threads():
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
+def test_nested_maps_start_no_threads(mapping):
     def run(_):
-        return {*map_in_threads(lambda _: threading.get_ident(), range(5))}, threading.get_ident()
+        return {*mapping(lambda _: threading.get_ident(), range(5))}, threading.get_ident()
 
-    assert all(inner == {outer} for inner, outer in map_in_threads(run, range(4)))
+    assert all(inner == {outer} for inner, outer in mapping(run, range(4)))
 
 
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_error_ends_the_iteration(limit):
+def test_error_ends_the_iteration(limit, mapping):
     def run(task):
         if task == 1:
             raise ValueError("task 1")
         return task
 
     with threadpool_limits(limit, "blas"):
-        results = map_in_threads(run, range(10))
+        results = mapping(run, range(10))
         assert next(results) == 0
         with pytest.raises(ValueError, match="task 1"):
             next(results)
         assert count_blas_threads() == {limit}
 
 
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_closed_iterator_leaves_nothing_behind(limit):
+def test_closed_iterator_leaves_nothing_behind(limit, mapping):
     before, finished = threading.active_count(), []
 
     def run(task):
@@ -192,7 +198,7 @@ def test_closed_iterator_leaves_nothing_behind(limit):
 
     closed = threading.Event()
     with threadpool_limits(limit, "blas"):
-        results = map_in_threads(run, range(100))
+        results = mapping(run, range(100))
         next(results)
         assert count_blas_threads() == {1}
         # Another thread may close it, for example in a garbage collection.
@@ -208,16 +214,36 @@ def test_closed_iterator_leaves_nothing_behind(limit):
     assert threading.active_count() == before
 
 
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
 @pytest.mark.parametrize("limit", [1, 2])
-def test_tasks_use_error_state_of_caller(limit):
+def test_tasks_use_error_state_of_caller(limit, mapping):
     def overflow(_):
         return float((np.float32([3e38]) * np.float32(10))[0])
 
     with threadpool_limits(limit, "blas"):
         with np.errstate(over="ignore"):
-            assert list(map_in_threads(overflow, range(4))) == [np.inf] * 4
+            assert list(mapping(overflow, range(4))) == [np.inf] * 4
         with np.errstate(over="raise"), pytest.raises(FloatingPointError):
-            list(map_in_threads(overflow, range(4)))
+            list(mapping(overflow, range(4)))
+
+
+def test_few_items_are_requested_ahead():
+    requested = []
+
+    def request():
+        for number in range(100):
+            requested.append(number)
+            yield number
+
+    results = map_ahead(abs, request())
+    assert [next(results) for _ in range(50)] == [*range(50)]
+    assert len(requested) <= 50 + 2
+    results.close()
+
+
+def test_single_item_may_use_all_threads():
+    assert list(map_ahead(lambda _: count_threads(), [0])) == [2]
+    assert list(map_ahead(lambda _: count_threads(), [0, 1])) == [1, 1]
 
 
 def test_threads_change_no_bit_of_blocks():

@@ -11,16 +11,21 @@ import contextvars
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+_MAX_THREADS_AHEAD = 8
 
 
 @final
@@ -217,6 +222,40 @@ def map_in_threads(function: Callable[[int], Result], tasks: range) -> Iterator[
         with ThreadPoolExecutor(n_threads, initializer=_mark_worker) as pool:
             # A context can be active in one thread at a time, so each task has a copy.
             yield from pool.map(lambda task: context.copy().run(run, task), tasks)
+
+
+def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield the results of items in order, while threads compute those of the next items.
+
+    There are `count_threads` threads, but at most 8, to limit the memory of items and results. Each
+    item is computed in a `single_blas_thread` block. A single item is computed in the calling
+    thread, which may use further threads for it. Items are requested by the calling thread.
+    """
+    n_threads = min(count_threads(), _MAX_THREADS_AHEAD)
+    iterator = iter(items)
+    first = list(islice(iterator, 2))
+    if n_threads == 1 or len(first) < 2:
+        yield from map(function, chain(first, iterator))
+        return
+
+    def run(item: Item) -> Result:
+        """Compute one item in a block of its thread."""
+        with single_blas_thread():
+            return function(item)
+
+    context = contextvars.copy_context()
+    with _open_block(), ThreadPoolExecutor(n_threads, initializer=_mark_worker) as pool:
+        pending: deque[Future[Result]] = deque()
+        try:
+            for item in chain(first, iterator):
+                pending.append(pool.submit(context.copy().run, run, item))
+                if len(pending) > n_threads:
+                    yield pending.popleft().result()
+            while pending:
+                yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
 
 
 def map_blocks(

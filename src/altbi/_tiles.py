@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from altbi._buffers import Buffers
+
 Float = TypeVar("Float", bound=np.floating[Any])
 
 TILE_COLUMNS = 320
@@ -25,15 +27,20 @@ TILE_ROWS = TILE_COLUMNS - 2 * TILE_MARGIN
 _CHECKED_OUTPUTS = 64
 
 
-def split_into_tiles(rows: NDArray[np.float32], height: int, dtype: DTypeLike) -> NDArray[Any]:
+def split_into_tiles(
+    rows: NDArray[np.float32], height: int, dtype: DTypeLike, buffers: Buffers | None = None
+) -> NDArray[Any]:
     """Return rows as the columns of tiles of the shape ``(n_tiles, height, TILE_COLUMNS)``.
 
     The features of a row are the first values of its column. All other values are 0: below the
-    features, in the margins, and after the last row.
+    features, in the margins, and after the last row. With `buffers` of the same type, the next call
+    with them overwrites the tiles.
     """
     n_features = rows.shape[1]
     n_full, rest = divmod(len(rows), TILE_ROWS)
-    tiles = np.zeros((n_full + (rest > 0), height, TILE_COLUMNS), dtype=dtype)
+    shape = n_full + (rest > 0), height, TILE_COLUMNS
+    tiles = np.empty(shape, dtype=dtype) if buffers is None else buffers.get("tiles", *shape)
+    tiles.fill(0)
     inner = tiles[:, :n_features, TILE_MARGIN:-TILE_MARGIN]
     full = rows[: n_full * TILE_ROWS].reshape(n_full, TILE_ROWS, n_features)
     inner[:n_full] = full.transpose(0, 2, 1)
@@ -42,10 +49,21 @@ def split_into_tiles(rows: NDArray[np.float32], height: int, dtype: DTypeLike) -
     return tiles
 
 
-def join_tiles(tiles: NDArray[Float], n_rows: int) -> NDArray[Float]:
-    """Return the columns ``(height, n_rows)`` of tiles, without margins and padding."""
+def join_tiles(
+    tiles: NDArray[Float], n_rows: int, buffers: Buffers | None = None
+) -> NDArray[Float]:
+    """Return the columns ``(height, n_rows)`` of tiles, without margins and padding.
+
+    They are a view of the tiles if there is one tile. With `buffers` of the same type, the next
+    call with them overwrites the columns.
+    """
     inner = tiles[:, :, TILE_MARGIN:-TILE_MARGIN].transpose(1, 0, 2)
-    return inner.reshape(tiles.shape[1], -1)[:, :n_rows]
+    if len(tiles) == 1:
+        return inner[:, 0, :n_rows]
+    shape = inner.shape
+    columns = np.empty(shape, tiles.dtype) if buffers is None else buffers.get("columns", *shape)
+    np.copyto(columns, inner)
+    return columns.reshape(tiles.shape[1], -1)[:, :n_rows]
 
 
 @cache

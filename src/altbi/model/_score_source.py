@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from altbi._threads import map_ahead
 from altbi.encoding import Drift
 from altbi.errors import ParameterError, TableError
 from altbi.io import (
@@ -29,6 +30,7 @@ Integers = NDArray[np.int64]
 
 # A bin is given by the sign, the exponent and the first 16 of 52 bits of the mantissa.
 DROPPED_BITS = 36
+_MAX_PENDING_KEYS = 1 << 18
 
 
 @final
@@ -67,9 +69,10 @@ class ScoreCounts:
     """
 
     def __init__(self) -> None:
-        # Keys of the bins with at least one score, in ascending order, and their counts.
-        self.keys: Integers = np.empty(0, dtype=np.int64)
-        self.counts: Integers = np.empty(0, dtype=np.int64)
+        # Keys and counts of histograms. They are added up when there are many, because adding up
+        # takes as long for one as for many.
+        self._parts: list[tuple[Integers, Integers]] = []
+        self._n_pending = 0  # keys in all but the first part
 
     def add(self, scores: Scores) -> None:
         """Count scores in their bins."""
@@ -77,10 +80,31 @@ class ScoreCounts:
 
     def add_bins(self, keys: Integers, counts: Integers) -> None:
         """Add the counts of another histogram, given by its bins' keys and counts."""
-        merged, positions = np.unique(np.concatenate([self.keys, keys]), return_inverse=True)
-        total = np.zeros(len(merged), dtype=np.int64)
-        np.add.at(total, positions, np.concatenate([self.counts, counts]))
-        self.keys, self.counts = merged, total
+        self._parts.append((keys, counts))
+        self._n_pending += len(keys)
+        if self._n_pending > _MAX_PENDING_KEYS:
+            self._add_up()
+
+    def _add_up(self) -> tuple[Integers, Integers]:
+        """Replace the parts by their sum, and return its keys and counts."""
+        empty = np.empty(0, dtype=np.int64)
+        keys, positions = np.unique(
+            np.concatenate([empty, *(part for part, _ in self._parts)]), return_inverse=True
+        )
+        counts = np.zeros(len(keys), dtype=np.int64)
+        np.add.at(counts, positions, np.concatenate([empty, *(part for _, part in self._parts)]))
+        self._parts, self._n_pending = [(keys, counts)], 0
+        return keys, counts
+
+    @property
+    def keys(self) -> Integers:
+        """Keys of the bins with at least one score, in ascending order."""
+        return self._add_up()[0]
+
+    @property
+    def counts(self) -> Integers:
+        """Number of scores in the bins of `keys`."""
+        return self._add_up()[1]
 
     @property
     def edges(self) -> Scores:
@@ -229,15 +253,30 @@ def score_source(
     The output has row number, ids, score, flag and kept columns. Nothing is read before the first
     chunk is requested. A `TableError` names the source.
     """
+
+    def score(numbered: tuple[int, pa.RecordBatch]) -> tuple[pa.RecordBatch, ScoredBatch, pa.Table]:
+        """Score a batch, given with the number of its first row, and build its output."""
+        first_row, batch = numbered
+        scored = score_batch(model, parser, batch, first_row)
+        return batch, scored, _build_output(batch, selected, first_row, scored)
+
     with name_errors(source):
-        for batch in prefetch(source.batches(selected.to_score)):
-            scored = score_batch(model, parser, batch, summary.next_row)
-            output = _build_output(batch, selected, summary.next_row, scored)
+        batches = _number_rows(prefetch(source.batches(selected.to_score)), summary.next_row)
+        for batch, scored, output in map_ahead(score, batches):
             summary.add(batch, scored)
             if selected.label is not None:
                 column = batch.column(selected.label.column)
                 summary.add_labels(scored.scores, parse_labels_column(selected.label, column))
             yield output
+
+
+def _number_rows(
+    batches: Iterable[pa.RecordBatch], first_row: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches of a table, each with the number of its first row."""
+    for batch in batches:
+        yield first_row, batch
+        first_row += len(batch)
 
 
 def read_rows(source: Source, selected: SelectedColumns, rows: Integers) -> pa.Table:

@@ -34,9 +34,9 @@ from typing import NamedTuple, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from altbi._buffers import Buffers
 from altbi.networks._layers import (
     Array,
-    Buffers,
     HiddenLayer,
     apply_layers,
     backpropagate_layers,

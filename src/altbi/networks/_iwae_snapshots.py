@@ -10,7 +10,6 @@ processed as chunks of at most 304 rows, with 8 unused columns on each side.
 """
 
 import math
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, final
@@ -18,8 +17,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from numpy.typing import NDArray
 
+from altbi._buffers import ThreadBuffers
 from altbi.networks._iwae_network import SIGMOID_LIMIT, IWAENetwork
-from altbi.networks._layers import NORM_EPS, Buffers
+from altbi.networks._layers import NORM_EPS
 from altbi.networks._snapshots import (
     Floats,
     LossContributions,
@@ -35,14 +35,8 @@ _SMALL_CHUNK_ROWS, _MAX_CHUNKS = 48, 3
 _BLOCK_ACTIVATIONS = 1 << 17
 
 
-class _Scratch(threading.local):
-    """Buffers of each thread, which are reused so that they stay in cache."""
-
-    def __init__(self) -> None:
-        self.buffers = Buffers(np.dtype(np.float32))
-
-
-_SCRATCH = _Scratch()
+# Reused so that they stay in cache.
+_SCRATCH = ThreadBuffers()
 
 
 class _Encoded(NamedTuple):
@@ -160,7 +154,7 @@ class StackedIWAE:
 
     def _encode(self, columns: Floats) -> _Encoded:
         """Sample z of rows ``(d, n)`` by all snapshots with their stored noise."""
-        buffers = _SCRATCH.buffers
+        buffers = _SCRATCH.single
         inputs = _split_into_chunks(columns, lambda shape, _: buffers.get("inputs", *shape))
         n_chunks, n_inputs, n_columns = inputs.shape
         # The snapshots share the rows, so that their first layers are one matrix product.
@@ -183,7 +177,7 @@ class StackedIWAE:
         mean, log_variance = heads[:, :, :size], heads[:, :, size:].clip(*self.log_variance_range)
         std = np.exp(log_variance / 2)
         shape = (n_snapshots, self.n_samples, n_chunks, size + 1, n_columns)
-        z_and_one = _SCRATCH.buffers.get("z", *shape)
+        z_and_one = _SCRATCH.single.get("z", *shape)
         z_and_one[..., size, :] = 1
         z = np.multiply(std[:, None], self.noise, out=z_and_one[..., :size, :])
         z += mean[:, None]
@@ -194,7 +188,7 @@ class StackedIWAE:
 
     def _apply_decoder(self, index: int, encoded: _Encoded) -> Floats:
         """Return the outputs ``(K, C, 2 * d, w)`` of a snapshot's decoder in a buffer."""
-        buffers, hidden = _SCRATCH.buffers, encoded.z[index]
+        buffers, hidden = _SCRATCH.single, encoded.z[index]
         n_samples, n_chunks, _, n_columns = hidden.shape
         for depth, weights in enumerate(self.decoder):
             shape = (n_samples, n_chunks, weights.shape[1], n_columns)
@@ -213,7 +207,7 @@ class StackedIWAE:
         """Return the reconstruction losses ``(K, C, w)`` of a snapshot's samples."""
         d, outputs = self.n_features, self._apply_decoder(index, encoded)
         terms = outputs[:, :, :d]
-        activations = _SCRATCH.buffers.get("activations", *outputs.shape)
+        activations = _SCRATCH.single.get("activations", *outputs.shape)
         if self.bounded:
             np.exp(outputs, out=activations)
             mean = activations[:, :, :d]
@@ -242,7 +236,7 @@ class StackedIWAE:
         """Apply LeakyReLU or ReLU in place."""
         if not self.negative_scale:
             return features.clip(0, None, out=features)
-        scaled = _SCRATCH.buffers.get("scaled", *features.shape)
+        scaled = _SCRATCH.single.get("scaled", *features.shape)
         np.multiply(features, self.negative_scale, out=scaled)
         return np.maximum(features, scaled, out=features)
 

@@ -4,38 +4,19 @@ Rows are the last axis. BatchNorm computes ``y = (f - mean) / sqrt(variance + ep
 With the gradient ``g`` of ``y``, the gradient of ``f`` is
 ``(g - mean(g) - y * mean(g * y)) / sqrt(variance + eps)``.
 
-Most arrays are reused by the next call, because allocating them takes as long as filling them.
+Most arrays are reused by the next call (`altbi._buffers`).
 """
 
-import math
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from altbi._buffers import Buffers
+
 NORM_EPS, _MOMENTUM = 1e-4, 0.1  # of BatchNorm
 
 Array = NDArray[Any]  # of the network's dtype
-
-
-@final
-class Buffers:
-    """Arrays that are reused by later calls, by name."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self.dtype = dtype
-        self.arrays: dict[str, Array] = {}
-        self.views: dict[str, Array] = {}
-
-    def get(self, name: str, *shape: int) -> Array:
-        """Return the array of this name, with undefined or previous values."""
-        view = self.views.get(name)
-        if view is None or view.shape != shape:
-            size = math.prod(shape)
-            if name not in self.arrays or self.arrays[name].size < size:
-                self.arrays[name] = np.empty(size, self.dtype)
-            view = self.views[name] = self.arrays[name][:size].reshape(shape)
-        return view
 
 
 @final

@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from altbi._buffers import ThreadBuffers
 from altbi._threads import single_blas_thread
 from altbi._tiles import (
     TILE_COLUMNS,
@@ -31,6 +32,8 @@ ZERO_TOLERANCE = 1e-12
 # Squared distances above this share of 1 + the row's squared norm have at least four correct digits
 # in single precision, which takes half the time. Smaller ones are computed in double precision.
 MIN_FLOAT32_DISTANCE = 0.01
+# Reused so that they stay in cache.
+_SCRATCH = ThreadBuffers()
 # If a smaller share of the reference rows is distinct, equal rows are scored only once.
 _MAX_DISTINCT_SHARE = 0.9
 
@@ -109,23 +112,28 @@ class ReferenceGroups:
 
         The shapes are ``(n_groups, n_rows)`` and ``(n_rows,)``. Products are computed in the given
         precision. Reference rows that equal a row are not excluded. Rows with missing values have
-        NaN. Call this in a `single_blas_thread` block.
+        NaN. Call this in a `single_blas_thread` block. The next call of this thread overwrites the
+        minima.
         """
-        tiles = split_into_tiles(rows, rows.shape[1] + 1, precision)
+        single, double = _SCRATCH.single, _SCRATCH.double
+        buffers = single if np.dtype(precision) == single.dtype else double
+        tiles = split_into_tiles(rows, rows.shape[1] + 1, precision, buffers)
         self._apply_whitening(tiles[:, :-1])
-        squared_norms = np.square(tiles[:, :-1], dtype=np.float64).sum(axis=1, keepdims=True)
+        squares = double.get("squares", *tiles[:, :-1].shape)
+        np.square(tiles[:, :-1], out=squares, dtype=np.float64)
+        squared_norms = squares.sum(axis=1, keepdims=True)
         tiles[:, -1] = 1
         factors = self.complete_factors[tiles.dtype]
         # All tiles use the same buffer, which stays in the cache. Columns are the last axis,
         # because minima over a short last axis are slow.
-        products = np.empty((len(factors), TILE_COLUMNS), dtype=precision)
+        products = buffers.get("products", len(factors), TILE_COLUMNS)
         by_group = self.reshape_by_group(products)
-        minima = np.empty((len(tiles), self.count, TILE_COLUMNS))
+        minima = double.get("minima", len(tiles), self.count, TILE_COLUMNS)
         for tile, tile_minima in zip(tiles, minima, strict=True):
             np.matmul(factors, tile, out=products)
             tile_minima[:] = np.minimum.reduce(by_group, axis=0)
         minima += squared_norms
-        return join_tiles(minima, len(rows)), join_tiles(squared_norms, len(rows))[0]
+        return join_tiles(minima, len(rows), double), join_tiles(squared_norms, len(rows))[0]
 
     def iter_distances(
         self, rows: Rows, weights: Rows, present: Mask
@@ -135,7 +143,8 @@ class ReferenceGroups:
         Squared differences and norms are weighted by `weights`, unless there is a whitening. For
         each row, one reference row that equals it in all `present` values has an infinite distance.
         `rows`, `weights` and `present` have the same shape. A slice has at most `TILE_ROWS` rows.
-        The other shapes are ``(n_reference_padded, n_rows)`` and ``(n_rows,)``.
+        The other shapes are ``(n_reference_padded, n_rows)`` and ``(n_rows,)``. The next slice in
+        this thread overwrites the distances.
         """
         for first in range(0, len(rows), TILE_ROWS):
             tile = slice(first, min(first + TILE_ROWS, len(rows)))
@@ -155,10 +164,16 @@ class ReferenceGroups:
         used = weights if self.whitening is None else np.ones_like(weights)
         factors = split_into_tiles(used, rows.shape[1], np.float64)
         squared_norms = (values**2 * factors).sum(axis=1, keepdims=True)
-        (products,) = np.concatenate([values * factors, factors], axis=1)
-        distances = np.matmul(self.weighted_factors, products)[None] + squared_norms
-        distances[:, len(self.reference) :] = np.inf
-        return join_tiles(distances, len(rows)), join_tiles(squared_norms, len(rows))[0]
+        products = np.concatenate([values * factors, factors], axis=1)
+        shape = 1, len(self.weighted_factors), TILE_COLUMNS
+        distances = _SCRATCH.double.get("distances", *shape)
+        np.matmul(self.weighted_factors, products, out=distances)
+        # Often there are few rows, so the other columns of the tile are left out here.
+        inner = join_tiles(distances, len(rows))
+        norms = join_tiles(squared_norms, len(rows))[0]
+        inner += norms
+        inner[len(self.reference) :] = np.inf
+        return inner, norms
 
     def _exclude_equal_rows(
         self, rows: Rows, present: Mask, distances: Squares, squared_norms: Squares
