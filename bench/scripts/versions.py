@@ -35,6 +35,7 @@ ODDBENCH = ROOT.parent / "shared" / "oddbench"
 N_ODDBENCH = 100
 MAX_ROWS = 10_000
 SEEDS = 3
+POOLS = ("ADBench", "OddBench")
 # Names of each system in the two versions.
 SYSTEMS = {
     "OutlierDetector": ("OutlierDetector", "ALTBI"),
@@ -93,7 +94,9 @@ def get_key(record: Record) -> Key:
     return tuple(record[name] for name in ("version", "system", "pool", "table", "seed"))
 
 
-def run_missing(source: Path, oddbench: Path, systems: list[str], seeds: int) -> None:
+def run_missing(
+    source: Path, oddbench: Path, systems: list[str], pools: list[str], seeds: int
+) -> None:
     """Run all missing jobs, those of each version in a process of its own at the same time."""
     done = {get_key(record) for record in read_json_records(RECORDS)}
     sources = {THIS: ROOT / "src", OTHER: source.resolve()}
@@ -102,7 +105,7 @@ def run_missing(source: Path, oddbench: Path, systems: list[str], seeds: int) ->
         tables = sorted(write_tables(Path(folder), oddbench), key=lambda t: t[2].stat().st_size)
         jobs: dict[str, list[Record]] = {THIS: [], OTHER: []}
         for system in systems:
-            for pool, table, path in tables:
+            for pool, table, path in (each for each in tables if each[0] in pools):
                 for seed in range(seeds):
                     for version, detector in zip(sources, SYSTEMS[system], strict=True):
                         job = {"version": version, "system": system, "pool": pool, "table": table}
@@ -141,7 +144,7 @@ def format_rows() -> Iterator[list[str]]:
     """Yield a row for each system and pool: means of both versions, and the paired difference."""
     by_key = {get_key(record): record for record in read_json_records(RECORDS)}
     for system in SYSTEMS:
-        for pool in ("ADBench", "OddBench"):
+        for pool in POOLS:
             found: dict[str, list[tuple[Record, Record]]] = {}
             for key, record in by_key.items():
                 other = by_key.get((OTHER, *key[1:]))
@@ -171,13 +174,16 @@ def main() -> None:
     parser.add_argument("--source", type=Path, help="sources of the other version")
     parser.add_argument("--oddbench", type=Path, default=ODDBENCH)
     parser.add_argument("--systems", default="OutlierDetector,ALTBI", help="default: %(default)s")
+    parser.add_argument("--pools", default=",".join(POOLS), help="default: %(default)s")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="default: %(default)s")
     parser.add_argument("--no-runs", action="store_true", help="only print the table")
     args = parser.parse_args()
     if not args.no_runs:
         if args.source is None:
             parser.error("--source is missing: the sources of the other version")
-        run_missing(args.source, args.oddbench, args.systems.split(","), args.seeds)
+        run_missing(
+            args.source, args.oddbench, args.systems.split(","), args.pools.split(","), args.seeds
+        )
     head = ["system", "pool", "tables", "AUC before", "now", "difference"]
     head += ["precision before", "now", "difference"]
     sys.stdout.write(markdown_grid([head, *format_rows()]) + "\n")

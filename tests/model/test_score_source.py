@@ -45,7 +45,7 @@ def test_memory_of_counts_is_bounded():
     counts = ScoreCounts()
     for seed in range(12):
         counts.add(np.random.default_rng(seed).uniform(1, 2, size=200_000))
-        assert sum(len(keys) for keys, _ in counts._parts) <= 2**16 + 2**18
+        assert sum(len(keys) for keys, _ in counts._histograms) <= 2**16 + 2**18
 
     assert len(counts.edges) <= 2**16
     assert counts.counts.sum() == 12 * 200_000

@@ -71,8 +71,8 @@ class ScoreCounts:
     def __init__(self) -> None:
         # Keys and counts of histograms. They are added up when there are many, because adding up
         # takes as long for one as for many.
-        self._parts: list[tuple[Integers, Integers]] = []
-        self._n_pending = 0  # keys in all but the first part
+        self._histograms: list[tuple[Integers, Integers]] = []
+        self._n_pending = 0  # keys in all but the first histogram
 
     def add(self, scores: Scores) -> None:
         """Count scores in their bins."""
@@ -80,21 +80,21 @@ class ScoreCounts:
 
     def add_bins(self, keys: Integers, counts: Integers) -> None:
         """Add the counts of another histogram, given by its bins' keys and counts."""
-        self._parts.append((keys, counts))
+        self._histograms.append((keys, counts))
         self._n_pending += len(keys)
         if self._n_pending > _MAX_PENDING_KEYS:
             self._add_up()
 
     def _add_up(self) -> tuple[Integers, Integers]:
-        """Replace the parts by their sum, and return its keys and counts."""
+        """Replace the histograms by their sum, and return its keys and counts."""
         empty = np.empty(0, dtype=np.int64)
-        keys, positions = np.unique(
-            np.concatenate([empty, *(part for part, _ in self._parts)]), return_inverse=True
-        )
-        counts = np.zeros(len(keys), dtype=np.int64)
-        np.add.at(counts, positions, np.concatenate([empty, *(part for _, part in self._parts)]))
-        self._parts, self._n_pending = [(keys, counts)], 0
-        return keys, counts
+        all_keys = np.concatenate([empty, *(keys for keys, _ in self._histograms)])
+        all_counts = np.concatenate([empty, *(counts for _, counts in self._histograms)])
+        keys, positions = np.unique(all_keys, return_inverse=True)
+        total = np.zeros(len(keys), dtype=np.int64)
+        np.add.at(total, positions, all_counts)
+        self._histograms, self._n_pending = [(keys, total)], 0
+        return keys, total
 
     @property
     def keys(self) -> Integers:
