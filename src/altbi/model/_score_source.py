@@ -87,6 +87,8 @@ class ScoreCounts:
 
     def _add_up(self) -> tuple[Integers, Integers]:
         """Replace the histograms by their sum, and return its keys and counts."""
+        if self._histograms and not self._n_pending:
+            return self._histograms[0]
         empty = np.empty(0, dtype=np.int64)
         all_keys = np.concatenate([empty, *(keys for keys, _ in self._histograms)])
         all_counts = np.concatenate([empty, *(counts for _, counts in self._histograms)])
