@@ -2,7 +2,7 @@
 
     git worktree add ../altbi-0.1 0bbe92d
     python benchmarks/fitting.py --source ../altbi-0.1/src
-    python benchmarks/fitting.py --source ../altbi-0.1/src --tables InternetAds --rounds 1
+    python benchmarks/fitting.py --source ../altbi-0.1/src --tables internetads --rounds 1
 
 A table is generated ("1000x10"), or one of ADBench by its name. Both versions run in turn, each in
 its own process after a short fit to warm up, and the fastest of the rounds counts.
@@ -59,7 +59,7 @@ def main() -> None:
     """Print one Markdown table; a ratio below 1 means that this version is faster."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", type=Path, help="sources of version 0.1")
-    parser.add_argument("--tables", default="1000x10,InternetAds", help="default: %(default)s")
+    parser.add_argument("--tables", default="1000x10,internetads", help="default: %(default)s")
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     args = parser.parse_args()
