@@ -18,9 +18,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,13 +55,16 @@ for line in sys.stdin:
     job = json.loads(line)
     with np.load(job["path"]) as arrays:
         X, y = arrays["X"], arrays["y"]
-    detector = attrgetter(job["detector"])(altbi)(random_state=job["seed"])
+    detector = attrgetter(job["detector"])(altbi)(
+        random_state=job["seed"], **job.get("parameters", {})
+    )
     scores = -detector.fit(X).score_samples(X)
     result = {"auc": roc_auc_score(y, scores), "ap": average_precision_score(y, scores)}
     print(json.dumps(result), flush=True)
 """
 Record = dict[str, object]
 Key = tuple[object, ...]
+Result = TypeVar("Result")
 
 
 def write_tables(folder: Path, oddbench: Path) -> Iterator[tuple[str, str, Path]]:
@@ -112,13 +116,24 @@ def run_missing(
                         job |= {"seed": seed, "path": str(path), "detector": detector}
                         if get_key(job) not in done:
                             jobs[version].append(job)
-        with ThreadPoolExecutor(2) as pool_of_threads:
-            for _ in pool_of_threads.map(lambda v: run_jobs(sources[v], jobs[v]), sources):
-                pass
+        run_both(lambda version: run_jobs(sources[version], jobs[version]))
+
+
+def run_both(function: Callable[[str], Result]) -> dict[str, Result]:
+    """Call a function for both versions at the same time, and return the results by version."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip((THIS, OTHER), pool.map(function, (THIS, OTHER)), strict=True))
 
 
 def run_jobs(source: Path, jobs: list[Record]) -> None:
-    """Run jobs one after the other in a process with the sources of a version."""
+    """Run jobs with the sources of a version, and append a record of each."""
+    for job, result in zip(jobs, measure_jobs(source, jobs), strict=True):
+        kept = {name: value for name, value in job.items() if name not in ("path", "detector")}
+        append_json_record(RECORDS, kept | result)
+
+
+def measure_jobs(source: Path, jobs: list[Record]) -> Iterator[Record]:
+    """Yield the accuracy of each job, measured one by one in a process of this version."""
     limits = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(source)}
     command = [sys.executable, "-c", WORKER]
     with subprocess.Popen(
@@ -135,9 +150,8 @@ def run_jobs(source: Path, jobs: list[Record]) -> None:
             worker.stdin.flush()
             result = worker.stdout.readline()
             if not result:
-                raise SystemExit(f"The run {get_key(job)} failed.")
-            kept = {name: value for name, value in job.items() if name not in ("path", "detector")}
-            append_json_record(RECORDS, kept | json.loads(result))
+                raise SystemExit(f"The run {job} failed.")
+            yield json.loads(result)
 
 
 def format_rows() -> Iterator[list[str]]:
