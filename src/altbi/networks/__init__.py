@@ -16,7 +16,7 @@ from altbi.networks._backbone import (
     select_landmarks,
 )
 from altbi.networks._iwae import IWAE, default_sizes
-from altbi.networks._odim_training import OdimTraining, PeakCheck, Spread, search_peak
+from altbi.networks._odim_training import OdimTraining, PeakCheck, Spread, train_until_peak
 from altbi.networks._schedule import Schedule, TrainingStep
 from altbi.networks._snapshots import (
     LossContributions,
@@ -27,9 +27,30 @@ from altbi.networks._snapshots import (
 from altbi.networks._training import AltbiTraining, TrainingLabels, TrainingProcedure, train
 
 __all__ = [
-    "IWAE", "MAX_LAYERS", "N_LANDMARKS", "WORST_LOSS", "AltbiTraining", "Backbone",
-    "LossContributions", "Objective", "OdimTraining", "PeakCheck", "Schedule", "SnapshotArrays",
-    "Spread", "StackedSnapshots", "StateShapes", "TrainedNetwork", "TrainingLabels",
-    "TrainingProcedure", "TrainingStep", "are_layer_sizes", "default_sizes", "is_positive",
-    "search_peak", "select_landmarks", "stack_states", "train",
+    "IWAE",
+    "MAX_LAYERS",
+    "N_LANDMARKS",
+    "WORST_LOSS",
+    "AltbiTraining",
+    "Backbone",
+    "LossContributions",
+    "Objective",
+    "OdimTraining",
+    "PeakCheck",
+    "Schedule",
+    "SnapshotArrays",
+    "Spread",
+    "StackedSnapshots",
+    "StateShapes",
+    "TrainedNetwork",
+    "TrainingLabels",
+    "TrainingProcedure",
+    "TrainingStep",
+    "are_layer_sizes",
+    "default_sizes",
+    "is_positive",
+    "select_landmarks",
+    "stack_states",
+    "train",
+    "train_until_peak",
 ]  # fmt: skip

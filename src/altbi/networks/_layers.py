@@ -31,7 +31,10 @@ class Linear:
         self.grad_weight, self.grad_bias = grad_weight, grad_bias
 
     def apply(self, inputs: Array, outputs: Array) -> Array:
-        """Compute ``weight @ inputs + bias`` in `outputs`."""
+        """Compute ``weight @ inputs + bias`` in `outputs`, and return it.
+
+        `inputs` has the shape ``(n_inputs, n_columns)``, and `outputs` ``(n_outputs, n_columns)``.
+        """
         np.dot(self.weight, inputs, out=outputs)
         if len(self.bias):
             outputs[-len(self.bias) :] += self.bias[:, None]
@@ -40,7 +43,8 @@ class Linear:
     def backpropagate(self, gradient: Array, inputs: Array, grad_inputs: Array | None) -> None:
         """Compute the gradients of weights, biases and inputs from that of the outputs.
 
-        `grad_inputs` is overwritten last and may be the memory of the inputs.
+        They are written to `grad_weight`, `grad_bias` and, unless it is None, `grad_inputs`. It is
+        overwritten last and may be the memory of the inputs.
         """
         np.dot(gradient, inputs.T, out=self.grad_weight)
         if len(self.bias):
@@ -70,7 +74,11 @@ class HiddenLayer:
         self.inverse_std: Array = np.empty(0, dtype)
 
     def apply(self, inputs: Array, *, is_training: bool) -> Array:
-        """Return the layer's outputs in a buffer; keep what the gradient needs."""
+        """Return the outputs ``(n_outputs, n_columns)`` of inputs ``(n_inputs, n_columns)``.
+
+        Values that the gradient needs are kept. The next call overwrites the outputs. In training,
+        BatchNorm normalizes by the batch and updates its running statistics.
+        """
         shape = (len(self.linear.weight), inputs.shape[1])
         features = self.linear.apply(inputs, self.buffers.get("features", *shape))
         if self.has_norm:
@@ -102,7 +110,8 @@ class HiddenLayer:
     def backpropagate(self, gradient: Array, grad_inputs: Array | None) -> None:
         """Compute the gradients of the weights and inputs from that of the outputs.
 
-        `gradient` is overwritten.
+        They refer to the last call of `apply`. The gradient of the inputs is written to
+        `grad_inputs`, unless it is None. `gradient` is overwritten.
         """
         scratch = self.buffers.get("factors", *gradient.shape)
         gradient *= scratch
@@ -121,7 +130,7 @@ class HiddenLayer:
 def build_linears(
     shapes: list[tuple[int, int, int]], parameters: Array, gradient: Array
 ) -> list[Linear]:
-    """Return linear layers as consecutive views of the two vectors.
+    """Return linear layers as consecutive views of the vectors of parameters and gradients.
 
     A shape is the number of outputs, of inputs and of biases.
     """
@@ -149,8 +158,9 @@ def backpropagate_layers(
 ) -> None:
     """Compute the gradients of hidden layers, given that of the last one's outputs.
 
-    `grad_inputs` takes the gradient of the first layer's inputs. The outputs of the layers are
-    overwritten by their gradients.
+    Gradients of weights are stored in the layers. The gradient of the first layer's inputs is
+    written to `grad_inputs`, unless it is None. The outputs of the layers, and `gradient`, are
+    overwritten by gradients.
     """
     for index, layer in reversed(list(enumerate(layers))):
         inner = layers[index - 1].outputs if index else grad_inputs

@@ -185,7 +185,10 @@ class Schedule(ParameterObject):
         return self._count_after_warm_up(step) > self.T1
 
     def _count_after_warm_up(self, step: int) -> int:
-        """Return the step as counted in the paper: 1 is the first step after the warm-up."""
+        """Return a step, counted from 0, as the paper counts it: 1 is the first after the warm-up.
+
+        Steps of the warm-up are 0 or negative.
+        """
         return step - self.T0 + 1
 
 
