@@ -199,10 +199,12 @@ def demo(args: argparse.Namespace) -> None:
 
     The table and all results are written into the folder --output.
     """
-    from altbi._demo import run
+    from altbi._demo import run_demo
     from altbi.cli._printing import print_demo, summary_to_json
 
-    found = run(Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress)
+    found = run_demo(
+        Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress
+    )
     if not args.json:
         print_demo(found)
         return
