@@ -253,7 +253,7 @@ def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
 
 
 def _load_model(args: argparse.Namespace) -> FittedModel:
-    """Load the model file of --model."""
+    """Load the model file of --model; an invalid file raises a `ModelFileError`."""
     from altbi.model import FittedModel
 
     return FittedModel.load(args.model)
@@ -292,7 +292,7 @@ def _open_stdout(format_: str | None) -> WriterFactory:
 
 
 def _get_binary_stdout() -> BinaryIO:
-    """Flush standard output, and return its binary stream."""
+    """Flush standard output, and return its binary stream, so that bytes follow the text."""
     sys.stdout.flush()
     return sys.stdout.buffer
 
