@@ -164,7 +164,10 @@ def _build_loss_line(losses: list[tuple[int, float]]) -> Line:
 
 
 def draw_line(line: Line) -> Chart:
-    """Draw a line chart; infinite values and NaN leave a gap in the line."""
+    """Draw a line chart of at least one point, with a text to show for each finite value.
+
+    Infinite values and NaN leave a gap in the line.
+    """
     height, (first, *_, last) = LINE_HEIGHT, (line.points[0], *line.points)
     values = f"From {line.format_value(first[1])} to {line.format_value(last[1])}."
     svg = _create_svg(line.name, height, line.title, values)
@@ -191,14 +194,17 @@ def draw_line(line: Line) -> Chart:
 
 
 def _compute_bars(bins: Bins, axis: Axis, most: int) -> Iterator[tuple[float, float, float]]:
-    """Yield start, end and height of the bar of each interval that has rows, as fractions."""
+    """Yield start, end and height of each bar, as fractions of the chart's width and height.
+
+    Bins without rows are left out. `most` is the largest count of a bin.
+    """
     for low, high, count in bins:
         if count:
             yield axis.locate(low), axis.locate(high), locate_count(count, most)
 
 
 def _describe_bins(bins: Bins, axis: Axis) -> Iterator[Tip]:
-    """Yield the text of each interval, with the horizontal positions of its ends."""
+    """Yield the text to show for each bin, with the positions of its ends on the axis (0 to 1)."""
     for low, high, count in bins:
         rows = f"{count:,} row" if count == 1 else f"{count:,} rows"
         left, right = (round(axis.locate(edge), 5) for edge in (low, high))
@@ -208,7 +214,7 @@ def _describe_bins(bins: Bins, axis: Axis) -> Iterator[Tip]:
 def _add_bars(
     svg: ET.Element, bars: Sequence[tuple[float, float, float]], **attributes: object
 ) -> None:
-    """Add a group of bars; `attributes` are those of the group."""
+    """Add bars, given as fractions of width and height, in a group with these attributes."""
     group = _add(svg, "g", **attributes)
     for left, right, share in bars:
         size = HISTOGRAM_HEIGHT * share
@@ -217,7 +223,7 @@ def _add_bars(
 
 
 def _add_score_labels(svg: ET.Element, axis: Axis) -> None:
-    """Add the ticks of the score axis.
+    """Add the ticks of the score axis and their labels to the histogram.
 
     Of a compressed axis, only the end has a label: readers would take others for evenly spaced
     ones. A mark shows where the compressed part starts.
@@ -236,8 +242,9 @@ def _add_score_labels(svg: ET.Element, axis: Axis) -> None:
 
 
 def _add_curve(svg: ET.Element, height: int, positions: Sequence[tuple[float, float]]) -> None:
-    """Add a line through positions; one without a finite vertical position leaves a gap.
+    """Add a line through positions: horizontal from 0 to 1, vertical in pixels from above.
 
+    A vertical position that is not finite leaves a gap. Lines of fewer than 30 positions have dots.
     The line has its own coordinates, which are stretched to the width of the chart.
     """
     box = f"0 0 {CURVE_WIDTH} {height}"
@@ -263,20 +270,20 @@ def _add_grid_line(svg: ET.Element, height: int, share: float, label: str) -> No
 def _add_tick(
     svg: ET.Element, height: int, at: float, label: str, *, class_: str = "middle"
 ) -> None:
-    """Add a tick with a label below the horizontal axis."""
+    """Add a tick with a label below the horizontal axis, at a position from 0 to 1."""
     x = _percent(at)
     _add(svg, "line", class_="tick", x1=x, x2=x, y1=height, y2=height + 4)
     _add(svg, "text", label, class_=class_, x=x, y=height + 19)
 
 
 def _add_rule(svg: ET.Element, at: float, *, class_: str, y1: int = 0) -> None:
-    """Add a vertical line from `y1` to the bottom of the histogram."""
+    """Add a vertical line from `y1` to the bottom of the histogram, at a position from 0 to 1."""
     x = _percent(at)
     _add(svg, "line", class_=class_, x1=x, x2=x, y1=y1, y2=HISTOGRAM_HEIGHT)
 
 
 def _create_svg(name: str, height: int, title: str, description: str) -> ET.Element:
-    """Create a drawing that is as wide as its parent, with a title and a description."""
+    """Create an SVG element `height` pixels high, with title and description for screen readers."""
     ids = {"title": f"{name}-label", "desc": f"{name}-description"}
     svg = ET.Element("svg", {"role": "img", "width": "100%", "height": str(height)})
     svg.attrib |= {"aria-labelledby": ids["title"], "aria-describedby": ids["desc"]}
@@ -286,9 +293,10 @@ def _create_svg(name: str, height: int, title: str, description: str) -> ET.Elem
 
 
 def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: object) -> ET.Element:
-    """Add an element with a text. Numbers have at most two decimals.
+    """Add a child element with a text to an element, and return it.
 
-    Underscores in the names of attributes become hyphens; ``class_`` is ``class``.
+    Underscores in the names of attributes become hyphens; ``class_`` is ``class``. Numbers have at
+    most two decimals.
     """
     element = ET.SubElement(parent, tag)
     for name, value in attributes.items():
@@ -299,7 +307,7 @@ def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: object) 
 
 
 def _percent(share: float) -> str:
-    """Return a share of the width as an SVG length."""
+    """Return a share of the width, from 0 to 1, as an SVG length such as "12.5%"."""
     return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"
 
 
