@@ -172,5 +172,5 @@ def _load_bytes(content: bytes) -> FittedModel:
 
 
 def _create_empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a record batch without rows."""
+    """Return a record batch with this schema and no rows."""
     return pa.RecordBatch.from_pylist([], schema=schema)
