@@ -70,10 +70,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def save_model(model: "FittedModel", path: FilePath) -> None:
-    """Write a model to a file, which appears only when it is complete.
-
-    A number that is not finite raises a `ModelFileError`.
-    """
+    """Write a model to a file atomically; a number that is not finite raises a `ModelFileError`."""
     content = model_to_bytes(model)
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(content)

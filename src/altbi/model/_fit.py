@@ -149,10 +149,10 @@ def fit_loss_scorer(
 ) -> tuple[LossScorer, NDArray[np.float64]]:
     """Return a scorer by loss, and the scores ``(n_rows,)`` of the training rows.
 
-    `arrays` are the trained weights of all snapshots, and `rows` the encoded features ``(n_rows,
-    n_features_encoded)``. If the settings scale losses, each snapshot's losses are scaled by their
-    range over these rows. The scorer has no statistics for explanations yet. Losses that are not
-    finite raise a `TrainingError`.
+    `arrays` are the trained weights of all snapshots, and `rows` the encoded features
+    ``(n_rows, n_features_encoded)``. If the settings scale losses, each snapshot's losses are
+    scaled by their range over these rows. The scorer has no statistics for explanations yet. Losses
+    that are not finite raise a `TrainingError`.
     """
     backbone, n_features = settings.training.backbone, rows.shape[1]
     columns = encoder.feature_columns

@@ -176,9 +176,10 @@ class FittedModel:
         return load_model(path, backbone)
 
     def _score_with_warnings(self, table: Table, *, stacklevel: int) -> Scores:
-        """Return the scores ``(n_rows,)`` of a prepared table; warn about new kinds of values.
+        """Return the scores ``(n_rows,)`` of a prepared table, and warn about drift.
 
-        A `TableWarning` is issued for each type of drift. `stacklevel` is that of `warnings.warn`.
+        A `TableWarning` is issued for each type of values that the training sample did not have.
+        `stacklevel` is that of `warnings.warn`.
         """
         scores, drift = self.score_table(table)
         for sentence in drift.describe():

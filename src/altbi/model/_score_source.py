@@ -382,10 +382,7 @@ def build_expected_types(model: FittedModel, selected: SelectedColumns) -> dict[
 
 
 def describe_unused(source: Source, selected: SelectedColumns) -> list[str]:
-    """Return one sentence that lists the table's columns that a model does not use.
-
-    The result is a list with this sentence, or an empty list if all columns are used.
-    """
+    """Return a list of one sentence about the columns that a model does not use, or of none."""
     used = {*selected.to_score, *source.extra_columns}
     unused = [name for name in source.schema.names if name not in used]
     return [f"The model does not use the columns {format_names(unused)}."] if unused else []

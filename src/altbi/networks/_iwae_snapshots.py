@@ -86,10 +86,7 @@ class StackedIWAE:
         self.n_typical_rows = 10_000
 
     def evaluating(self) -> AbstractContextManager[object]:
-        """Return a context in which the other methods may be called from several threads.
-
-        It does nothing, because they may always be.
-        """
+        """Return a context that does nothing: all methods may be called from several threads."""
         return nullcontext()
 
     def losses(self, columns: Floats) -> Floats:
@@ -105,9 +102,9 @@ class StackedIWAE:
     def contributions(self, columns: Floats) -> LossContributions:
         """Return the losses of rows ``(d, n)`` for each snapshot, split by encoded feature.
 
-        With the importance weights ``w_k`` of the Monte Carlo samples, a loss is ``sum_k w_k
-        (terms_k - log_ratio_k + log w_k) + log K``. The first term is a sum over features; the
-        others are the remainder.
+        With the importance weights ``w_k`` of the Monte Carlo samples, a loss is
+        ``sum_k w_k (terms_k - log_ratio_k + log w_k) + log K``. The first term is a sum over
+        features; the others are the remainder.
         """
         n_rows = columns.shape[1]
         split = LossContributions(
@@ -324,10 +321,7 @@ def _join_heads(
 
 
 def _get_linear(arrays: SnapshotArrays, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return weights ``(S, n_out, n_in)`` and biases ``(S, n_out)`` of a layer in float64.
-
-    Missing biases are returned as zeros.
-    """
+    """Return float64 weights ``(S, n_out, n_in)`` and biases ``(S, n_out)``; missing ones are 0."""
     weight = arrays[f"{name}.weight"].astype(np.float64)
     bias = arrays.get(f"{name}.bias")
     return weight, np.zeros(weight.shape[:2]) if bias is None else bias.astype(np.float64)

@@ -43,8 +43,8 @@ class Linear:
     def backpropagate(self, gradient: Array, inputs: Array, grad_inputs: Array | None) -> None:
         """Compute the gradients of weights, biases and inputs from that of the outputs.
 
-        They are written to `grad_weight`, `grad_bias` and, unless it is None, `grad_inputs`. It is
-        overwritten last and may be the memory of the inputs.
+        They are written to `grad_weight`, `grad_bias` and, unless it is None, `grad_inputs`. The
+        latter is overwritten last and may be the memory of the inputs.
         """
         np.dot(gradient, inputs.T, out=self.grad_weight)
         if len(self.bias):

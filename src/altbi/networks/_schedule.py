@@ -185,9 +185,9 @@ class Schedule(ParameterObject):
         return self._count_after_warm_up(step) > self.T1
 
     def _count_after_warm_up(self, step: int) -> int:
-        """Return a step, counted from 0, as the paper counts it: 1 is the first after the warm-up.
+        """Return a step as the paper counts it: 1 is the first after the warm-up, 0 the one before.
 
-        Steps of the warm-up are 0 or negative.
+        `step` is counted from 0, including the warm-up.
         """
         return step - self.T0 + 1
 

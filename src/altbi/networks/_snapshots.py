@@ -46,10 +46,7 @@ class StackedSnapshots(Protocol):
         ...
 
     def contributions(self, columns: Floats) -> LossContributions:
-        """Return the losses of rows ``(n_features, n_rows)``, split by encoded feature.
-
-        There is one loss for each snapshot and row.
-        """
+        """Return each snapshot's losses of rows ``(n_features, n_rows)``, split by feature."""
         ...
 
     def expect(self, context: Floats, columns: Floats) -> tuple[Floats, Floats]:
@@ -82,9 +79,9 @@ def compute_gaussian_terms(
 def compute_importance_weights(losses: Floats, axis: int) -> tuple[Floats, Floats]:
     """Return the importance weighted bounds, and the samples' log-weights.
 
-    `axis` is that of the K Monte Carlo samples, and is removed in the bounds. A bound is ``log(K) -
-    logsumexp(-losses)`` over this axis. The log-weights, of the shape of `losses`, are the
-    logarithm of ``softmax(-losses)``, at least about -40.
+    `axis` is that of the K Monte Carlo samples, and is removed in the bounds. A bound is
+    ``log(K) - logsumexp(-losses)`` over this axis. The log-weights, of the shape of `losses`, are
+    the logarithm of ``softmax(-losses)``, at least about -40.
     """
     # The loss of an extreme row may be infinite.
     smallest = np.minimum(losses.min(axis=axis, keepdims=True), _LARGEST)

@@ -97,8 +97,7 @@ class LossScorer:
     def split_losses(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.float64], Scores]:
         """Return contributions ``(n_rows, n_features_encoded)`` and remainders ``(n_rows,)``.
 
-        A row's contributions and its remainder add up to its score. Both are averaged over
-        snapshots.
+        A row's contributions and its remainder, means over the snapshots, add up to its score.
         """
 
         def compute(columns: NDArray[np.float32]) -> NDArray[np.float64]:
