@@ -93,7 +93,10 @@ class HiddenLayer:
         return self.outputs
 
     def _normalize(self, features: Array, *, is_training: bool) -> None:
-        """Apply BatchNorm in place; in training, update the running statistics as torch does."""
+        """Apply BatchNorm in place to features ``(n_outputs, n_columns)``.
+
+        In training, normalize by the batch and update the running statistics as torch does.
+        """
         if not is_training:
             features -= self.running_mean[:, None]
             features *= (1 / np.sqrt(self.running_var + NORM_EPS))[:, None]
@@ -147,7 +150,10 @@ def build_linears(
 
 
 def apply_layers(layers: list[HiddenLayer], inputs: Array, *, is_training: bool) -> Array:
-    """Apply hidden layers one after the other, and return the outputs of the last one."""
+    """Apply hidden layers one after the other, and return the outputs of the last one.
+
+    Inputs and outputs have the rows as last axis. The next call overwrites the outputs.
+    """
     for layer in layers:
         inputs = layer.apply(inputs, is_training=is_training)
     return inputs

@@ -124,7 +124,7 @@ class Schedule(ParameterObject):
 
     @property
     def n_snapshots(self) -> int:
-        """Number of snapshots."""
+        """Number of snapshots of a run: one after each step from ``T1 + 1`` to ``T2``."""
         return self.T2 - self.T1
 
     @property

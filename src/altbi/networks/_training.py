@@ -42,7 +42,7 @@ class TrainingProcedure(Protocol):
 
     @property
     def backbone(self) -> Backbone:
-        """The network to train."""
+        """The parameters of the network to train, and of its optimizer."""
         ...
 
     @property

@@ -161,7 +161,7 @@ class _Level(nn.Module):
         return z, log_det + terms.sum((0, 1, 2))
 
     def apply_steps(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values after all steps, and their summed log-determinants ``(n_rows,)``."""
+        """Return `z` after all steps, in its shape, and summed log-determinants ``(n_rows,)``."""
         log_det = z.new_zeros(z.shape[-1])
         for step in self._steps():
             z, step_log_det = step(z)
