@@ -81,7 +81,7 @@ class ParameterObject:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both objects have the same class and equal parameters."""
+        """Return whether the parameters are equal; NotImplemented for another class."""
         if type(other) is not type(self):
             return NotImplemented
         return self.get_params() == other.get_params()

@@ -81,7 +81,7 @@ class _BlasLibraries:
         return [library for library in self._libraries if _is_limited_by_thread(library)]
 
     def _find(self) -> list[Any]:
-        """Return threadpoolctl's controllers of the loaded BLAS libraries."""
+        """Return controllers of the loaded BLAS libraries; search again after new imports."""
         if self._n_modules != len(sys.modules):
             self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
             self._n_modules = len(sys.modules)

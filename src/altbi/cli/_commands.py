@@ -182,7 +182,7 @@ def report(args: argparse.Namespace) -> None:
 
 
 def inspect(args: argparse.Namespace) -> None:
-    """Run `altbi inspect`: print the content of a model file, as text or as JSON."""
+    """Run `altbi inspect`: print the content of a model file, as JSON with --json, else as text."""
     import msgspec
 
     from altbi.model._inspection import read_description, render
@@ -314,7 +314,10 @@ def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, A
 def _print_summary(
     args: argparse.Namespace, summary: Summary, files: list[str], *, page: bool
 ) -> None:
-    """Print the result for a scored table, as text or as JSON; `page` as in `print_summary`."""
+    """Print the result for a scored table, as text, or as JSON with --json.
+
+    `page` is whether a report page was written; the text then has fewer warnings.
+    """
     from altbi.cli._printing import print_summary, summary_to_json
 
     _print_result(

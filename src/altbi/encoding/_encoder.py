@@ -14,7 +14,7 @@ from altbi.encoding._column import (
     OTHER,
     Column,
     EncoderState,
-    describe_changes,
+    describe_problems,
     fit_category,
     fit_numeric,
     validate_state,
@@ -235,7 +235,7 @@ class TableEncoder:
         return self._encode(table, self._layout.robust_scaling)
 
     def fit_transform(self, table: Table) -> Features:
-        """Fit the encoder on the training sample, and return its encoded rows."""
+        """Fit the encoder on the training sample, and return its rows as `transform` does."""
         return self.fit(table).transform(table)
 
     @property
@@ -323,12 +323,12 @@ class TableEncoder:
             and (features[:, self._layout.starts[number] + len(column.categories)] > 0).mean() > 0.5
         ]
 
-    def describe_changes(self) -> list[str]:
+    def describe_problems(self) -> list[str]:
         """Return warnings about constant columns, missing values and rare categories of the fit.
 
         Declared columns are left out.
         """
-        return [sentence for column in self.columns for sentence in describe_changes(column)]
+        return [sentence for column in self.columns for sentence in describe_problems(column)]
 
     def drift(self, table: Table) -> Drift:
         """Count the values of a table that the training sample did not have.
@@ -366,7 +366,7 @@ class TableEncoder:
 
     @property
     def _layout(self) -> _Layout:
-        """The layout of the fitted columns; without a fit it raises an `AltbiError`."""
+        """Positions of encoded features, and scalings; without a fit, an `AltbiError` is raised."""
         if self._fitted_layout is None:
             raise AltbiError("TableEncoder is not fitted. Call fit first.")
         return self._fitted_layout

@@ -254,7 +254,7 @@ def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
         yield from model.ledger.check(model.training_table.n_rows)
         return
     features = model.encoder.transform(found.sample)
-    yield from model.encoder.describe_changes()
+    yield from model.encoder.describe_problems()
     yield from model.encoder.check_sample(features)
     yield from _check_duplicates(features)
     yield from _check_counters(found)
