@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer
 
 import altbi
 from altbi import OutlierDetector
-from altbi._demo import create_table, run
+from altbi._demo import create_table, run_demo
 from altbi.cli import main
 from altbi.cli._printing import print_demo
 from altbi.errors import TableError
@@ -16,7 +16,7 @@ from altbi.errors import TableError
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    return run(tmp_path_factory.mktemp("demo") / "new" / "folder")
+    return run_demo(tmp_path_factory.mktemp("demo") / "new" / "folder")
 
 
 def to_set(rows):

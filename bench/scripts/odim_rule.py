@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from altbi import ODIM
 from altbi.encoding import TableEncoder
-from altbi.networks import PeakCheck, TrainedNetwork, search_peak
+from altbi.networks import PeakCheck, TrainedNetwork, train_until_peak
 from altbi.table import as_table
 from altbi_bench.catalogue.datasets import Labels, load_table
 from labels import DATASETS
@@ -35,7 +35,7 @@ def search(rows: NDArray[np.float32], y: Labels, seed: int) -> tuple[list[PeakCh
     training = ODIM(spread="variance").settings().training
     generator = np.random.default_rng(seed)
     network = training.backbone.start_training(rows.shape[1], generator)
-    for check in search_peak(
+    for check in train_until_peak(
         network,
         rows,
         batch_size=training.batch_size,

@@ -53,4 +53,5 @@ __getattr__ = import_lazily(__name__, _MODULES)
 
 
 def __dir__() -> list[str]:
+    """Return all names, also of those that are imported at their first use."""
     return sorted({*globals(), *__all__})

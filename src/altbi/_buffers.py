@@ -22,7 +22,11 @@ class Buffers:
         self.views: dict[str, NDArray[Any]] = {}
 
     def get(self, name: str, *shape: int) -> NDArray[Any]:
-        """Return the array of this name, with undefined or previous values."""
+        """Return an array of this shape, which the next call with the same name reuses.
+
+        Its values are undefined, or those of the previous use. A new shape may reuse the same
+        memory.
+        """
         view = self.views.get(name)
         if view is None or view.shape != shape:
             size = math.prod(shape)

@@ -60,8 +60,8 @@ class Demo:
     files: tuple[str, ...]
 
 
-def run(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_progress) -> Demo:
-    """Write the table of biopsies into a folder, and find its outliers.
+def run_demo(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_progress) -> Demo:
+    """Write the table of biopsies into a folder, detect its outliers, and return their summary.
 
     The folder is created. It gets the table, scores, reasons, model and report page. The seed
     determines the rows of the table and the training.

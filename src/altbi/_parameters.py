@@ -81,7 +81,7 @@ class ParameterObject:
         return f"{type(self).__name__}({', '.join(changed)})"
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both objects have the same class and equal parameters."""
+        """Return whether the parameters are equal; NotImplemented for another class."""
         if type(other) is not type(self):
             return NotImplemented
         return self.get_params() == other.get_params()
@@ -118,11 +118,11 @@ def is_share(value: object) -> bool:
 
 
 def check_parameters(owner: str, values: Mapping[str, object], rules: Rules) -> None:
-    """Raise a `ParameterError` for the first parameter whose value is not valid.
+    """Raise a `ParameterError` for the first parameter in `rules` whose value is not valid.
 
-    `rules` has, by parameter name, whether the value is valid, and what is expected. `owner`, the
-    name of the parameters' class, and `values` are for the message,
-    which cuts long values.
+    `rules` has, by parameter name, whether the value is valid, and a description of valid values.
+    `owner` (the class of the parameters) and `values` are only for the message, which cuts long
+    values.
     """
     for name, (is_valid, expected) in rules.items():
         if not is_valid:

@@ -46,13 +46,20 @@ class _BlasLibraries:
         self._limits = _Limits()
 
     def count_threads(self) -> int:
-        """Return the caller's number of BLAS threads; the number of CPUs without a BLAS library."""
+        """Return the number of BLAS threads that the caller has set; the smallest of all libraries.
+
+        While a block is open, it is the number from before the block. Without a BLAS library it is
+        the number of CPUs.
+        """
         if self.n_open:
             return self._n_threads
         return min((library.num_threads for library in self._find()), default=_count_cpus())
 
     def open_block(self) -> None:
-        """Count one more open block; the first one limits the libraries."""
+        """Count one more open block; the first one limits the libraries to one thread.
+
+        Libraries with a limit for each calling thread are not changed.
+        """
         if self.n_open == 0:
             self._n_threads = self.count_threads()
             self._limits.set([each for each in self._libraries if not _is_limited_by_thread(each)])
@@ -74,7 +81,7 @@ class _BlasLibraries:
         return [library for library in self._libraries if _is_limited_by_thread(library)]
 
     def _find(self) -> list[Any]:
-        """Return threadpoolctl's controllers of the loaded BLAS libraries."""
+        """Return controllers of the loaded BLAS libraries; search again after new imports."""
         if self._n_modules != len(sys.modules):
             self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
             self._n_modules = len(sys.modules)
@@ -88,13 +95,13 @@ class _Limits:
         self._before: list[tuple[Any, int]] = []
 
     def set(self, libraries: list[Any]) -> None:
-        """Limit the libraries to one thread."""
+        """Store the libraries' numbers of threads, and limit them to one thread."""
         self._before = [(library, library.num_threads) for library in libraries]
         for library in libraries:
             _set_threads(library, 1)
 
     def restore(self) -> None:
-        """Restore the former numbers of threads."""
+        """Restore the numbers of threads that the last `set` has stored."""
         for library, n_threads in self._before:
             _set_threads(library, n_threads)
 
@@ -171,7 +178,11 @@ def _mark_worker() -> None:
 
 @contextmanager
 def _open_block() -> Iterator[None]:
-    """Limit BLAS libraries that have one limit for the process to one thread."""
+    """Limit the BLAS libraries to one thread while the ``with`` block is open.
+
+    The last of several open blocks restores the limits. Libraries with a limit for each calling
+    thread are not changed.
+    """
     with _BLAS.lock:
         _BLAS.open_block()
     try:
@@ -228,8 +239,8 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
     """Yield the results of items in order, while threads compute those of the next items.
 
     There are `count_threads` threads, but at most 8, to limit the memory of items and results. Each
-    item is computed in a `single_blas_thread` block. A single item is computed in the calling
-    thread, which may use further threads for it. Items are requested by the calling thread.
+    item is computed in a `single_blas_thread` block. With one item or one thread, items are
+    computed in the calling thread, without such a block. The calling thread requests the items.
     """
     n_threads = min(count_threads(), _MAX_THREADS_AHEAD)
     iterator = iter(items)
@@ -263,11 +274,12 @@ def map_blocks(
     rows: NDArray[np.float32],
     block_rows: int,
 ) -> NDArray[Any]:
-    """Apply a function to blocks of rows in parallel, and return ``(n_outputs, n_rows)``.
+    """Apply a function to blocks of `rows` in parallel, and return ``(n_outputs, n_rows)``.
 
-    The function maps ``(n_features, block_rows)`` to ``(n_outputs, block_rows)``. All blocks are
-    padded with zeros to this shape, and each is computed by one thread. The first block is computed
-    even if there are no rows, to find `n_outputs`.
+    `rows` has the shape ``(n_rows, n_features)``. The function maps ``(n_features, block_rows)`` to
+    ``(n_outputs, block_rows)``. All blocks are padded with zeros to this shape, and each is
+    computed by one thread. The first block is computed even if there are no rows, to find
+    `n_outputs`.
     """
 
     def compute(start: int) -> NDArray[Any]:
@@ -278,7 +290,7 @@ def map_blocks(
         return function(columns)[:, : len(block)]
 
     def store(start: int) -> None:
-        """Store the results of the block that begins at row `start`."""
+        """Write the results of the block that begins at row `start` to `results`."""
         results[:, start : start + block_rows] = compute(start)
 
     (first,) = map_in_threads(compute, range(1))

@@ -30,7 +30,7 @@ _CHECKED_OUTPUTS = 64
 def split_into_tiles(
     rows: NDArray[np.float32], height: int, dtype: DTypeLike, buffers: Buffers | None = None
 ) -> NDArray[Any]:
-    """Return rows as the columns of tiles of the shape ``(n_tiles, height, TILE_COLUMNS)``.
+    """Return rows ``(n_rows, n_features)`` as columns of tiles ``(n_tiles, height, TILE_COLUMNS)``.
 
     The features of a row are the first values of its column. All other values are 0: below the
     features, in the margins, and after the last row. With `buffers` of the same type, the next call
@@ -68,9 +68,11 @@ def join_tiles(
 
 @cache
 def is_position_independent(n_outputs: int, n_inputs: int, dtype: DTypeLike) -> bool:
-    """Check that a matrix ``(n_outputs, n_inputs)`` times equal columns of a tile is equal.
+    """Return whether the position of a column changes no bit of a matrix product on this machine.
 
-    Only columns outside the margins are compared. Call this with a single BLAS thread.
+    Random matrices ``(n_outputs, n_inputs)`` are multiplied by a tile of equal columns, and all
+    columns outside the margins are compared. Call this with a single BLAS thread; the result is
+    cached.
     """
     generator = np.random.default_rng(0)
     for _ in range(1 + _CHECKED_OUTPUTS // n_outputs):

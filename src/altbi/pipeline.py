@@ -244,7 +244,8 @@ class Pipeline:
     def fit(self, settings: FitSettings) -> PreparedTable:
         """Make the first pass over the table, and fit a model on a sample of its rows.
 
-        The sample has at most `settings.max_rows` rows. Nothing is written.
+        The sample has at most `settings.max_rows` rows. Nothing is written. The result also has the
+        number of rows and warnings about the data. Unreadable tables raise a `TableError`.
         """
         selected = select_columns(self.source, self.selection)
         found, partitions = self._scan(selected, self.selection, settings.max_rows, settings)
@@ -278,8 +279,8 @@ class Pipeline:
     ) -> ScoreSummary:
         """Make the second pass: score all rows, and return counts and the highest scores.
 
-        With `open_output`, the scores of all rows are written to the writer that it opens, in a
-        background thread. Without it, they are only counted.
+        With `open_output`, scores and flags of all rows are written to the writer that it opens, in
+        a background thread. Without it, they are only counted.
         """
         summary = ScoreSummary(self.top)
         scored = score_source(
@@ -315,7 +316,10 @@ class Pipeline:
         )
 
     def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
-        """Explain the `top` rows with the highest scores, highest first; nothing is read again."""
+        """Explain the rows that `scored` keeps, highest score first; nothing is read again.
+
+        These are the rows with the highest scores, at most `Pipeline.top`.
+        """
         table, _, rows = scored.top.sort_by_score()
         return explain_rows(table, rows, prepared.parser, prepared.model)
 
@@ -356,7 +360,11 @@ class Pipeline:
     def _read_types(
         self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
     ) -> PreparedTable:
-        """Return how to parse the columns for a model; only untyped formats are read for it."""
+        """Return the table prepared for a fitted model: how to parse its columns, and its size.
+
+        A typed format such as Parquet is not read for this. A text format, or a table of unknown
+        length, is read once.
+        """
         parser = build_typed_parser(self.source, selected.features, selection.missing)
         if parser is None or not self.source.n_rows:
             return self._infer_types(model, selected, selection)
@@ -367,7 +375,7 @@ class Pipeline:
     def _infer_types(
         self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
     ) -> PreparedTable:
-        """Make the first pass for a model, which infers how to parse each column."""
+        """Read the table once to infer how to parse each column for a fitted model."""
         expected = build_expected_types(model, selected)
         found, partitions = self._scan(selected, selection, 1, model.settings, expected)
         return PreparedTable(
@@ -410,7 +418,7 @@ class Pipeline:
         """Fit a model on the sample of the first pass, and report progress for each training step.
 
         A `TableWarning` of the fit is suppressed, because `check_data` returns the same warnings as
-        notes.
+        notes. A `TableError` names the table.
         """
         models: list[FittedModel] = []
 
@@ -426,7 +434,7 @@ class Pipeline:
         return models[0]
 
     def _check_writable(self, scores_format: str) -> None:
-        """Raise a `TableError` for columns that cannot be written in the format of an output file.
+        """Raise a `TableError` for output columns that a scores file of this format cannot hold.
 
         Id columns are also written to ``reasons.csv``, so they must be writable as CSV.
         """

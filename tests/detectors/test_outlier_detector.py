@@ -7,7 +7,7 @@ import pytest
 
 from altbi import IWAE, OutlierDetector, Schedule
 from altbi.errors import ParameterError
-from altbi.model._fit import sized_for
+from altbi.model._fit import choose_sizing_features
 from altbi.scorers import DistanceScorer
 from altbi.table import as_table
 
@@ -87,7 +87,7 @@ def test_selecting_network_stops_growing_with_columns():
     def count_weights(size):
         return sum(prod(shape) for shape, _ in IWAE().describe_state(2000, sized_for=size).values())
 
-    size = sized_for(OutlierDetector().settings(), 2000)
+    size = choose_sizing_features(OutlierDetector().settings(), 2000)
 
     assert size == 512
     assert count_weights(size) < count_weights(None) / 3

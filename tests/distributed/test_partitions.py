@@ -17,7 +17,7 @@ from altbi.io import (
 )
 from altbi.model._score_source import ScoredBatch, ScoreSummary
 from altbi.pipeline import Pipeline
-from altbi.table import RowSampler, largest_sample_key, sample_rows
+from altbi.table import RowSampler, compute_largest_sample_key, sample_rows
 from small_tables import fast_settings
 
 TEXTS = st.sampled_from(
@@ -54,7 +54,7 @@ def test_scan_of_partitions_equals_one_pass(tmp_path_factory, files, expected):
 
 @given(st.integers(1, 400), st.integers(1, 120), st.integers(0, 5), st.integers(1, 90))
 def test_samples_of_partitions_equal_one_sample(n_rows, limit, seed, size):
-    largest, found = largest_sample_key(n_rows, limit, seed), []
+    largest, found = compute_largest_sample_key(n_rows, limit, seed), []
     for first in range(0, n_rows, size):
         sampler = RowSampler(limit, seed, first_row=first, max_key=largest)
         sampler.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))

@@ -60,7 +60,7 @@ def test_changes_by_the_encoding_are_described():
     indicator = "they are marked by an indicator"
     missing = f"{indicator}, and replaced by the median or left out of distances."
     category = f"{indicator}, like a category of their own."
-    assert TableEncoder().fit(MIXED).describe_changes() == [
+    assert TableEncoder().fit(MIXED).describe_problems() == [
         f"Column 'size' has 1 missing values (25.00%); {missing}",
         f"Column 'flag' has 1 missing values (25.00%); {missing}",
         f"Column 'day' has 2 missing values (50.00%); {missing}",
@@ -69,12 +69,12 @@ def test_changes_by_the_encoding_are_described():
         "Column 'still' holds a single value; it is a constant.",
         "Column 'void' has no value in any of 4 rows; it is a constant.",
     ]
-    assert TableEncoder().fit(make_table(a=[1, 2])).describe_changes() == []
+    assert TableEncoder().fit(make_table(a=[1, 2])).describe_problems() == []
 
 
 def test_indistinguishable_numbers_are_not_called_single_value():
     def describe(values):
-        return TableEncoder().fit(make_table(a=values)).describe_changes()
+        return TableEncoder().fit(make_table(a=values)).describe_problems()
 
     (large,) = describe([1e29 + i for i in range(9)])
     assert "holds numbers too large to be distinguished" in large

@@ -26,7 +26,7 @@ def test_declared_bounds_set_the_encoding():
 
     expected = [[0.5, 0.25, 0.5, 0, 0.25, 0], [0.5, 0, 2, 0, 0, 0.25]]
     np.testing.assert_array_equal(features, np.float32(expected))
-    assert encoder.describe_changes() == []
+    assert encoder.describe_problems() == []
     assert encoder.drift(table).missing == {}
     assert TableEncoder.from_json(encoder.to_json()).columns == encoder.columns
 

@@ -45,7 +45,7 @@ def test_json_restores_encoder_to_the_bit(sample, other):
     restored = restore(encoder)
     assert restored.transform(sample).tobytes() == encoder.transform(sample).tobytes()
     assert restored.columns == encoder.columns
-    assert restored.describe_changes() == encoder.describe_changes()
+    assert restored.describe_problems() == encoder.describe_problems()
     if (other.names, other.kinds) == (sample.names, sample.kinds):
         assert restored.transform(other).tobytes() == encoder.transform(other).tobytes()
 

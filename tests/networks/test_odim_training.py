@@ -6,7 +6,7 @@ from sklearn.mixture import GaussianMixture
 
 from altbi import IWAE, ODIM
 from altbi.errors import ParameterError
-from altbi.networks._odim_training import compute_bimodality, fit_two_gaussians, search_peak
+from altbi.networks._odim_training import compute_bimodality, fit_two_gaussians, train_until_peak
 from altbi.networks._training import iter_batches
 from altbi.table import as_table
 
@@ -116,7 +116,7 @@ def search(distances, n_rows=640, **changes):
         "generator": np.random.default_rng(0),
     }
     model, rows = Scripted(distances), np.random.default_rng(0).random((n_rows, 3))
-    return model, list(search_peak(model, rows, **options | changes))
+    return model, list(train_until_peak(model, rows, **options | changes))
 
 
 def test_patience_ends_the_search():
@@ -164,7 +164,7 @@ def encode(detector):
 
 def search_with_parameters(detector, model, generator):
     parameters = ("batch_size", "check_every", "patience", "max_updates", "spread")
-    return search_peak(
+    return train_until_peak(
         model,
         encode(detector),
         **{name: getattr(detector, name) for name in parameters},

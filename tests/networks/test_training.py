@@ -7,10 +7,10 @@ from altbi.errors import TrainingError
 from altbi.networks import Schedule, TrainingLabels, train
 from altbi.networks._adam import Adam
 from altbi.networks._training import (
+    average_smallest,
     iter_batches,
     penalize_outliers,
     select_smallest,
-    truncate,
 )
 
 # The schedule of the paper: truncation from the first step, one update in each step.
@@ -143,7 +143,7 @@ def test_nan_losses_are_not_truncated(is_inlier):
 
     assert not select_smallest(losses, 0.5).any()
     for value, gradient in (
-        truncate(losses, 0.5, is_inlier),
+        average_smallest(losses, 0.5, is_inlier),
         penalize_outliers(np.array([5.0]), losses, 0.5, label_trust=1),
         penalize_outliers(losses, np.array([5.0]), 0.5, label_trust=1),
     ):
@@ -159,7 +159,7 @@ def test_equal_losses_are_selected_together():
 
 @pytest.mark.parametrize("worst", [100.0, math.inf])
 def test_truncated_rows_have_no_gradient(worst):
-    mean, gradient = truncate(np.array([1.0, 2.0, 3.0, worst]), 0.75)
+    mean, gradient = average_smallest(np.array([1.0, 2.0, 3.0, worst]), 0.75)
 
     assert mean == 2
     assert gradient == pytest.approx([1 / 3, 1 / 3, 1 / 3, 0])
@@ -203,7 +203,7 @@ def test_truncated_mean_includes_all_labelled_inliers(n_inliers):
     losses = np.arange(10.0)[::-1]  # labelled inliers have the largest losses
     is_inlier = np.arange(10) < n_inliers
 
-    mean, gradient = truncate(losses, 0.5, is_inlier)
+    mean, gradient = average_smallest(losses, 0.5, is_inlier)
 
     others = losses[n_inliers:]
     kept = sorted(others.tolist())[: -(-len(others) // 2)]

@@ -9,21 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from altbi.errors import ParameterError
-from altbi.table import RowSampler, largest_sample_key, row_keys, sample_rows
+from altbi.table import RowSampler, compute_largest_sample_key, compute_row_keys, sample_rows
 
 
 @given(st.integers(0, 200), st.integers(0, 200), st.integers(0, 200), st.integers(-(2**70), 2**70))
 def test_keys_do_not_depend_on_the_chunks(a, b, c, seed):
     first, middle, last = sorted((a, b, c))
-    chunks = [row_keys(first, middle, seed), row_keys(middle, last, seed)]
-    np.testing.assert_array_equal(np.concatenate(chunks), row_keys(first, last, seed))
+    chunks = [compute_row_keys(first, middle, seed), compute_row_keys(middle, last, seed)]
+    np.testing.assert_array_equal(np.concatenate(chunks), compute_row_keys(first, last, seed))
 
 
 def test_smallest_keys_of_chunks_are_the_sample():
     kept = np.empty((0, 2), dtype=np.uint64)
     for start in range(0, 1000, 70):
         rows = np.arange(start, min(start + 70, 1000), dtype=np.uint64)
-        keys = row_keys(start, start + len(rows), seed=5)
+        keys = compute_row_keys(start, start + len(rows), seed=5)
         kept = np.vstack([kept, np.column_stack([keys, rows])])
         kept = kept[np.argsort(kept[:, 0])][:50]
     np.testing.assert_array_equal(np.sort(kept[:, 1]), sample_rows(1000, 50, seed=5))
@@ -50,7 +50,7 @@ def test_keys_are_splitmix64():
 
     state = mixed((3 + golden) & word)
     expected = [mixed((state + (row + 1) * golden) & word) for row in range(4)]
-    assert row_keys(0, 4, seed=3).tolist() == expected
+    assert compute_row_keys(0, 4, seed=3).tolist() == expected
     assert mixed(golden) == 0xE220A8397B1DCDAF  # the published first output for seed 0
 
 
@@ -134,7 +134,7 @@ def test_sampler_frees_the_batches():
 
 @given(st.integers(1, 400), st.integers(1, 120), st.integers(0, 5), st.integers(1, 90))
 def test_samples_of_partitions_are_the_full_sample(n_rows, limit, seed, size):
-    max_key, found = largest_sample_key(n_rows, limit, seed), []
+    max_key, found = compute_largest_sample_key(n_rows, limit, seed), []
     for first in range(0, n_rows, size):
         sampler = RowSampler(limit, seed, first_row=first, max_key=max_key)
         sampler.add(pa.record_batch({"n": np.arange(first, min(first + size, n_rows))}))

@@ -182,7 +182,7 @@ def report(args: argparse.Namespace) -> None:
 
 
 def inspect(args: argparse.Namespace) -> None:
-    """Run `altbi inspect`: print the content of a model file, as text or as JSON."""
+    """Run `altbi inspect`: print the content of a model file, as JSON with --json, else as text."""
     import msgspec
 
     from altbi.model._inspection import read_description, render
@@ -199,10 +199,12 @@ def demo(args: argparse.Namespace) -> None:
 
     The table and all results are written into the folder --output.
     """
-    from altbi._demo import run
+    from altbi._demo import run_demo
     from altbi.cli._printing import print_demo, summary_to_json
 
-    found = run(Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress)
+    found = run_demo(
+        Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress
+    )
     if not args.json:
         print_demo(found)
         return
@@ -251,7 +253,7 @@ def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
 
 
 def _load_model(args: argparse.Namespace) -> FittedModel:
-    """Load the model file of --model."""
+    """Load the model file of --model; an invalid file raises a `ModelFileError`."""
     from altbi.model import FittedModel
 
     return FittedModel.load(args.model)
@@ -290,7 +292,7 @@ def _open_stdout(format_: str | None) -> WriterFactory:
 
 
 def _get_binary_stdout() -> BinaryIO:
-    """Flush standard output, and return its binary stream."""
+    """Flush standard output, and return its binary stream, so that bytes follow the text."""
     sys.stdout.flush()
     return sys.stdout.buffer
 
@@ -312,7 +314,10 @@ def _describe_fit(name: str, prepared: PreparedTable, path: Path) -> dict[str, A
 def _print_summary(
     args: argparse.Namespace, summary: Summary, files: list[str], *, page: bool
 ) -> None:
-    """Print the result for a scored table, as text or as JSON; `page` as in `print_summary`."""
+    """Print the result for a scored table, as text, or as JSON with --json.
+
+    `page` is whether a report page was written; the text then has fewer warnings.
+    """
     from altbi.cli._printing import print_summary, summary_to_json
 
     _print_result(

@@ -313,7 +313,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_privacy_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a privacy budget."""
+    """Add the options of a privacy budget: --epsilon, --delta, --bounds and others."""
     group = parser.add_argument_group("privacy")
     group.add_argument(
         "--epsilon", type=_parse_positive, metavar="E", help="privacy budget (default: no privacy)"
@@ -444,22 +444,25 @@ def _parse_integer(text: str, low: int, high: int, expected: str) -> int:
 
 
 def _parse_seed(text: str) -> int:
-    """Parse a random seed, an integer from 0 to 2**32 - 1."""
+    """Parse a seed from 0 to 2**32 - 1; other text raises an `ArgumentTypeError`."""
     return _parse_integer(text, 0, MAX_SEED, f"an integer from 0 to {MAX_SEED}")
 
 
 def _parse_count(text: str) -> int:
-    """Parse an integer from 1 to 2**32 - 1."""
+    """Parse an integer from 1 to 2**32 - 1; other text raises an `ArgumentTypeError`."""
     return _parse_integer(text, 1, MAX_SEED, "an integer of at least 1")
 
 
 def _parse_workers(text: str) -> int:
-    """Parse a number of workers, from 1 to 10,000."""
+    """Parse an integer from 1 to 10,000; other text raises an `ArgumentTypeError`."""
     return _parse_integer(text, 1, MAX_WORKERS, f"an integer from 1 to {MAX_WORKERS}")
 
 
 def _parse_rows(text: str) -> list[int]:
-    """Parse row numbers separated by commas, such as 3,17; spaces are ignored."""
+    """Parse row numbers separated by commas, such as 3,17; spaces are ignored.
+
+    Other text raises an `ArgumentTypeError`.
+    """
     numbers = [number.strip() for number in text.split(",")]
     return [_parse_integer(number, 0, 2**63 - 1, "row numbers such as 3,17") for number in numbers]
 
@@ -479,21 +482,24 @@ def _parse_number(text: str, low: float, high: float, expected: str) -> float:
 
 
 def _parse_share(text: str) -> float | str:
-    """Parse a share in (0, 0.5]; return the text "auto" unchanged."""
+    """Parse a share in (0, 0.5], or "auto", which is returned unchanged.
+
+    Other text raises an `ArgumentTypeError`.
+    """
     expected = "a share in (0, 0.5] or auto"
     return text if text == "auto" else _parse_number(text, 0, math.nextafter(0.5, 1), expected)
 
 
 def _parse_positive(text: str) -> float:
-    """Parse a finite number above 0."""
+    """Parse a finite number above 0; other text raises an `ArgumentTypeError`."""
     return _parse_number(text, 0, math.inf, "a number above 0")
 
 
 def _parse_probability(text: str) -> float:
-    """Parse a number in (0, 1)."""
+    """Parse a number strictly between 0 and 1; other text raises an `ArgumentTypeError`."""
     return _parse_number(text, 0, 1, "a number between 0 and 1")
 
 
 def _parse_finite(text: str) -> float:
-    """Parse a finite number."""
+    """Parse a finite number; other text raises an `ArgumentTypeError`."""
     return _parse_number(text, -math.inf, math.inf, "a finite number")

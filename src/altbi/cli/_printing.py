@@ -201,7 +201,7 @@ def _format_comparison(label: str, texts: Sequence[str]) -> str:
 
 
 def _print_rich(rows: Sequence[_Row]) -> None:
-    """Print rows as a rich table; flagged rows are bold.
+    """Print rows as a rich table to standard output; flagged rows are bold.
 
     If a reason has the values of similar reference rows, they are one more column. Values are
     wrapped in `Text`, so that rich does not interpret markup in them.
@@ -253,7 +253,7 @@ def _print_notes(notes: Sequence[str], limit: int) -> None:
 
 
 def _print_files(files: Sequence[str]) -> None:
-    """Print the paths of the written files."""
+    """Print a heading and the paths of the written files, one in each line."""
     _print_lines(["", "written:", *(f"  {escape_text(file)}" for file in files)])
 
 

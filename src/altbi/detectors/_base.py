@@ -134,19 +134,19 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
 
     @property
     def offset_(self) -> float:
-        """Threshold for `score_samples`: rows below it are outliers; the negative threshold."""
+        """Negative threshold, for `score_samples`: rows below it are outliers. Needs a fit."""
         check_is_fitted(self, "model_")
         return -self.model_.threshold
 
     @property
     def encoder_(self) -> TableEncoder:
-        """The fitted encoder, which converts columns to numbers."""
+        """The fitted encoder, which converts columns to numbers; needs a fit."""
         check_is_fitted(self, "model_")
         return self.model_.encoder
 
     @property
     def history_(self) -> tuple[TrainingStep, ...]:
-        """Batch size, kept share and loss of each training step."""
+        """Batch size, kept share and loss of each training step; needs a fit."""
         check_is_fitted(self, "model_")
         return self.model_.history
 

@@ -54,14 +54,14 @@ class Engine(abc.ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - some engines have nothing to stop
-        """Stop the workers that the engine has started."""
+        """Stop the workers that the engine has started; by default, do nothing."""
 
     def __enter__(self) -> Self:
         """Return the engine itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the engine; exceptions are raised."""
+        """Close the engine at the end of a ``with`` block; exceptions of the block are raised."""
         self.close()
 
 

@@ -117,7 +117,7 @@ class PartitionFolder:
         return created
 
     def scores_path(self, index: int) -> Path:
-        """Return the path of the Parquet file with the scores of a partition."""
+        """Return the path of the Parquet file for the scores of the partition at `index`."""
         return self.folder / f"part-{index:05}.parquet"
 
     def is_done(self, index: int) -> bool:
@@ -160,7 +160,7 @@ class PartitionFolder:
         _write_bytes(self._state_path(index, "json"), json.dumps(record).encode())
 
     def read_summary(self, index: int) -> ScoreSummary:
-        """Read the summary of a partition, as `write_summary` saved it."""
+        """Read the summary of the partition at `index` that `write_summary` has saved."""
         record = json.loads(self._state_path(index, "json").read_bytes())
         summary = ScoreSummary(self.plan.top, record["first_row"])
         summary.n_rows, summary.n_flagged = record["rows"], record["flagged"]
@@ -186,7 +186,7 @@ class PartitionFolder:
         (self.folder / UNFINISHED_MARKER).unlink(missing_ok=True)
 
     def _state_path(self, index: int, suffix: str) -> Path:
-        """Return the path of a partition's file in the state folder."""
+        """Return the path, in the state folder, of a file about the partition at `index`."""
         return self.folder / STATE_FOLDER / f"part-{index:05}.{suffix}"
 
 

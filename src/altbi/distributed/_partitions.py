@@ -35,7 +35,7 @@ from altbi.model._score_source import (
     score_source,
     select_features,
 )
-from altbi.table import RowSampler, largest_sample_key, row_keys
+from altbi.table import RowSampler, compute_largest_sample_key, compute_row_keys
 
 # A partition has at most this many rows, unless a single row group has more.
 MAX_PARTITION_ROWS = 1 << 20
@@ -56,8 +56,8 @@ class Partition:
 class _SampleRequest:
     """Which rows of a partition belong to the training sample of the table.
 
-    They are the rows with `altbi.table.row_keys` up to `largest_key`. `limit` is the size of the
-    sample of the table, and `seed` its seed. `first_row` and `n_rows` describe the partition.
+    They are the rows whose `altbi.table.compute_row_keys` do not exceed `largest_key`. `limit` and
+    `seed` are those of the table's sample. `first_row` and `n_rows` describe the partition.
     """
 
     limit: int
@@ -71,7 +71,8 @@ class _SampleRequest:
         end = self.first_row + self.n_rows
         starts = range(self.first_row, end, MAX_PARTITION_ROWS)
         keys = (
-            row_keys(start, min(start + MAX_PARTITION_ROWS, end), self.seed) for start in starts
+            compute_row_keys(start, min(start + MAX_PARTITION_ROWS, end), self.seed)
+            for start in starts
         )
         return any(bool((some <= self.largest_key).any()) for some in keys)
 
@@ -299,7 +300,7 @@ def _request_samples(counts: Sequence[int], limit: int, seed: int) -> list[_Samp
 
     Together the requests select the rows that a sample of the whole table would have.
     """
-    largest_key = largest_sample_key(sum(counts), limit, seed)
+    largest_key = compute_largest_sample_key(sum(counts), limit, seed)
     return [
         _SampleRequest(limit, seed, largest_key, first_row, n_rows)
         for first_row, n_rows in zip(_compute_first_rows(counts), counts, strict=True)

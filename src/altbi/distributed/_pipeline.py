@@ -80,7 +80,11 @@ class DistributedPipeline(Pipeline):
     def _read_types(
         self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
     ) -> PreparedTable:
-        """Make the first pass for a model, which also counts the rows of each partition."""
+        """Read the table once with the engine, also if its format has types.
+
+        This infers how to parse each column for a fitted model, and counts the rows of each
+        partition.
+        """
         return self._infer_types(model, selected, selection)
 
     def _scan(
@@ -91,9 +95,10 @@ class DistributedPipeline(Pipeline):
         settings: FitSettings,
         expected: dict[str, ExpectedType] | None = None,
     ) -> tuple[ScanResult, tuple[Any, ...]]:
-        """Make the first pass with the engine; return its result and the partitions with rows.
+        """Make the first pass with the engine: infer the column types, and sample rows.
 
-        `limit` is the size of the sample. `expected` has the types that a fitted model expects.
+        At most `limit` rows are sampled. `expected` has the types that a fitted model expects, by
+        column. The second value has the partitions that have rows.
         """
         return scan_partitions(
             self.engine,

@@ -158,13 +158,13 @@ def load_cached(model: str | bytes) -> FittedModel:
 
 @lru_cache(maxsize=2)
 def _load_path(path: str, size: int, modified: int) -> FittedModel:
-    """Load a model file; size and modification time are only part of the cache key."""
+    """Load a model file; the last two are cached by path, size and modification time."""
     return FittedModel.load(path)
 
 
 @lru_cache(maxsize=2)
 def _load_bytes(content: bytes) -> FittedModel:
-    """Load a model from the content of a model file, by way of a temporary file."""
+    """Load a model from the content of a model file; the last two are cached."""
     with tempfile.NamedTemporaryFile(prefix="altbi-", suffix=".altbi") as file:
         file.write(content)
         file.flush()
@@ -172,5 +172,5 @@ def _load_bytes(content: bytes) -> FittedModel:
 
 
 def _create_empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """Return a record batch without rows."""
+    """Return a record batch with this schema and no rows."""
     return pa.RecordBatch.from_pylist([], schema=schema)

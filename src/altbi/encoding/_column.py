@@ -245,7 +245,7 @@ def _compute_category_scale(share: float) -> float:
     return math.sqrt(N_DIFFERING_FEATURES) * max(math.sqrt(share * (1 - share)), MIN_BINARY_STD)
 
 
-def describe_changes(column: Column) -> Iterator[str]:
+def describe_problems(column: Column) -> Iterator[str]:
     """Yield warnings about a fitted column: constant, missing values, rare categories.
 
     A column without values yields only one sentence. A declared column yields none.

@@ -14,7 +14,7 @@ from altbi.encoding._column import (
     OTHER,
     Column,
     EncoderState,
-    describe_changes,
+    describe_problems,
     fit_category,
     fit_numeric,
     validate_state,
@@ -58,7 +58,7 @@ class _Scaling:
     indicators: Features
 
     def scale(self, values: Values, buffer: Values) -> tuple[Values, bool]:
-        """Scale rows of numeric columns into a buffer; return a view, and whether all are regular.
+        """Scale rows ``(n_rows, n_numeric)`` into a buffer; return a view, and if all are regular.
 
         Results are regular if none is NaN and all are within the limit. Call `fill_and_limit` for
         others.
@@ -72,7 +72,10 @@ class _Scaling:
         return scaled, bool(-self.limit <= scaled.min() and scaled.max() <= self.limit)
 
     def fill_and_limit(self, scaled: Values, is_missing: NDArray[np.bool_]) -> None:
-        """Fill missing values, and clip or compress values beyond the limit, all in place."""
+        """Fill missing values, and clip or compress values beyond the limit, all in place.
+
+        Both arrays have the shape ``(n_rows, n_numeric)``.
+        """
         np.copyto(scaled, self.fill_value, where=is_missing)
         if self.compresses_tails:
             compress_tails(scaled)
@@ -98,7 +101,7 @@ class _Layout:
 
 
 def _build_layout(columns: tuple[Column, ...]) -> _Layout:
-    """Build the layout of fitted columns; features are in the order of the columns."""
+    """Compute the positions of encoded features, in the order of the columns, and scalings."""
     sizes = np.array([column.n_features_encoded for column in columns], dtype=np.intp)
     numeric = [number for number, column in enumerate(columns) if column.kind != "category"]
     is_category = [
@@ -232,17 +235,17 @@ class TableEncoder:
         return self._encode(table, self._layout.robust_scaling)
 
     def fit_transform(self, table: Table) -> Features:
-        """Fit the encoder on the training sample, and return its encoded rows."""
+        """Fit the encoder on the training sample, and return its rows as `transform` does."""
         return self.fit(table).transform(table)
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The fitted columns."""
+        """The fitted columns, in the order of the table."""
         return self._layout.columns
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the columns."""
+        """Names of the fitted columns, in the order of the table."""
         return tuple(column.name for column in self.columns)
 
     @property
@@ -257,7 +260,7 @@ class TableEncoder:
 
     @property
     def feature_columns(self) -> NDArray[np.intp]:
-        """For each encoded feature, the index of the column that it belongs to."""
+        """Index of the table column of each encoded feature: ``(n_features_encoded,)``."""
         return self._layout.feature_columns
 
     def sum_by_column(self, contributions: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -282,7 +285,7 @@ class TableEncoder:
         return list(map(decode_standardized, self.columns, self._split_by_column(rows)))
 
     def _split_by_column(self, features: NDArray[np.floating]) -> list[NDArray[np.float64]]:
-        """Return the encoded features of each column as an array of float64."""
+        """Return an array ``(n_rows, n)`` of float64 for each column: its n encoded features."""
         return np.split(np.asarray(features, dtype=np.float64), self._layout.starts[1:], axis=1)
 
     def group_medians(self, rows: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -320,12 +323,12 @@ class TableEncoder:
             and (features[:, self._layout.starts[number] + len(column.categories)] > 0).mean() > 0.5
         ]
 
-    def describe_changes(self) -> list[str]:
+    def describe_problems(self) -> list[str]:
         """Return warnings about constant columns, missing values and rare categories of the fit.
 
         Declared columns are left out.
         """
-        return [sentence for column in self.columns for sentence in describe_changes(column)]
+        return [sentence for column in self.columns for sentence in describe_problems(column)]
 
     def drift(self, table: Table) -> Drift:
         """Count the values of a table that the training sample did not have.
@@ -357,19 +360,19 @@ class TableEncoder:
         return encoder._set_columns(checked.columns)
 
     def _set_columns(self, columns: tuple[Column, ...]) -> Self:
-        """Build the layout of fitted columns, store it, and return the encoder."""
+        """Store fitted columns with the positions of their features, and return the encoder."""
         self._fitted_layout = _build_layout(columns)
         return self
 
     @property
     def _layout(self) -> _Layout:
-        """The layout of the fitted columns; without a fit it raises an `AltbiError`."""
+        """Positions of encoded features, and scalings; without a fit, an `AltbiError` is raised."""
         if self._fitted_layout is None:
             raise AltbiError("TableEncoder is not fitted. Call fit first.")
         return self._fitted_layout
 
     def _fit_columns(self, table: Table) -> tuple[Column, ...]:
-        """Fit all columns; numeric ones are read in groups, as tables may be stored row by row."""
+        """Fit all columns, and return them in the order of the table."""
         columns = {}
         numeric = []
         for number, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
@@ -385,9 +388,10 @@ class TableEncoder:
         return tuple(columns[number] for number in range(len(table.names)))
 
     def _encode(self, table: Table, scaling: _Scaling) -> Features:
-        """Encode rows by a scaling; used by `transform` and `standardize`.
+        """Encode rows as ``(n_rows, n_features_encoded)`` in float32 by one of the two scalings.
 
-        A table with other columns than those of the fit raises a `TableError`.
+        A table with other columns than those of the fit, or an infinite value, raises a
+        `TableError`.
         """
         check_columns(table, self.columns)
         features = np.zeros((len(table), self.n_features_encoded), dtype=np.float32)
@@ -424,7 +428,7 @@ class TableEncoder:
             block[:, targets] = scaled
 
     def _find_missing(self, values: Values, first_row: int) -> NDArray[np.bool_]:
-        """Return which values of a block of numeric columns are missing.
+        """Return a mask of the missing values of a block ``(n_rows, n_numeric)``.
 
         The first infinite value raises a `TableError`. Row numbers begin with `first_row`.
         """

@@ -92,10 +92,10 @@ def _list_names(names: Sequence[str]) -> str:
 
 
 def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:
-    """Return the columns `numeric`, which held numbers, booleans or dates at fit, as float64.
+    """Return columns ``(n_rows, len(numeric))`` that were numeric at fit, as float64.
 
-    Missing values are NaN. A text column is possible if the fit or this table has no values there;
-    its texts become 0.
+    Numeric columns are numbers, booleans or dates. Missing values are NaN. A text column is
+    possible if the fit or this table has no values there; its texts become 0.
     """
     is_text = np.isin(numeric, [n for n, kind in enumerate(table.kinds) if kind == "category"])
     if not is_text.any():
@@ -109,10 +109,11 @@ def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:
 
 
 def read_category_codes(table: Table, number: int, column: Column) -> NDArray[np.int64]:
-    """Return for each value its index among the column's categories.
+    """Return for each value of a column its index among the fitted categories.
 
-    Rare and unknown categories have the index ``len(column.categories)``, missing values -1. If the
-    table's column is numeric, all its values count as unknown categories.
+    Rare and unknown categories have the index ``len(column.categories)``, missing values -1.
+    `number` is the column's index in the table. If that column is numeric, all its values count as
+    unknown categories.
     """
     other = len(column.categories)
     if table.kinds[number] != "category":
@@ -125,7 +126,7 @@ def read_category_codes(table: Table, number: int, column: Column) -> NDArray[np
 
 
 def _find_missing(table: Table, number: int) -> NDArray[np.bool_]:
-    """Return which values of a column are missing: null in texts, NaN in numbers."""
+    """Return a mask ``(n_rows,)`` of the missing values in the column at index `number`."""
     if table.kinds[number] == "category":
         return table.categories(number).is_null().to_numpy(zero_copy_only=False)
     return np.isnan(table.numbers([number])[:, 0])

@@ -266,9 +266,11 @@ def _explain_distances(table: Table, scorer: DistanceScorer, encoder: TableEncod
 
 
 def _find_ordinary_columns(contributions: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return a mask ``(n_rows, n_columns)`` of contributions below 9, which is a z-score of 3.
+    """Return a mask of columns in which a row is not unusual: contributions below 9.
 
-    The half of a row's columns with the smallest contributions always counts as ordinary.
+    Contributions are squared z-scores, so this is a z-score of 3. Both arrays have the shape
+    ``(n_rows, n_columns)``. The half of a row's columns with the smallest contributions always
+    counts as ordinary.
     """
     ranks = np.argsort(np.argsort(-contributions, axis=1), axis=1)
     return (contributions < UNUSUAL_Z_SCORE**2) | (ranks >= contributions.shape[1] // 2)
@@ -277,10 +279,11 @@ def _find_ordinary_columns(contributions: NDArray[np.float64]) -> NDArray[np.boo
 def _compute_medians(
     scorer: DistanceScorer, encoder: TableEncoder, indices: NDArray[np.intp]
 ) -> NDArray[np.floating]:
-    """Return for each row the encoded median of its similar reference rows.
+    """Return for each row the median of its similar reference rows, as robust z-scores.
 
-    `indices` has the shape ``(n_rows, n_similar)``. Features of categories are means. Rows are
-    processed in blocks to limit memory.
+    `indices` ``(n_rows, n_similar)`` are those of the reference rows. The result has the shape
+    ``(n_rows, n_features_encoded)``. Features of categories are means. Rows are processed in blocks
+    to limit memory.
     """
     at_once = max(VALUES_AT_ONCE // (indices.shape[1] * encoder.n_features_encoded), 1)
     blocks = np.split(indices, range(at_once, len(indices), at_once))

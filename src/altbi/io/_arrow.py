@@ -36,7 +36,7 @@ class ArrowSource(Source):
         self._is_file_format = is_file_format
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, batch by batch; large batches are split, empty ones left out.
+        """Yield record batches with these columns; large ones are split, empty ones left out.
 
         String views become large strings. All values are validated; damaged data raises a
         `TableError`.

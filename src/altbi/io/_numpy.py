@@ -55,7 +55,7 @@ class _ArrayFile:
         return max(self.dtype.itemsize * int(np.prod(self.shape[1:], dtype=np.int64)), 1)
 
     def chunks(self, rows: int) -> Iterator[NDArray[Any]]:
-        """Yield the array in chunks of at most this many rows.
+        """Yield the array, from its first row on, in chunks of at most `rows` rows.
 
         An incomplete file raises a `TableError`. An array in Fortran order is first copied to a
         temporary file and mapped into memory.
@@ -127,7 +127,7 @@ class NumpySource(Source):
         )
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns, chunk by chunk.
+        """Yield record batches with these columns; without columns, they only have rows.
 
         An array that is incomplete or cannot be converted raises a `TableError`.
         """
@@ -259,7 +259,10 @@ def _open_vectors(packed: CompressedFile, arrays: Sequence[_ArrayFile]) -> Numpy
 def _open_array(
     name: str, where: str, open_bytes: Callable[[], AbstractContextManager[BinaryIO]]
 ) -> _ArrayFile:
-    """Read the header of an array and return its description; the values are not read."""
+    """Read the header of an array and return its description; the values are not read.
+
+    A damaged header raises a `TableError`.
+    """
     with open_bytes() as stream:
         shape, is_fortran, dtype = _read_header(stream, where)
     return _ArrayFile(name, where, open_bytes, shape, dtype, is_fortran and len(shape) > 1)

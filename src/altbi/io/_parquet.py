@@ -61,9 +61,10 @@ class ParquetSource(Source):
         self._fragments = fragments
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns file by file, converted to the types of the table's schema.
+        """Yield record batches with these columns, in the types of the table's schema.
 
-        Columns that a file does not hold are null. A damaged file raises a `TableError`.
+        Files are read one after the other. Columns that a file does not hold are null. A damaged
+        file raises a `TableError`.
         """
         schema = pa.schema([self.schema.field(name) for name in columns])
         for fragment in self._fragments:

@@ -37,14 +37,14 @@ class TableWriter(abc.ABC):
 
     @abc.abstractmethod
     def write(self, table: pa.Table) -> None:
-        """Write the rows of a table after the rows that were written before."""
+        """Append the rows of a table with the writer's schema to the file."""
 
     @abc.abstractmethod
     def close(self) -> None:
         """Write the end of the format, such as Parquet's footer. The file itself stays open."""
 
     def abandon(self) -> None:  # noqa: B027 - most writers have nothing to do
-        """Prepare to be deleted without the end of the format; by default, do nothing."""
+        """Keep the end of the format from being written on deletion; by default, do nothing."""
 
 
 @final
@@ -65,12 +65,15 @@ class _ArrowWriter(TableWriter):
                 self.writer = create(file, self.schema)
 
     def write(self, table: pa.Table) -> None:
-        """Convert a table to the schema of the file, and write its rows."""
+        """Cast a table to the schema of the file, and append its rows.
+
+        Values that the format does not support raise a `TableError`.
+        """
         with _report_unsupported():
             self.writer.write_table(table.cast(self.schema))
 
     def close(self) -> None:
-        """Write the end of the format. The file itself stays open."""
+        """Write the end of the format, such as Parquet's footer. The file itself stays open."""
         self.writer.close()
 
     def abandon(self) -> None:
@@ -114,7 +117,7 @@ class _JsonLinesWriter(TableWriter):
         self.file = file
 
     def write(self, table: pa.Table) -> None:
-        """Write the rows of a table; lone surrogates are written as backslash escapes."""
+        """Append a line of JSON for each row; lone surrogates become backslash escapes."""
         text = "".join(f"{_format_json(row)}\n" for row in table.to_pylist())
         self.file.write(text.encode("utf-8", "backslashreplace"))
 

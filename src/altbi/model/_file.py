@@ -211,7 +211,10 @@ def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no
 
 
 def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
-    """Return digest and text of the header of an open model file; both are empty in other files."""
+    """Return SHA-256 digest and JSON text of the header of an open model file.
+
+    Both are empty for safetensors files of other programs.
+    """
     digest, _, text = (file.metadata() or {}).get(ENTRY, "").partition("\n")
     return digest, text
 
@@ -272,7 +275,7 @@ def parse_header(path: FilePath, fields: dict[str, Any]) -> Header:
     try:
         header = msgspec.convert(fields, Header)
     except msgspec.ValidationError as error:
-        raise invalid_file(path, error) from None
+        raise invalid_file_error(path, error) from None
     table = header.table
     require(path, header.detector in DETECTORS, f"it holds the detector {_quote(header.detector)}")
     require(path, 2 <= table.n_sample <= table.n_rows, "its sample is larger than its table")
@@ -285,13 +288,16 @@ def parse_header(path: FilePath, fields: dict[str, Any]) -> Header:
 
 
 def require(path: FilePath, holds: bool, problem: str) -> None:
-    """Raise a `ModelFileError` with the problem unless a condition holds."""
+    """Raise a `ModelFileError` with the path and the problem unless the condition `holds`."""
     if not holds:
         raise ModelFileError(f"{path}: {problem}. Save the model again.")
 
 
-def invalid_file(path: FilePath, error: Exception) -> ModelFileError:
-    """Return the error for a file whose content is not valid, with the cause in parentheses."""
+def invalid_file_error(path: FilePath, error: Exception) -> ModelFileError:
+    """Return (do not raise) the `ModelFileError` for a file with content that is not valid.
+
+    The message has the cause, `error`, in parentheses.
+    """
     return ModelFileError(
         f"{path}: the file is not valid ({describe_error(error)}). Save the model again."
     )

@@ -39,8 +39,8 @@ Fit = Generator[TrainingStep, None, FittedModel]
 def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
     """Fit a model on a table: yield after each training step, and return the model.
 
-    `labels` are 1 for known inliers, -1 for known outliers, 0 for all others. A privacy budget does
-    not use them. A table with fewer than 2 rows raises a `TableError`.
+    `labels` ``(n_rows,)`` are 1 for known inliers, -1 for known outliers, 0 for all others. A
+    privacy budget does not use them. A table with fewer than 2 rows raises a `TableError`.
     """
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
@@ -53,7 +53,7 @@ def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) 
 def record_history(
     steps: Generator[TrainingStep, None, Result], history: list[TrainingStep]
 ) -> Generator[TrainingStep, None, Result]:
-    """Yield all steps of a generator, append each to `history`, and return its result."""
+    """Yield all steps of a generator, append each to the list `history`, and return its result."""
     while True:
         try:
             step = next(steps)
@@ -79,7 +79,9 @@ def _fit_without_privacy(
         warnings.warn(problem, TableWarning, stacklevel=6)
 
     history: list[TrainingStep] = []
-    steps = settings.training.run(rows, labels, seed, sized_for=sized_for(settings, rows.shape[1]))
+    steps = settings.training.run(
+        rows, labels, seed, sized_for=choose_sizing_features(settings, rows.shape[1])
+    )
     arrays = yield from record_history(steps, history)
     if settings.reference is None:
         scorer, scores = fit_loss_scorer(arrays, settings, rows, encoder)
@@ -130,10 +132,11 @@ def sample_training_rows(
     return table, labels
 
 
-def sized_for(settings: FitSettings, n_features: int) -> int | None:
-    """Return the number of features that the network's "auto" sizes are chosen for.
+def choose_sizing_features(settings: FitSettings, n_features: int) -> int | None:
+    """Return the number of encoded features for which a network's "auto" sizes are chosen.
 
-    None means all features. A network that only selects reference rows is sized for at most 512.
+    `n_features` is the number in the table. If the network only selects reference rows, the result
+    is at most 512. None means that all features count.
     """
     return None if settings.reference is None else min(n_features, MAX_SELECTING_FEATURES)
 
@@ -144,11 +147,12 @@ def fit_loss_scorer(
     rows: NDArray[np.float32],
     encoder: TableEncoder,
 ) -> tuple[LossScorer, NDArray[np.float64]]:
-    """Return a scorer by loss, and the scores of the training rows `rows`.
+    """Return a scorer by loss, and the scores ``(n_rows,)`` of the training rows.
 
-    If the settings scale losses, each snapshot's losses are scaled by their range over these rows.
-    The scorer has no statistics for explanations yet. Losses that are not finite raise a
-    `TrainingError`.
+    `arrays` are the trained weights of all snapshots, and `rows` the encoded features
+    ``(n_rows, n_features_encoded)``. If the settings scale losses, each snapshot's losses are
+    scaled by their range over these rows. The scorer has no statistics for explanations yet. Losses
+    that are not finite raise a `TrainingError`.
     """
     backbone, n_features = settings.training.backbone, rows.shape[1]
     columns = encoder.feature_columns
@@ -156,7 +160,7 @@ def fit_loss_scorer(
     stacked = backbone.stack(
         arrays,
         n_features,
-        sized_for=sized_for(settings, n_features),
+        sized_for=choose_sizing_features(settings, n_features),
         landmarks=landmarks,
         feature_columns=columns,
     )
@@ -184,8 +188,9 @@ def _fit_reference_scorer(
 ) -> DistanceScorer:
     """Select reference rows with small losses, and return a scorer by distance to them.
 
-    Labelled outliers are never selected. Of larger samples, 10,000 rows and at most as many
-    labelled inliers are candidates.
+    `rows` are the encoded features of `sample`, and `arrays` the weights of the network that
+    computes the losses. Labelled outliers are never selected. Of larger samples, 10,000 rows and at
+    most as many labelled inliers are candidates.
     """
     reference = settings.reference
     assert reference is not None
@@ -219,14 +224,14 @@ def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
 
 
 def _choose_threshold(scores: NDArray[np.float64], settings: FitSettings) -> float:
-    """Return the declared threshold, or the one that the contamination sets for these scores."""
+    """Return the threshold of the settings, or compute it from scores and contamination."""
     if settings.threshold is not None:
         return float(settings.threshold)
     return compute_threshold(scores, settings.contamination)
 
 
 def resolve_seed(random_state: RandomState) -> int:
-    """Return the seed of a fit; NumPy's global random state is never used.
+    """Return the seed of a fit as an integer; NumPy's global random state is never used.
 
     None returns a new random seed. A `RandomState` is sampled, which changes its state.
     """
@@ -238,10 +243,10 @@ def resolve_seed(random_state: RandomState) -> int:
 
 
 def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
-    """Yield warnings about the training sample.
+    """Yield one sentence for each problem of the training sample.
 
     They concern types, missing values, constants, rare categories, duplicates and row counters.
-    Under a privacy budget only the warnings of the first pass and of the privacy ledger are given,
+    Under a privacy budget, only problems of the first pass and of the privacy ledger are reported,
     which reveal nothing about rows.
     """
     yield from found.notes
@@ -249,7 +254,7 @@ def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
         yield from model.ledger.check(model.training_table.n_rows)
         return
     features = model.encoder.transform(found.sample)
-    yield from model.encoder.describe_changes()
+    yield from model.encoder.describe_problems()
     yield from model.encoder.check_sample(features)
     yield from _check_duplicates(features)
     yield from _check_counters(found)
@@ -270,7 +275,7 @@ def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
 
 
 def _check_counters(found: ScanResult) -> Iterator[str]:
-    """Yield a warning for each number column that only numbers the rows.
+    """Yield a sentence for each number column that only numbers the rows, such as a row id.
 
     Samples of fewer than 10 rows yield none.
     """

@@ -176,8 +176,9 @@ class FittedModel:
         return load_model(path, backbone)
 
     def _score_with_warnings(self, table: Table, *, stacklevel: int) -> Scores:
-        """Return the scores of a prepared table, and raise a `TableWarning` for each type of drift.
+        """Return the scores ``(n_rows,)`` of a prepared table, and warn about drift.
 
+        A `TableWarning` is issued for each type of values that the training sample did not have.
         `stacklevel` is that of `warnings.warn`.
         """
         scores, drift = self.score_table(table)
@@ -269,15 +270,16 @@ def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # 
 def score_chunks(
     score: Callable[[Table], Scores], table: Table, encoder: TableEncoder
 ) -> tuple[Scores, Drift]:
-    """Score a table in `count_threads` threads, and measure its drift.
+    """Score a table in `count_threads` threads; return scores ``(n_rows,)`` and drift.
 
-    `score` returns the scores of one chunk. An empty table has no scores and no drift.
+    `score` returns the scores of one chunk. Drift describes values that the training sample did not
+    have. An empty table has no scores and no drift.
     """
     scores, drift = np.empty(len(table)), Drift()
     n_rows = _choose_chunk_rows(len(table), encoder.n_features_encoded)
 
     def score_chunk(first: int) -> Drift:
-        """Score the chunk that starts at row `first`, and return its drift."""
+        """Score the chunk that starts at row `first`, write to `scores`, and return its drift."""
         chunk = table.slice(first, min(first + n_rows, len(table)))
         scores[first : first + len(chunk)] = score(chunk)
         return encoder.drift(chunk)
@@ -288,7 +290,7 @@ def score_chunks(
 
 
 def _choose_chunk_rows(n_rows: int, n_features_encoded: int) -> int:
-    """Return the number of rows of a chunk: a multiple of `TILE_ROWS`, at most 30,400.
+    """Return the number of rows of a chunk: a multiple of `TILE_ROWS` (304), at most 30,400.
 
     Small tables have smaller chunks, so that each thread gets several. Tables with many encoded
     features have smaller chunks, so that one holds about a million values.

@@ -11,7 +11,7 @@ import msgspec
 from altbi.encoding import Column, TableEncoder
 from altbi.errors import ModelFileError, escape_text, shorten
 from altbi.io import PLAIN_FORMATS
-from altbi.model._file import invalid_file, parse_header, read_header
+from altbi.model._file import invalid_file_error, parse_header, read_header
 from altbi.model._privacy_ledger import Ledger
 from altbi.table import TextConventions
 
@@ -53,7 +53,7 @@ def read_description(path: str | PathLike[str]) -> ModelDescription:
         ledger = None if header.privacy is None else Ledger.from_json(header.privacy)
         columns = TableEncoder.from_json(header.encoder).columns
     except ModelFileError as error:
-        raise invalid_file(path, error) from None
+        raise invalid_file_error(path, error) from None
     return ModelDescription(
         file=str(path),
         format_version=header.format_version,
@@ -110,7 +110,7 @@ def _wrap(text: str, first_indent: str, indent: str) -> list[str]:
 
 
 def _describe_reference(model: ModelDescription) -> str:
-    """Return the text about the reference rows, with a warning that they are table data."""
+    """Return the number of reference rows as text, with a warning that they are table data."""
     if not model.reference_rows:
         return "none: rows are scored by loss"
     return (
@@ -120,7 +120,10 @@ def _describe_reference(model: ModelDescription) -> str:
 
 
 def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
-    """Yield lines about a privacy ledger in JSON form: cost, coverage and a table of releases."""
+    """Yield lines about a privacy ledger in JSON form: cost, coverage and a table of releases.
+
+    None yields one line: the model was fitted without a privacy budget.
+    """
     if ledger is None:
         yield "privacy         none: the model was fitted without a privacy budget"
         return
@@ -140,7 +143,10 @@ def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
 
 
 def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
-    """Yield a table of columns: name, kind, missing values ("unknown" if declared), values."""
+    """Yield the lines of a text table, one for each column, after a header line.
+
+    They have name, kind, number of missing values ("unknown" if the column was declared), values.
+    """
     names = [shorten(escape_text(column.name), NAME_WIDTH) for column in columns]
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
@@ -152,7 +158,7 @@ def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
 def _describe_values(column: Column) -> str:
     """Return the range of numbers or dates, the booleans, or the four most frequent categories.
 
-    A column without values returns "none".
+    A column without values returns "none". Long categories are cut.
     """
     if not column.n_present:
         return "none"

@@ -19,8 +19,9 @@ def parse_labels(
 ) -> Labels | None:
     """Return one label for each row: 1 for inliers, -1 for outliers, 0 for unknown.
 
-    The result is None if both masks are None. Masks of a wrong type, shape or pandas index, or rows
-    in both masks, raise a `ParameterError`. Only the index of `table` is used.
+    Both masks have one boolean for each row. The result is None if both are None. Masks of a wrong
+    type, shape or pandas index, or rows in both masks, raise a `ParameterError`. Only the index of
+    `table` is used.
     """
     if known_inlier is None and known_outlier is None:
         return None

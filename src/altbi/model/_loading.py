@@ -15,12 +15,12 @@ from altbi.model._file import (
     Header,
     Tensors,
     describe_error,
-    invalid_file,
+    invalid_file_error,
     parse_header,
     read_model,
     require,
 )
-from altbi.model._fit import is_whitened, sized_for
+from altbi.model._fit import choose_sizing_features, is_whitened
 from altbi.model._fitted_model import FittedModel
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings, build_settings
@@ -53,10 +53,12 @@ def load_model(path: FilePath, backbone: Any = None) -> FittedModel:  # noqa: AN
     except MissingExtraError:
         raise
     except ModelFileError as error:
-        raise error if str(error).startswith(str(path)) else invalid_file(path, error) from None
+        raise (
+            error if str(error).startswith(str(path)) else invalid_file_error(path, error)
+        ) from None
     except (AltbiError, KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         if custom is None:
-            raise invalid_file(path, error) from None
+            raise invalid_file_error(path, error) from None
         raise ModelFileError(
             f"{path}: the file cannot be loaded with this backbone ({describe_error(error)}). "
             "Pass the network that the model was fitted with."
@@ -119,7 +121,8 @@ def _restore_distance_scorer(
 ) -> DistanceScorer:
     """Build the scorer by distance from its tensors.
 
-    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`.
+    Tensors of unexpected names, shapes, types or values raise a `ModelFileError`. Settings without
+    reference rows raise a `ValueError`, and missing reference rows a `KeyError`.
     """
     reference, size = settings.reference, encoder.n_features_encoded
     if reference is None:
@@ -149,7 +152,7 @@ def _restore_loss_scorer(
     """
     size, backbone = encoder.n_features_encoded, settings.training.backbone
     options: dict[str, Any] = {
-        "sized_for": sized_for(settings, size),
+        "sized_for": choose_sizing_features(settings, size),
         "batch_norm": settings.privacy is None,
     }
     state = backbone.describe_state(size, **options)
@@ -199,9 +202,10 @@ def _compute_expected_shapes(
 
 
 def _check_tensors(path: FilePath, tensors: Tensors, state: StateShapes) -> None:
-    """Raise a `ModelFileError` for tensors of a wrong type or with impossible values.
+    """Raise a `ModelFileError` for tensors of a wrong type, or with impossible values.
 
-    `state` holds shape and type of each of the network's weights.
+    Values must be finite, variances not negative, ranges of losses positive, and rotations valid.
+    `state` has shape and type of each of the network's weights.
     """
     for name, tensor in tensors.items():
         require(
@@ -229,7 +233,8 @@ def _choose_expected_dtype(name: str, state: StateShapes) -> np.dtype[Any]:
 def _is_rotation(tensor: NDArray[Any]) -> bool:
     """Return whether an array holds only 1 and -1, or only permutation matrices.
 
-    Arrays with two axes must hold signs, arrays with three axes permutation matrices.
+    Arrays with two axes must hold signs, arrays with three axes permutation matrices, one for each
+    index of the first axis.
     """
     if tensor.ndim == 2:
         return bool((np.abs(tensor) == 1).all())
@@ -269,9 +274,10 @@ def _resolve_custom_backbone(path: FilePath, header: Header, backbone: Any) -> A
 
 
 def _from_plain(value: Any) -> Any:  # noqa: ANN401
-    """Return the parameter that `to_plain` has converted; only known classes are created.
+    """Convert a parameter in a model file to its value; this is the inverse of `to_plain`.
 
-    Lists become tuples, and a custom backbone becomes None. Other classes raise a `ModelFileError`.
+    Lists become tuples, and a custom backbone becomes None. Only known classes are created: others
+    raise a `ModelFileError`.
     """
     if isinstance(value, list):
         return tuple(_from_plain(item) for item in value)

@@ -95,7 +95,10 @@ class Ledger:
 
     @cached_property
     def _epsilons(self) -> tuple[float, float]:
-        """Both bounds, RDP and PRV: read from the file, or computed at the first access."""
+        """Both bounds of epsilon, RDP and PRV: read from the file, or computed at first access.
+
+        Both are bounds at delta without the share that is spent on the names of categories.
+        """
         if self.stored_epsilons is not None:
             return self.stored_epsilons
         delta = self.delta - self.categories_delta
@@ -104,21 +107,24 @@ class Ledger:
 
     @property
     def adjacency(self) -> str:
-        """Definition of neighbouring tables."""
+        """Definition of neighbouring tables, as one sentence."""
         return ADJACENCY
 
     @property
     def covered(self) -> tuple[str, ...]:
-        """Outputs to which the guarantee applies; none if the ledger has no guarantee."""
+        """Descriptions of the outputs to which the guarantee applies; none without a guarantee."""
         return COVERED if self.guarantee else ()
 
     @property
     def not_covered(self) -> tuple[str, ...]:
-        """Outputs to which the guarantee does not apply, or the reason why there is none."""
+        """Descriptions of the outputs to which the guarantee does not apply.
+
+        If the ledger has no guarantee, the first one is the reason.
+        """
         return NOT_COVERED if self.guarantee else (NO_GUARANTEE, *NOT_COVERED)
 
     def summarize_releases(self) -> list[tuple[str, float, float, float, int]]:
-        """Return one entry for all releases with the same description and noise.
+        """Return one tuple for all releases with the same description and noise.
 
         It holds description, noise, lowest and highest share of the rows, and number of releases.
         """
@@ -146,9 +152,9 @@ class Ledger:
             yield f"{NO_GUARANTEE[0].upper()}{NO_GUARANTEE[1:]}."
 
     def to_json(self) -> dict[str, Any]:
-        """Return the ledger as values that JSON can hold, with texts for people.
+        """Return the ledger as a dict of values that JSON can hold, with texts for people.
 
-        The bounds of epsilon are computed for this unless they are known, which needs Opacus.
+        Bounds of epsilon that are not known yet are computed, which needs Opacus.
         """
         return msgspec.to_builtins(_convert_to_state(self))
 

@@ -75,18 +75,18 @@ class ScoreCounts:
         self._n_pending = 0  # keys in all but the first histogram
 
     def add(self, scores: Scores) -> None:
-        """Count scores in their bins."""
+        """Add scores ``(n_rows,)`` to the histogram."""
         self.add_bins(*np.unique(_compute_keys(scores), return_counts=True))
 
     def add_bins(self, keys: Integers, counts: Integers) -> None:
-        """Add the counts of another histogram, given by its bins' keys and counts."""
+        """Add another histogram, given by its `keys` and `counts`."""
         self._histograms.append((keys, counts))
         self._n_pending += len(keys)
         if self._n_pending > _MAX_PENDING_KEYS:
             self._add_up()
 
     def _add_up(self) -> tuple[Integers, Integers]:
-        """Replace the histograms by their sum, and return its keys and counts."""
+        """Replace the stored histograms by their sum, and return its sorted keys and counts."""
         if self._histograms and not self._n_pending:
             return self._histograms[0]
         empty = np.empty(0, dtype=np.int64)
@@ -100,12 +100,12 @@ class ScoreCounts:
 
     @property
     def keys(self) -> Integers:
-        """Keys of the bins with at least one score, in ascending order."""
+        """Keys of the bins with at least one score, ascending: integers in the order of scores."""
         return self._add_up()[0]
 
     @property
     def counts(self) -> Integers:
-        """Number of scores in the bins of `keys`."""
+        """Number of scores in each bin of `keys`, in the same order."""
         return self._add_up()[1]
 
     @property
@@ -145,7 +145,7 @@ class TopRows:
     def add(self, batch: pa.RecordBatch, scores: Scores, first_row: int) -> None:
         """Add the next batch of the table; `first_row` is the number of its first row.
 
-        Only rows that can be among the top rows are kept.
+        Only rows that can be among the `limit` rows with the highest scores are kept.
         """
         chosen = np.flatnonzero(scores > self._lowest)
         if len(chosen) > self.limit:
@@ -159,7 +159,7 @@ class TopRows:
             self._append(batch, scores[chosen], rows[chosen])
 
     def _append(self, batch: pa.RecordBatch, scores: Scores, rows: Integers) -> None:
-        """Store rows, and drop all but the top rows once more than 4 * `limit` are stored."""
+        """Store rows. Once more than 4 * `limit` are stored, drop all but the top rows."""
         self._batches.append(batch)
         self._scores = np.append(self._scores, scores)
         self._rows = np.append(self._rows, rows)
@@ -218,7 +218,7 @@ class ScoreSummary:
         return self.first_row + self.n_rows
 
     def add(self, batch: pa.RecordBatch, scored: ScoredBatch) -> None:
-        """Add the next rows of the table and their scores to all statistics but `labelled`."""
+        """Add the next rows of the table and their scores; `labelled` does not change."""
         self.top.add(batch, scored.scores, self.next_row)
         self.counts.add(scored.scores)
         self.n_flagged += int(scored.flagged.sum())
@@ -226,9 +226,9 @@ class ScoreSummary:
         self.drift += scored.drift
 
     def add_labels(self, scores: Scores, labels: Scores) -> None:
-        """Add scores and labels to `labelled`; rows without a label are left out.
+        """Store the scores of labelled rows and whether they are outliers, for comparisons.
 
-        Labels are 1 for outliers, 0 for inliers and NaN without a label.
+        `labels` ``(n_rows,)`` are 1 for outliers, 0 for inliers and NaN without a label.
         """
         known = ~np.isnan(labels)
         self.labelled.append((scores[known], labels[known] == 1))
@@ -382,7 +382,7 @@ def build_expected_types(model: FittedModel, selected: SelectedColumns) -> dict[
 
 
 def describe_unused(source: Source, selected: SelectedColumns) -> list[str]:
-    """Return one sentence about the columns that a model does not use, or an empty list."""
+    """Return a list of one sentence about the columns that a model does not use, or of none."""
     used = {*selected.to_score, *source.extra_columns}
     unused = [name for name in source.schema.names if name not in used]
     return [f"The model does not use the columns {format_names(unused)}."] if unused else []

@@ -198,9 +198,10 @@ _BUILDERS: Mapping[str, Callable[..., FitSettings]] = {
 
 
 def build_settings(detector: str, parameters: Mapping[str, Any]) -> FitSettings:
-    """Return the checked settings of a detector by its name.
+    """Return the checked settings of a detector by its name: OutlierDetector, ALTBI or ODIM.
 
-    Parameters that are left out have their default values. Invalid ones raise a `ParameterError`.
+    Parameters that are left out have their default values. Invalid values raise a `ParameterError`,
+    unknown parameters a `TypeError`.
     """
     return _BUILDERS[detector](**parameters)
 
@@ -274,9 +275,9 @@ def is_random_state(value: object) -> bool:
 
 
 def _resolve_schedule(schedule: Schedule | None, updates: int) -> Schedule:
-    """Return a copy of a schedule in which `updates` replaces "auto"; None is ``Schedule()``.
+    """Return a copy of a schedule in which the number `updates` replaces "auto".
 
-    Other types and invalid values raise a `ParameterError`.
+    None is ``Schedule()``. Other types and invalid values raise a `ParameterError`.
     """
     schedule = Schedule() if schedule is None else schedule
     if not isinstance(schedule, Schedule):

@@ -16,7 +16,7 @@ from altbi.networks._backbone import (
     select_landmarks,
 )
 from altbi.networks._iwae import IWAE, default_sizes
-from altbi.networks._odim_training import OdimTraining, PeakCheck, Spread, search_peak
+from altbi.networks._odim_training import OdimTraining, PeakCheck, Spread, train_until_peak
 from altbi.networks._schedule import Schedule, TrainingStep
 from altbi.networks._snapshots import (
     LossContributions,
@@ -31,5 +31,5 @@ __all__ = [
     "LossContributions", "Objective", "OdimTraining", "PeakCheck", "Schedule", "SnapshotArrays",
     "Spread", "StackedSnapshots", "StateShapes", "TrainedNetwork", "TrainingLabels",
     "TrainingProcedure", "TrainingStep", "are_layer_sizes", "default_sizes", "is_positive",
-    "search_peak", "select_landmarks", "stack_states", "train",
+    "select_landmarks", "stack_states", "train", "train_until_peak",
 ]  # fmt: skip

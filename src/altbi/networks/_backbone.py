@@ -31,18 +31,20 @@ class TrainedNetwork(Protocol):
     """
 
     def update(self, rows: Rows, objective: Objective) -> float:
-        """Update the weights once, so that the objective of a batch falls; return the objective.
+        """Update the weights in place, so that the objective of a batch falls; return its value.
 
-        The losses that the objective receives are those before the update.
+        `rows` has the shape ``(n_rows, n_features_encoded)``. `objective` maps their losses
+        ``(n_rows,)`` to a value and its gradient by the losses. The returned value is the one
+        before the update.
         """
         ...
 
     def evaluate_losses(self, rows: Rows) -> Losses:
-        """Return the losses ``(n_rows,)`` of rows as scoring computes them."""
+        """Return the losses ``(n_rows,)`` of encoded rows as scoring computes them."""
         ...
 
     def resample_noise(self) -> None:
-        """Sample the stored noise for scoring again; do nothing if the network has none."""
+        """Replace the stored noise for scoring by new noise; do nothing if there is none."""
         ...
 
     def copy_state(self) -> SnapshotArrays:
@@ -86,17 +88,22 @@ class Backbone(Protocol):
         landmarks: Rows | None = None,
         feature_columns: NDArray[np.intp] | None = None,
     ) -> StackedSnapshots:
-        """Return snapshots as one object that evaluates them together.
+        """Return the snapshots of a network as one object that evaluates them together.
 
+        `arrays` has the state of all snapshots by name, with the snapshots as first axis.
         ``batch_norm=False`` is for networks that were trained under a privacy budget. `landmarks`
-        and the table column of each encoded feature are only used if `needs_landmarks` is True.
+        (quantiles of the training rows) and the table column of each encoded feature are only used
+        if `needs_landmarks` is True.
         """
         ...
 
     def describe_state(
         self, n_features: int, *, sized_for: int | None = None, batch_norm: bool = True
     ) -> StateShapes:
-        """Return shape and type of each array of a network's state; no memory is allocated."""
+        """Return shape and type of each array of a network's state, by name, without snapshots.
+
+        No memory is allocated for them. For the parameters see `stack`.
+        """
         ...
 
 
@@ -113,11 +120,11 @@ def are_layer_sizes(value: object) -> bool:
 
 
 def select_landmarks(rows: Rows, columns: NDArray[np.int64]) -> Rows:
-    """Return `N_LANDMARKS` equally spaced quantiles of each table column of training rows.
+    """Return `N_LANDMARKS` equally spaced quantiles ``(9, n_features)`` of training rows.
 
-    `columns` is the table column of each encoded feature. The features of one table column are
-    sorted lexicographically and stay together. The first landmark is the minimum, and the last one
-    is the maximum.
+    `columns` is the table column of each encoded feature. Each table column has its own quantiles:
+    its features are sorted lexicographically and stay together. The first landmark is the minimum,
+    and the last one is the maximum.
     """
     ranks = np.linspace(0, len(rows) - 1, N_LANDMARKS).round().astype(int)
     values = np.empty((N_LANDMARKS, rows.shape[1]), dtype=np.float32)

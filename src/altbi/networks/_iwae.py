@@ -260,7 +260,10 @@ class NetworkSizes:
         )
 
     def describe_arrays(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the arrays of the network's state, by name."""
+        """Return the shapes of the arrays of the network's state, by name.
+
+        The names are those of `IWAENetwork.copy_state`.
+        """
         shapes: dict[str, tuple[int, ...]] = {"scoring_noise": (self.n_samples, self.latent)}
         stacks = {
             "encoder": (self.n_features, *self.hidden),
@@ -297,17 +300,23 @@ class IWAETraining:
         self.optimizer = Adam(network.parameters, learning_rate, weight_decay)
 
     def update(self, rows: Rows, objective: Objective) -> float:
-        """Update the weights once, so that the objective of a batch falls; return the objective."""
+        """Update the weights in place, so that the objective of a batch falls; return its value.
+
+        `objective` maps the losses of `rows` before the update to a value and its gradient.
+        """
         value, gradient = objective(self.network.compute_losses(rows))
         self.optimizer.step(self.network.compute_gradient(gradient))
         return value
 
     def evaluate_losses(self, rows: Rows) -> Losses:
-        """Return the losses ``(n_rows,)`` with the stored noise and statistics."""
+        """Return the losses ``(n_rows,)`` of encoded rows as scoring computes them.
+
+        They use the stored noise and BatchNorm's running statistics, so that they do not vary.
+        """
         return self.network.evaluate_losses(rows)
 
     def resample_noise(self) -> None:
-        """Sample the stored noise for scoring again."""
+        """Replace the stored noise for scoring by new noise, in place."""
         self.network.resample_noise()
 
     def copy_state(self) -> SnapshotArrays:
@@ -315,11 +324,11 @@ class IWAETraining:
         return self.network.copy_state()
 
     def check_trained(self, rows: Rows) -> None:
-        """Do nothing: a trained IWAE can always be saved."""
+        """Do nothing: every trained IWAE can be scored and saved."""
 
 
 def default_sizes(n_features: int) -> tuple[tuple[int, int], int]:
-    """Return the hidden sizes and the latent size for a number of encoded features.
+    """Return the encoder's hidden sizes and the latent size for a number of encoded features.
 
     The authors' code has a table by data set; this rule by size fits it best. It differs for
     Ionosphere and yeast (latent 6 there, 8 here) and for speech (256-128 with latent 64 there,

@@ -114,17 +114,17 @@ class IWAENetwork:
 
     @property
     def log_variance_range(self) -> tuple[float, float]:
-        """Limits to which all log-variances are clamped."""
+        """Limits to which the log-variances of encoder and decoder are clamped."""
         return (-6.0, 2.0) if self.bounded else (-20.0, 20.0)
 
     @property
     def log_weight(self) -> float:
-        """Weight of the log-variance in the decoder's density."""
+        """Weight of the log-variance in the reconstruction loss: 1 if bounded, else 1/2."""
         return 1.0 if self.bounded else 0.5
 
     @property
     def negative_scale(self) -> float:
-        """Factor of the activation function below 0."""
+        """Factor of the activation function for inputs below 0: 0.01 if bounded, else 0."""
         return NEGATIVE_SCALE if self.bounded else 0.0
 
     @property
@@ -197,9 +197,10 @@ class IWAENetwork:
         return self._gradient
 
     def evaluate_losses(self, rows: Array) -> Array:
-        """Return the losses ``(n_rows,)`` of rows, with the stored noise for scoring.
+        """Return the losses ``(n_rows,)`` of rows ``(n_rows, n_features)`` for scoring.
 
-        BatchNorm uses its running statistics.
+        They use the stored noise and BatchNorm's running statistics. The batch that
+        `compute_gradient` needs is discarded.
         """
         self._batch = None
         losses = np.empty(len(rows), self.dtype)
@@ -212,11 +213,14 @@ class IWAENetwork:
         return losses
 
     def resample_noise(self) -> None:
-        """Sample the stored noise for scoring again, in place."""
+        """Replace the stored noise for scoring by new noise, in place."""
         fill_normal(self._generator, self.scoring_noise)
 
     def sample_rows(self, n_rows: int, generator: np.random.Generator) -> Array:
-        """Sample rows ``(n_rows, n_features)`` from the decoder, with z from the prior."""
+        """Sample rows ``(n_rows, n_features)`` from the decoder, with z from the prior.
+
+        The noise comes from `generator`. The batch that `compute_gradient` needs is discarded.
+        """
         self._batch = None
         z = fill_normal(generator, np.empty((self.latent, n_rows), self.dtype))
         hidden = apply_layers(self._decoder, z, is_training=False)
@@ -234,7 +238,7 @@ class IWAENetwork:
         return {name: array.copy() for name, array in self._name_arrays().items()}
 
     def load_state(self, state: dict[str, Array]) -> None:
-        """Load arrays that `copy_state` has returned; other names are ignored.
+        """Copy the arrays that `copy_state` has returned into the network; ignore other names.
 
         Raise a `ValueError` if an array is missing or has another shape.
         """
@@ -244,7 +248,7 @@ class IWAENetwork:
             np.copyto(array, state[name])
 
     def _build_layers(self) -> None:
-        """Allocate the parameters, and build the layers as views of them."""
+        """Allocate parameters and gradient as zeros, and build the layers as views of them."""
         has_bias = not self.batch_norm
         sizes = (self.n_features, *self.hidden)
         encoder = [(n_out, n_in, n_out * has_bias) for n_in, n_out in pairwise(sizes)]
@@ -272,7 +276,7 @@ class IWAENetwork:
         self._coefficients = np.repeat([0.5, self.log_weight], self.n_features).astype(self.dtype)
 
     def _name_arrays(self) -> dict[str, Array]:
-        """Return all arrays of the state by the names that torch gives them."""
+        """Return all arrays of the state, not copied, by the names that torch gives them."""
         arrays = {}
         for prefix, layers in (("encoder", self._encoder), ("decoder", self._decoder)):
             for index, layer in enumerate(layers):
@@ -293,19 +297,26 @@ class IWAENetwork:
         return arrays | {"scoring_noise": self.scoring_noise}
 
     def _transpose(self, rows: Array) -> Array:
-        """Return rows as contiguous columns ``(n_features, n_rows)`` in a buffer."""
+        """Return rows ``(n_rows, n_features)`` as contiguous columns ``(n_features, n_rows)``.
+
+        The buffer is overwritten by the next call.
+        """
         columns = self._buffers.get("columns", self.n_features, len(rows))
         np.copyto(columns, rows.T)
         return columns
 
     def _sample_noise(self, n_rows: int) -> Array:
-        """Return new noise ``(latent, n_samples, n_rows)`` in a buffer."""
+        """Return new noise ``(latent, n_samples, n_rows)``; the next call overwrites it."""
         return fill_normal(
             self._generator, self._buffers.get("noise", self.latent, self.n_samples, n_rows)
         )
 
     def _encode(self, columns: Array, noise: Array, *, is_training: bool) -> "_Latent":
-        """Sample z from q(z | x) by the noise, and compute ``sum_j (e**2 - z**2 + v) / 2``."""
+        """Sample z of columns ``(n_features, n_rows)`` from q(z | x), using the given noise.
+
+        `noise` has the shape ``(latent, n_samples, n_rows)``, or 1 row for all. The result also has
+        ``sum_j (e**2 - z**2 + v) / 2``, and is in buffers that the next call overwrites.
+        """
         buffers, n_rows = self._buffers, columns.shape[1]
         hidden = apply_layers(self._encoder, columns, is_training=is_training)
         heads = buffers.get("latent", 2 * self.latent, n_rows)
@@ -326,11 +337,12 @@ class IWAENetwork:
         return _Latent(log_variance, std, noise, z, z.reshape(self.latent, -1), log_ratios)
 
     def _reconstruct(self, hidden: Array, columns: Array) -> Array:
-        """Return the reconstruction losses of samples, given the decoder's last hidden layer.
+        """Return the reconstruction losses ``(k * n_rows,)`` of Monte Carlo samples.
 
-        `hidden` has the samples of all rows ``(hidden[0], k * n_rows)``, with any number k. The
-        buffers "outputs" and "activations" keep values for the gradient: first
-        ``(mu - x)**2 * exp(-s)`` above ``s``, then ``mu`` above ``(mu - x) * exp(-s)``.
+        `hidden` is the decoder's last hidden layer ``(hidden[0], k * n_rows)``, with any number k
+        of samples, and `columns` the rows ``(n_features, n_rows)``. The buffers "outputs" and
+        "activations" keep values for the gradient: first ``(mu - x)**2 * exp(-s)`` above ``s``,
+        then ``mu`` above ``(mu - x) * exp(-s)``.
         """
         d, shape = self.n_features, (2 * self.n_features, hidden.shape[1])
         outputs = self._output.apply(hidden, self._buffers.get("outputs", *shape))
@@ -349,7 +361,7 @@ class IWAENetwork:
         return np.dot(self._coefficients, outputs)
 
     def _reconstruct_blocks(self, hidden: Array, columns: Array) -> Array:
-        """Return the reconstruction losses of all samples, computed by blocks of columns.
+        """Return the losses ``(n_samples * n_rows,)`` of `_reconstruct`, computed in blocks.
 
         Nothing is kept for the gradient.
         """
@@ -363,7 +375,11 @@ class IWAENetwork:
         return losses
 
     def _combine_samples(self, latent: "_Latent", reconstruction: Array) -> tuple[Array, Array]:
-        """Return the losses of rows, and the importance weights ``(n_samples, n_rows)``."""
+        """Return losses ``(n_rows,)`` and importance weights ``(n_samples, n_rows)``.
+
+        `reconstruction` has the losses of the samples. The weights overwrite `latent.log_ratios`;
+        those below 1e-8 are 0.
+        """
         weights = latent.log_ratios
         weights -= reconstruction.reshape(weights.shape)
         largest = np.maximum.reduce(weights, axis=0)
@@ -378,9 +394,8 @@ class IWAENetwork:
     def _backpropagate_selected(self, columns: Array, hidden: Array, weights: Array) -> None:
         """Overwrite the decoder's last hidden layer by its gradient, for relevant samples only.
 
-        The gradient of the bound is the mean of the samples' gradients, weighted by ``p(x, z_k) /
-        q(z_k | x)``. With many features, one or two samples have nearly all the weight. The output
-        layer, the largest one, is therefore computed again and differentiated for these few only.
+        Relevant samples have weights other than 0. The output layer, the largest one, is computed
+        again and differentiated for these few only. Its gradient is stored, too.
         """
         weights = weights.reshape(-1)
         selected = np.flatnonzero(weights)  # includes samples with a NaN: the gradient shows them
@@ -391,16 +406,18 @@ class IWAENetwork:
         hidden[:, selected] = chosen
 
     def _backpropagate_output(self, hidden: Array, weights: Array) -> None:
-        """Overwrite the decoder's last hidden layer by its gradient; compute the output layer's.
+        """Overwrite the decoder's last hidden layer by its gradient.
 
-        `weights` are the importance weights of samples, times the gradients of the rows' losses.
+        The gradient of the output layer's weights is stored, too. It uses the buffers that
+        `_reconstruct` has filled. `weights` are the importance weights of the samples, times the
+        gradients of the rows' losses.
         """
         d, shape = self.n_features, (2 * self.n_features, hidden.shape[1])
         outputs = self._buffers.get("outputs", *shape)
         activations = self._buffers.get("activations", *shape)
         errors, log_variance = outputs[:d], outputs[d:]
         mean, scaled = activations[:d], activations[d:]
-        is_free = self._find_free(log_variance)
+        is_free = self._find_unclamped(log_variance)
         grad_log_variance = np.multiply(errors, -0.5, out=log_variance)
         grad_log_variance += self.log_weight
         grad_log_variance *= is_free
@@ -414,9 +431,11 @@ class IWAENetwork:
         self._output.backpropagate(outputs, hidden, hidden)
 
     def _backpropagate_latent(self, latent: "_Latent", grad_z: Array, weights: Array) -> None:
-        """Overwrite the encoder's last hidden layer by its gradient; compute the latent heads'.
+        """Overwrite the encoder's last hidden layer by its gradient.
 
-        `grad_z` is the gradient that comes from the decoder.
+        The gradient of the latent layer's weights is stored, too. `grad_z`, the gradient that comes
+        from the decoder, and `latent.z` are overwritten. `weights` are as for
+        `_backpropagate_output`.
         """
         scratch = np.multiply(latent.z, weights, out=latent.z)
         grad_z += scratch
@@ -428,12 +447,12 @@ class IWAENetwork:
         grad_log_variance *= latent.std
         grad_log_variance -= np.add.reduce(weights, axis=0)
         grad_log_variance *= 0.5
-        grad_log_variance *= self._find_free(latent.log_variance)
+        grad_log_variance *= self._find_unclamped(latent.log_variance)
         hidden = self._encoder[-1].outputs
         self._latent.backpropagate(gradient, hidden, hidden)
 
-    def _find_free(self, log_variance: Array) -> NDArray[np.bool_]:
-        """Return where log-variances are within their limits; elsewhere the gradient is 0."""
+    def _find_unclamped(self, log_variance: Array) -> NDArray[np.bool_]:
+        """Return a mask of log-variances within their limits; outside, the gradient is 0."""
         lowest, highest = self.log_variance_range
         is_free = log_variance > lowest
         is_free &= log_variance < highest

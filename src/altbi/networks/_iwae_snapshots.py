@@ -90,7 +90,7 @@ class StackedIWAE:
         return nullcontext()
 
     def losses(self, columns: Floats) -> Floats:
-        """Return losses ``(S, n)`` of rows given as ``(d, n)``."""
+        """Return losses ``(n_snapshots, n)`` of n encoded rows, given as ``(n_features, n)``."""
         with np.errstate(over="ignore", invalid="ignore"):
             encoded = self._encode(columns)
             losses = -encoded.log_ratios
@@ -100,7 +100,7 @@ class StackedIWAE:
             return _join_chunks(bounds, columns.shape[1])
 
     def contributions(self, columns: Floats) -> LossContributions:
-        """Return the losses of rows, split by encoded feature.
+        """Return the losses of rows ``(d, n)`` for each snapshot, split by encoded feature.
 
         With the importance weights ``w_k`` of the Monte Carlo samples, a loss is
         ``sum_k w_k (terms_k - log_ratio_k + log w_k) + log K``. The first term is a sum over
@@ -129,8 +129,9 @@ class StackedIWAE:
     def expect(self, context: Floats, columns: Floats) -> tuple[Floats, Floats]:
         """Return the values expected in `context`, and the distances of `columns` from them.
 
-        Both have the shape ``(S, d, n)`` and are means over the Monte Carlo samples with their
-        importance weights in `context`. A distance is half a squared z-score.
+        Both inputs have the shape ``(d, n)``; `context` is `columns` with unusual values replaced.
+        Both results have the shape ``(S, d, n)`` and are means over the Monte Carlo samples with
+        their importance weights in `context`. A distance is half a squared z-score.
         """
         n_rows = columns.shape[1]
         expected = np.empty((self.n_snapshots, *columns.shape), np.float32)
@@ -148,12 +149,15 @@ class StackedIWAE:
         return expected, distance
 
     def _count_fitting_rows(self) -> int:
-        """Return the number of rows of which the activations of one snapshot stay in cache."""
+        """Return for how many rows the activations of one snapshot fit the cache."""
         largest = max(self.output.shape[1], *(weight.shape[1] for weight in self.decoder))
         return _BLOCK_ACTIVATIONS // (largest * self.n_samples)
 
     def _encode(self, columns: Floats) -> _Encoded:
-        """Sample z of rows ``(d, n)`` by all snapshots with their stored noise."""
+        """Sample z of rows ``(n_features, n)`` by all snapshots with their stored noise.
+
+        The result is in buffers of this thread, which the next call overwrites.
+        """
         buffers = _SCRATCH.single
         inputs = _split_into_chunks(columns, lambda shape, _: buffers.get("inputs", *shape))
         n_chunks, n_inputs, n_columns = inputs.shape
@@ -171,7 +175,9 @@ class StackedIWAE:
     def _sample(self, heads: Floats) -> tuple[Floats, Floats]:
         """Return z and its log-ratios, given its mean and log-variance ``(S, C, 2 * latent, w)``.
 
-        z has the shape ``(S, K, C, latent + 1, w)``.
+        There are S snapshots, K Monte Carlo samples, and C chunks of w columns. z has the shape
+        ``(S, K, C, latent + 1, w)``, is in a buffer, and its last feature is 1. The log-ratios
+        ``log(p(z) / q(z | x))`` have the shape ``(S, K, C, w)``.
         """
         size, (n_snapshots, n_chunks, _, n_columns) = self.latent_size, heads.shape
         mean, log_variance = heads[:, :, :size], heads[:, :, size:].clip(*self.log_variance_range)
@@ -187,7 +193,12 @@ class StackedIWAE:
         return z_and_one, log_ratios
 
     def _apply_decoder(self, index: int, encoded: _Encoded) -> Floats:
-        """Return the outputs ``(K, C, 2 * d, w)`` of a snapshot's decoder in a buffer."""
+        """Return the outputs ``(K, C, 2 * d, w)`` of the decoder of the snapshot at `index`.
+
+        There are K samples, and C chunks of w columns with d features. The first d outputs are the
+        mean or, if bounded, minus the argument of its sigmoid, the others the negative
+        log-variance. The next call overwrites the buffer.
+        """
         buffers, hidden = _SCRATCH.single, encoded.z[index]
         n_samples, n_chunks, _, n_columns = hidden.shape
         for depth, weights in enumerate(self.decoder):
@@ -204,7 +215,10 @@ class StackedIWAE:
         return outputs
 
     def _reconstruct(self, index: int, encoded: _Encoded) -> Floats:
-        """Return the reconstruction losses ``(K, C, w)`` of a snapshot's samples."""
+        """Return the reconstruction losses ``(n_samples, n_chunks, n)`` of a snapshot.
+
+        `index` is that of the snapshot, and n the number of columns in a chunk.
+        """
         d, outputs = self.n_features, self._apply_decoder(index, encoded)
         terms = outputs[:, :, :d]
         activations = _SCRATCH.single.get("activations", *outputs.shape)
@@ -222,18 +236,22 @@ class StackedIWAE:
         return np.matmul(self.coefficients, outputs)
 
     def _decode(self, index: int, encoded: _Encoded) -> tuple[Floats, Floats]:
-        """Return mean and log-variance ``(K, C, d, w)`` of a snapshot's samples."""
+        """Return mean and log-variance of x for the Monte Carlo samples of a snapshot.
+
+        Both have the shape ``(n_samples, n_chunks, n_features, n)``. They may be views of a buffer
+        that the next call overwrites.
+        """
         mean, negative_log_variance = np.split(self._apply_decoder(index, encoded), 2, axis=2)
         if self.bounded:
             mean = np.reciprocal(1 + np.exp(mean))
         return mean, -negative_log_variance
 
     def _compute_terms(self, encoded: _Encoded, mean: Floats, log_variance: Floats) -> Floats:
-        """Compute the terms ``(K, C, d, w)`` of the features in the loss of each sample."""
+        """Compute each feature's term in the reconstruction losses; the shape is that of `mean`."""
         return compute_gaussian_terms(encoded.inputs, mean, log_variance, self.log_weight)
 
     def _activate(self, features: Floats) -> Floats:
-        """Apply LeakyReLU or ReLU in place."""
+        """Apply LeakyReLU, or ReLU if the scale is 0, in place, and return the array."""
         if not self.negative_scale:
             return features.clip(0, None, out=features)
         scaled = _SCRATCH.single.get("scaled", *features.shape)
@@ -242,9 +260,10 @@ class StackedIWAE:
 
 
 def _split_into_chunks(columns: Floats, allocate: Callable[..., Floats]) -> Floats:
-    """Return rows ``(d, n)`` as chunks ``(C, d + 1, w)``, in which the last feature is 1.
+    """Return n rows ``(d, n)`` as C chunks of w columns ``(C, d + 1, w)``.
 
-    The unused columns are 0.
+    The last feature is 1. The others are 0 in 8 columns at each end, and after the last row.
+    `allocate` returns an array for a shape and a type.
     """
     d, n_rows = columns.shape
     size = min(-(-n_rows // _ROW_UNIT) * _ROW_UNIT, _CHUNK_ROWS)
@@ -259,22 +278,26 @@ def _split_into_chunks(columns: Floats, allocate: Callable[..., Floats]) -> Floa
 
 
 def _join_chunks(values: Floats, n_rows: int) -> Floats:
-    """Return values ``(..., C, w)`` of chunks as ``(..., n)``, without the unused columns."""
+    """Return values ``(..., C, w)`` of C chunks as ``(..., n_rows)``, without unused columns."""
     used = values[..., _EDGE:-_EDGE]
     return used.reshape(*values.shape[:-2], -1)[..., :n_rows]
 
 
 def _average_samples(weights: Floats, values: Floats, n_rows: int) -> Floats:
-    """Return the mean ``(d, n)`` of values ``(K, C, d, w)`` with weights ``(K, C, w)``."""
+    """Return the weighted mean ``(n_features, n_rows)`` of values over Monte Carlo samples.
+
+    Values have the shape ``(n_samples, n_chunks, n_features, n)``, and weights that without
+    features.
+    """
     mean = (weights[:, :, None] * values).sum(axis=0)
     return _join_chunks(mean.swapaxes(0, 1), n_rows)
 
 
 def _fold_layers(arrays: SnapshotArrays, prefix: str, depth: int) -> Iterator[Floats]:
-    """Yield the weights ``(S, n_out + 1, n_in + 1)`` of hidden layers, with BatchNorm in them.
+    """Yield the weights ``(n_snapshots, n_out + 1, n_in + 1)`` of each hidden layer.
 
-    `prefix` is the name of the layers in the states, and `depth` is their number. The last output
-    is always 1.
+    They include biases and BatchNorm; the last output is always 1. `prefix` is the name of the
+    layers in the states, and `depth` is their number.
     """
     has_norm = f"{prefix}.1.running_var" in arrays
     for index in range(depth):
@@ -295,7 +318,11 @@ def _fold_layers(arrays: SnapshotArrays, prefix: str, depth: int) -> Iterator[Fl
 def _join_heads(
     arrays: SnapshotArrays, prefix: str, mean_sign: int, log_variance_sign: int = 1
 ) -> Floats:
-    """Return the heads for mean and log-variance as one layer ``(S, 2 * n_out, n_in + 1)``."""
+    """Return the layers for mean and log-variance as one layer for all snapshots.
+
+    It has the shape ``(n_snapshots, 2 * n_out, n_in + 1)``; the last input takes the biases.
+    Weights and biases are multiplied by the signs. `prefix` is the start of the layers' names.
+    """
     heads = []
     for name, sign in (("mean", mean_sign), ("log_variance", log_variance_sign)):
         weight, bias = _get_linear(arrays, prefix + name)
@@ -304,7 +331,10 @@ def _join_heads(
 
 
 def _get_linear(arrays: SnapshotArrays, name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return weights and biases of a linear layer in float64; missing biases count as 0."""
+    """Return weights ``(S, n_out, n_in)`` and biases ``(S, n_out)`` of S snapshots in float64.
+
+    Missing biases are 0.
+    """
     weight = arrays[f"{name}.weight"].astype(np.float64)
     bias = arrays.get(f"{name}.bias")
     return weight, np.zeros(weight.shape[:2]) if bias is None else bias.astype(np.float64)

@@ -31,7 +31,10 @@ class Linear:
         self.grad_weight, self.grad_bias = grad_weight, grad_bias
 
     def apply(self, inputs: Array, outputs: Array) -> Array:
-        """Compute ``weight @ inputs + bias`` in `outputs`."""
+        """Compute ``weight @ inputs + bias`` in `outputs`, and return it.
+
+        `inputs` has the shape ``(n_inputs, n_columns)``, and `outputs` ``(n_outputs, n_columns)``.
+        """
         np.dot(self.weight, inputs, out=outputs)
         if len(self.bias):
             outputs[-len(self.bias) :] += self.bias[:, None]
@@ -40,7 +43,8 @@ class Linear:
     def backpropagate(self, gradient: Array, inputs: Array, grad_inputs: Array | None) -> None:
         """Compute the gradients of weights, biases and inputs from that of the outputs.
 
-        `grad_inputs` is overwritten last and may be the memory of the inputs.
+        They are written to `grad_weight`, `grad_bias` and, unless it is None, `grad_inputs`. The
+        latter is overwritten last and may be the memory of the inputs.
         """
         np.dot(gradient, inputs.T, out=self.grad_weight)
         if len(self.bias):
@@ -70,7 +74,11 @@ class HiddenLayer:
         self.inverse_std: Array = np.empty(0, dtype)
 
     def apply(self, inputs: Array, *, is_training: bool) -> Array:
-        """Return the layer's outputs in a buffer; keep what the gradient needs."""
+        """Return the outputs ``(n_outputs, n_columns)`` of inputs ``(n_inputs, n_columns)``.
+
+        Values that the gradient needs are kept. The next call overwrites the outputs. In training,
+        BatchNorm normalizes by the batch and updates its running statistics.
+        """
         shape = (len(self.linear.weight), inputs.shape[1])
         features = self.linear.apply(inputs, self.buffers.get("features", *shape))
         if self.has_norm:
@@ -85,7 +93,10 @@ class HiddenLayer:
         return self.outputs
 
     def _normalize(self, features: Array, *, is_training: bool) -> None:
-        """Apply BatchNorm in place; in training, update the running statistics as torch does."""
+        """Apply BatchNorm in place to features ``(n_outputs, n_columns)``.
+
+        In training, normalize by the batch and update the running statistics as torch does.
+        """
         if not is_training:
             features -= self.running_mean[:, None]
             features *= (1 / np.sqrt(self.running_var + NORM_EPS))[:, None]
@@ -102,7 +113,8 @@ class HiddenLayer:
     def backpropagate(self, gradient: Array, grad_inputs: Array | None) -> None:
         """Compute the gradients of the weights and inputs from that of the outputs.
 
-        `gradient` is overwritten.
+        They refer to the last call of `apply`. The gradient of the inputs is written to
+        `grad_inputs`, unless it is None. `gradient` is overwritten.
         """
         scratch = self.buffers.get("factors", *gradient.shape)
         gradient *= scratch
@@ -121,7 +133,7 @@ class HiddenLayer:
 def build_linears(
     shapes: list[tuple[int, int, int]], parameters: Array, gradient: Array
 ) -> list[Linear]:
-    """Return linear layers as consecutive views of the two vectors.
+    """Return linear layers as consecutive views of the vectors of parameters and gradients.
 
     A shape is the number of outputs, of inputs and of biases.
     """
@@ -138,7 +150,10 @@ def build_linears(
 
 
 def apply_layers(layers: list[HiddenLayer], inputs: Array, *, is_training: bool) -> Array:
-    """Apply hidden layers one after the other, and return the outputs of the last one."""
+    """Apply hidden layers one after the other, and return the outputs of the last one.
+
+    Inputs and outputs have the rows as last axis. The next call overwrites the outputs.
+    """
     for layer in layers:
         inputs = layer.apply(inputs, is_training=is_training)
     return inputs
@@ -149,8 +164,9 @@ def backpropagate_layers(
 ) -> None:
     """Compute the gradients of hidden layers, given that of the last one's outputs.
 
-    `grad_inputs` takes the gradient of the first layer's inputs. The outputs of the layers are
-    overwritten by their gradients.
+    Gradients of weights are stored in the layers. The gradient of the first layer's inputs is
+    written to `grad_inputs`, unless it is None. The outputs of the layers, and `gradient`, are
+    overwritten by gradients.
     """
     for index, layer in reversed(list(enumerate(layers))):
         inner = layers[index - 1].outputs if index else grad_inputs

@@ -12,7 +12,7 @@ from altbi._threads import single_blas_thread
 from altbi.networks._backbone import Backbone, Losses, Rows, TrainedNetwork
 from altbi.networks._schedule import TrainingStep
 from altbi.networks._snapshots import stack_states
-from altbi.networks._training import Labels, Steps, check_loss, iter_batches, truncate
+from altbi.networks._training import Labels, Steps, average_smallest, check_loss, iter_batches
 
 Spread = Literal["deviation", "variance"]
 
@@ -39,20 +39,20 @@ class OdimTraining:
 
     @property
     def planned_steps(self) -> None:
-        """None, because the losses decide when training ends."""
+        """None: the number of steps is not known, because the losses decide when training ends."""
         return
 
     def run(self, rows: Rows, labels: Labels | None, seed: int, *, sized_for: int | None) -> Steps:
         """Train `n_models` networks one after the other, and return the best state of each.
 
-        Yield at each check, with check numbers that continue over all networks. Labels are not
-        used.
+        Yield at each check of the losses, with check numbers that continue over all networks. The
+        result has the networks as first axis of each array. Labels are not used.
         """
         generator = np.random.default_rng(seed)
         snapshots, n_checks = [], 0
         for _ in range(self.n_models):
             network = self.backbone.start_training(rows.shape[1], generator, sized_for=sized_for)
-            for check in search_peak(
+            for check in train_until_peak(
                 network,
                 rows,
                 batch_size=self.batch_size,
@@ -70,7 +70,7 @@ class OdimTraining:
         return stack_states(snapshots)
 
     def count_snapshots(self, history: Sequence[TrainingStep]) -> int:
-        """Return the number of networks; each has one snapshot."""
+        """Return the number of networks; each has one snapshot, whatever the history."""
         return self.n_models
 
     def is_complete(self, history: Sequence[TrainingStep]) -> bool:
@@ -137,7 +137,7 @@ def fit_two_gaussians(
 def _estimate_mixture(
     shares: NDArray[np.float64], values: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Return sizes, means and variances ``(2, 1)`` of two components.
+    """Return sizes, means and variances ``(2, 1)`` of two Gaussians, given each value's shares.
 
     `shares` ``(2, n_values)`` are the probabilities with which each value belongs to each of them.
     """
@@ -148,7 +148,7 @@ def _estimate_mixture(
 
 
 def _find_best_split(ordered: NDArray[np.float64]) -> int:
-    """Return how many of the sorted values form the lower cluster of the best two.
+    """Return how many of the ascending values form the lower one of the two best clusters.
 
     The best two clusters have the smallest sum of squared distances from their means.
     """
@@ -160,7 +160,7 @@ def _find_best_split(ordered: NDArray[np.float64]) -> int:
     return int(sizes[between.argmax()])
 
 
-def search_peak(
+def train_until_peak(
     network: TrainedNetwork,
     rows: Rows,
     *,
@@ -184,7 +184,7 @@ def search_peak(
     while waited < math.ceil(patience / every) and update < max_updates:
         for number, batch in enumerate(_iter_epoch(len(rows), batch_size, generator), 1):
             with single_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-                loss = network.update(rows[batch], lambda losses: truncate(losses, 1.0))
+                loss = network.update(rows[batch], lambda losses: average_smallest(losses, 1.0))
             update += 1
             # The last, smaller batch is skipped: few losses always look bimodal.
             if number % every or len(batch) < min(batch_size, len(rows)):

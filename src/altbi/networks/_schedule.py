@@ -124,7 +124,7 @@ class Schedule(ParameterObject):
 
     @property
     def n_snapshots(self) -> int:
-        """Number of snapshots."""
+        """Number of snapshots of a run: one after each step from ``T1 + 1`` to ``T2``."""
         return self.T2 - self.T1
 
     @property
@@ -185,7 +185,10 @@ class Schedule(ParameterObject):
         return self._count_after_warm_up(step) > self.T1
 
     def _count_after_warm_up(self, step: int) -> int:
-        """Return the step as counted in the paper: 1 is the first step after the warm-up."""
+        """Return a step as the paper counts it: 1 is the first after the warm-up, 0 the one before.
+
+        `step` is counted from 0, including the warm-up.
+        """
         return step - self.T0 + 1
 
 

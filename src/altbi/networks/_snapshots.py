@@ -38,7 +38,7 @@ class StackedSnapshots(Protocol):
     n_typical_rows: int  # training rows from which statistics for explanations are computed
 
     def evaluating(self) -> AbstractContextManager[object]:
-        """Return a context for calls of the other methods from several threads."""
+        """Return a context in which the other methods may be called from several threads."""
         ...
 
     def losses(self, columns: Floats) -> Floats:
@@ -46,7 +46,7 @@ class StackedSnapshots(Protocol):
         ...
 
     def contributions(self, columns: Floats) -> LossContributions:
-        """Return the losses of rows ``(n_features, n_rows)``, split by encoded feature."""
+        """Return each snapshot's losses of rows ``(n_features, n_rows)``, split by feature."""
         ...
 
     def expect(self, context: Floats, columns: Floats) -> tuple[Floats, Floats]:
@@ -61,7 +61,7 @@ class StackedSnapshots(Protocol):
 
 
 def stack_states(states: Sequence[dict[str, NDArray[Any]]]) -> SnapshotArrays:
-    """Return the states of several snapshots as one array for each name."""
+    """Return the states of several snapshots as one array for each name, snapshots first."""
     return {name: np.stack([state[name] for state in states]) for name in states[0]}
 
 
@@ -77,10 +77,11 @@ def compute_gaussian_terms(
 
 
 def compute_importance_weights(losses: Floats, axis: int) -> tuple[Floats, Floats]:
-    """Return the importance weighted bound, and the samples' log-weights.
+    """Return the importance weighted bounds, and the samples' log-weights.
 
-    The losses of K Monte Carlo samples are on an axis. The bound is ``log(K) - logsumexp(-losses)``
-    over this axis. The log-weights are the logarithm of ``softmax(-losses)``, at least about -40.
+    `axis` is that of the K Monte Carlo samples, and is removed in the bounds. A bound is
+    ``log(K) - logsumexp(-losses)`` over this axis. The log-weights, of the shape of `losses`, are
+    the logarithm of ``softmax(-losses)``, at least about -40.
     """
     # The loss of an extreme row may be infinite.
     smallest = np.minimum(losses.min(axis=axis, keepdims=True), _LARGEST)

@@ -42,7 +42,7 @@ class TrainingProcedure(Protocol):
 
     @property
     def backbone(self) -> Backbone:
-        """The network to train."""
+        """The parameters of the network to train, and of its optimizer."""
         ...
 
     @property
@@ -51,10 +51,11 @@ class TrainingProcedure(Protocol):
         ...
 
     def run(self, rows: Rows, labels: Labels | None, seed: int, *, sized_for: int | None) -> Steps:
-        """Train a network on encoded rows, yield after each step, and return the snapshots.
+        """Train on encoded rows, yield after each step, and return the snapshots.
 
-        The seed determines weights, batches and noise. `sized_for` is the number of features for
-        which automatic sizes are chosen; None means all features.
+        `labels` are 1 for inliers, -1 for outliers and 0 for other rows. The seed determines
+        weights, batches and noise. `sized_for` is the number of features for which automatic sizes
+        are chosen; None means all features.
         """
         ...
 
@@ -95,8 +96,9 @@ class AltbiTraining:
     def run(self, rows: Rows, labels: Labels | None, seed: int, *, sized_for: int | None) -> Steps:
         """Train a network on encoded rows, yield after each step, and return the snapshots.
 
-        Labels are 1 for inliers, -1 for outliers and 0 for other rows. A `TrainingError` is raised
-        if the loss is not finite, and a `ParameterError` if the trained network cannot be scored.
+        Labels are 1 for inliers, -1 for outliers and 0 for other rows. Automatic sizes are chosen
+        for `sized_for` features; None means all. A `TrainingError` is raised if the loss is not
+        finite, and a `ParameterError` if the trained network cannot be scored.
         """
         generator = np.random.default_rng(seed)
         network = self.backbone.start_training(rows.shape[1], generator, sized_for=sized_for)
@@ -113,7 +115,7 @@ class AltbiTraining:
     def _split_by_label(
         self, rows: Rows, labels: Labels | None
     ) -> tuple[Rows, TrainingLabels | None]:
-        """Return the rows that are not labelled outliers, and the labels.
+        """Return the rows that are not labelled as outliers, and the labels with the outliers.
 
         Without labels, return all rows and None.
         """
@@ -174,33 +176,37 @@ def _update_on_batch(
     labels: TrainingLabels | None,
     generator: np.random.Generator,
 ) -> float:
-    """Update a network by the truncated mean of a batch, and return the objective.
+    """Update a network in place on the rows at `batch`, and return the objective.
 
-    With labels, a random sample of at most `_MAX_OUTLIERS` labelled outliers joins the batch, and
-    the penalty for them is part of the objective. An outlier weight of 0 leaves them out.
+    The objective is the mean of the share of smallest losses. With labels, a random sample of at
+    most 32 labelled outliers joins the batch, and the objective includes the penalty for them. If
+    `outlier_weight` is 0, they are left out.
     """
     if labels is None:
-        return network.update(rows[batch], lambda losses: truncate(losses, share))
+        return network.update(rows[batch], lambda losses: average_smallest(losses, share))
     is_inlier = labels.is_inlier[batch]
     if not len(labels.outliers) or labels.outlier_weight == 0:
-        return network.update(rows[batch], lambda losses: truncate(losses, share, is_inlier))
+        return network.update(
+            rows[batch], lambda losses: average_smallest(losses, share, is_inlier)
+        )
     outliers = labels.outliers[generator.permutation(len(labels.outliers))[:_MAX_OUTLIERS]]
     joined = np.concatenate([rows[batch], outliers])
-    return network.update(joined, _combine_with_penalty(share, is_inlier, labels))
+    return network.update(joined, _build_penalized_objective(share, is_inlier, labels))
 
 
-def _combine_with_penalty(share: float, is_inlier: Mask, labels: TrainingLabels) -> Objective:
-    """Return the objective of a batch that ends with labelled outliers.
+def _build_penalized_objective(share: float, is_inlier: Mask, labels: TrainingLabels) -> Objective:
+    """Return the objective of a batch whose last rows are labelled outliers.
 
-    It is the truncated mean of the other rows plus the weighted penalty for the outliers.
+    It is the mean of the share of smallest losses of the other rows, plus the weighted penalty for
+    the outliers. `is_inlier` has one value for each of the other rows.
     """
     # During the warm-up, losses do not yet show which labels are wrong.
     trust = labels.label_trust if share < 1 else 1.0
 
     def compute(losses: Losses) -> tuple[float, Losses]:
-        """Return the objective of these losses, and its gradient."""
+        """Return the objective of these losses, and its gradient by the losses."""
         others, outlier_losses = losses[: len(is_inlier)], losses[len(is_inlier) :]
-        value, gradient = truncate(others, share, is_inlier)
+        value, gradient = average_smallest(others, share, is_inlier)
         penalty, grad_penalty = penalize_outliers(outlier_losses, others, share, trust)
         weight = labels.outlier_weight
         return value + weight * penalty, np.concatenate([gradient, weight * grad_penalty])
@@ -209,7 +215,7 @@ def _combine_with_penalty(share: float, is_inlier: Mask, labels: TrainingLabels)
 
 
 def select_smallest(losses: Losses, share: float) -> Mask:
-    """Return a mask of the share of rows with the smallest losses, the likely inliers.
+    """Return a mask ``(n_rows,)`` of the share of rows with the smallest losses.
 
     Rows that tie with the largest selected loss are selected too. If a loss is NaN, no row is
     selected, so that truncation cannot hide a diverged network.
@@ -221,8 +227,10 @@ def select_smallest(losses: Losses, share: float) -> Mask:
     return losses <= np.partition(losses, rank)[rank]
 
 
-def truncate(losses: Losses, share: float, is_inlier: Mask | None = None) -> tuple[float, Losses]:
-    """Return the mean of the share of smallest losses, and its gradient by the losses.
+def average_smallest(
+    losses: Losses, share: float, is_inlier: Mask | None = None
+) -> tuple[float, Losses]:
+    """Return the mean of the share of smallest losses, and its gradient by all losses.
 
     Labelled inliers always count; the share then refers to the other rows. If a loss is NaN, the
     mean is NaN and the gradient is 0.
@@ -265,7 +273,7 @@ def penalize_outliers(
 def iter_batches(
     n_rows: int, batch_size: int, count: int, generator: np.random.Generator
 ) -> Iterator[NDArray[np.intp]]:
-    """Yield the row indices of `count` batches, without replacement until all rows were used.
+    """Yield the row indices of `count` random batches; no row repeats until all were used.
 
     A batch may be smaller if few rows are left. Rows are shuffled again if fewer than two are left,
     because BatchNorm cannot normalize one row.

@@ -41,9 +41,10 @@ class Axis:
 
 
 def build_score_axis(bins: Bins, threshold: float) -> Axis:
-    """Build the axis of the scores, which contains all intervals and the threshold.
+    """Build the axis of the scores, which contains all bins and the threshold.
 
-    A last interval wider than four of the others is compressed: it is drawn as wide as four.
+    A bin has its lower end, its upper end and a count. A last bin wider than four of the others is
+    compressed: it is drawn as wide as four.
     """
     edges = [edge for low, high, _ in bins for edge in (low, high)] + [threshold]
     axis = build_axis(min(edges), max(edges))
@@ -63,7 +64,7 @@ def build_axis(low: float, high: float) -> Axis:
 
 
 def extend_to_ticks(axis: Axis, n_ticks: int) -> tuple[Axis, list[float]]:
-    """Return an axis that starts and ends at a tick, and its ticks."""
+    """Extend an axis outward to round values; return it, and about `n_ticks` ticks."""
     step = choose_step(axis, n_ticks)
     first, last = math.floor(axis.low / step + 1e-9), math.ceil(axis.high / step - 1e-9)
     ticks = [index * step for index in range(first, last + 1)]
@@ -82,7 +83,10 @@ def compute_ticks(axis: Axis, n_ticks: int) -> list[float]:
 
 
 def choose_step(axis: Axis, n_ticks: int) -> float:
-    """Return the distance between ticks: 1, 2 or 5 times a power of ten."""
+    """Return the smallest distance between ticks with at most `n_ticks` intervals on an axis.
+
+    It is 1, 2 or 5 times a power of ten. The axis must have a length.
+    """
     least = (axis.high - axis.low) / n_ticks
     power = 10.0 ** math.floor(math.log10(least))
     return next((step * power for step in NICE_STEPS if least <= step * power), 10 * power)

@@ -97,20 +97,24 @@ def draw_histogram(bins: Bins, threshold: float, label: str, description: str) -
         if count == 0 or at * height > MIN_LABEL_DISTANCE:
             _add_grid_line(svg, height, at, format_ticks([count])[0])
     at = axis.locate(threshold)
-    clip = _add(svg, "clipPath", id="flagged-area")
-    _add(clip, "rect", x=_percent(at), width="100%", height=height)
+    clip = _add_element(svg, "clipPath", id="flagged-area")
+    _add_element(clip, "rect", x=_format_percent(at), width="100%", height=height)
     bars = list(_compute_bars(bins, axis, most))
     _add_bars(svg, bars, class_="bars")
     _add_bars(svg, bars, class_="bars flagged", clip_path="url(#flagged-area)")
-    _add(svg, "rect", class_="hover", width=0, height=height)
+    _add_element(svg, "rect", class_="hover", width=0, height=height)
     _add_score_labels(svg, axis)
     _add_rule(svg, at, class_="own-threshold")
     _add_rule(svg, at, class_="threshold", y1=-22)
     dx, anchor = (-6, "end") if at > LABEL_SIDE else (6, "start")
-    text = _add(svg, "text", f"threshold {label}", class_="threshold", x=_percent(at), y=-12)
+    text = _add_element(
+        svg, "text", f"threshold {label}", class_="threshold", x=_format_percent(at), y=-12
+    )
     text.attrib |= {"dx": str(dx), "text-anchor": anchor}
-    _add(svg, "text", "rows, on a logarithmic scale", class_="title", x=-48, y=-34)
-    _add(svg, "text", "score (high means outlier)", class_="title middle", x="50%", y=height + 42)
+    _add_element(svg, "text", "rows, on a logarithmic scale", class_="title", x=-48, y=-34)
+    _add_element(
+        svg, "text", "score (high means outlier)", class_="title middle", x="50%", y=height + 42
+    )
     return Chart(_to_text(svg), tuple(_describe_bins(bins, axis)))
 
 
@@ -164,7 +168,10 @@ def _build_loss_line(losses: list[tuple[int, float]]) -> Line:
 
 
 def draw_line(line: Line) -> Chart:
-    """Draw a line chart; infinite values and NaN leave a gap in the line."""
+    """Draw a line chart of at least one point, with a text to show for each finite value.
+
+    Infinite values and NaN leave a gap in the line.
+    """
     height, (first, *_, last) = LINE_HEIGHT, (line.points[0], *line.points)
     values = f"From {line.format_value(first[1])} to {line.format_value(last[1])}."
     svg = _create_svg(line.name, height, line.title, values)
@@ -174,12 +181,12 @@ def draw_line(line: Line) -> Chart:
     ticks = [tick for tick in compute_ticks(axis, N_LINE_TICKS) if tick.is_integer()]
     for tick, label in zip(ticks, format_ticks(ticks), strict=True):
         _add_tick(svg, height, axis.locate(tick), label)
-    _add(svg, "text", "step", class_="title middle", x="50%", y=height + 40)
+    _add_element(svg, "text", "step", class_="title middle", x="50%", y=height + 40)
     positions = [
         (axis.locate(step), height * (1 - line.axis.locate(value))) for step, value in line.points
     ]
     _add_curve(svg, height, positions)
-    _add(svg, "circle", class_="hover", r=4)
+    _add_element(svg, "circle", class_="hover", r=4)
     half = 0.5 / max(len(positions) - 1, 1)
     texts = [f"step {step}: {line.format_value(value)}" for step, value in line.points]
     tips = tuple(
@@ -191,14 +198,17 @@ def draw_line(line: Line) -> Chart:
 
 
 def _compute_bars(bins: Bins, axis: Axis, most: int) -> Iterator[tuple[float, float, float]]:
-    """Yield start, end and height of the bar of each interval that has rows, as fractions."""
+    """Yield start, end and height of each bar, as fractions of the chart's width and height.
+
+    Bins without rows are left out. `most` is the largest count of a bin.
+    """
     for low, high, count in bins:
         if count:
             yield axis.locate(low), axis.locate(high), locate_count(count, most)
 
 
 def _describe_bins(bins: Bins, axis: Axis) -> Iterator[Tip]:
-    """Yield the text of each interval, with the horizontal positions of its ends."""
+    """Yield the text to show for each bin, with the positions of its ends on the axis (0 to 1)."""
     for low, high, count in bins:
         rows = f"{count:,} row" if count == 1 else f"{count:,} rows"
         left, right = (round(axis.locate(edge), 5) for edge in (low, high))
@@ -208,16 +218,16 @@ def _describe_bins(bins: Bins, axis: Axis) -> Iterator[Tip]:
 def _add_bars(
     svg: ET.Element, bars: Sequence[tuple[float, float, float]], **attributes: object
 ) -> None:
-    """Add a group of bars; `attributes` are those of the group."""
-    group = _add(svg, "g", **attributes)
+    """Add bars, given as fractions of width and height, in a group with these attributes."""
+    group = _add_element(svg, "g", **attributes)
     for left, right, share in bars:
         size = HISTOGRAM_HEIGHT * share
-        x, width = _percent(left), _percent(right - left)
-        _add(group, "rect", x=x, y=HISTOGRAM_HEIGHT - size, width=width, height=size)
+        x, width = _format_percent(left), _format_percent(right - left)
+        _add_element(group, "rect", x=x, y=HISTOGRAM_HEIGHT - size, width=width, height=size)
 
 
 def _add_score_labels(svg: ET.Element, axis: Axis) -> None:
-    """Add the ticks of the score axis.
+    """Add the ticks of the score axis and their labels to the histogram.
 
     Of a compressed axis, only the end has a label: readers would take others for evenly spaced
     ones. A mark shows where the compressed part starts.
@@ -227,8 +237,10 @@ def _add_score_labels(svg: ET.Element, axis: Axis) -> None:
     if axis.shrink < 1:
         ticks = compute_ticks(build_axis(axis.low, axis.start), N_SCORE_TICKS)
         limit = LAST_LABEL
-        at = _percent(axis.locate(axis.start))
-        _add(svg, "text", "//", class_="middle", x=at, y=HISTOGRAM_HEIGHT + 5, aria_hidden="true")
+        at = _format_percent(axis.locate(axis.start))
+        _add_element(
+            svg, "text", "//", class_="middle", x=at, y=HISTOGRAM_HEIGHT + 5, aria_hidden="true"
+        )
         _add_tick(svg, HISTOGRAM_HEIGHT, 1.0, format_ticks([axis.high])[0], class_="end")
     for tick, label in zip(ticks, format_ticks(ticks), strict=True):
         if axis.locate(tick) <= limit:
@@ -236,59 +248,63 @@ def _add_score_labels(svg: ET.Element, axis: Axis) -> None:
 
 
 def _add_curve(svg: ET.Element, height: int, positions: Sequence[tuple[float, float]]) -> None:
-    """Add a line through positions; one without a finite vertical position leaves a gap.
+    """Add a line through positions: horizontal from 0 to 1, vertical in pixels from above.
 
+    A vertical position that is not finite leaves a gap. Lines of fewer than 30 positions have dots.
     The line has its own coordinates, which are stretched to the width of the chart.
     """
     box = f"0 0 {CURVE_WIDTH} {height}"
-    inner = _add(svg, "svg", class_="curve", viewBox=box, width="100%", height=height)
+    inner = _add_element(svg, "svg", class_="curve", viewBox=box, width="100%", height=height)
     inner.set("preserveAspectRatio", "none")
     for finite, group in groupby(positions, key=lambda position: math.isfinite(position[1])):
         if finite:
             points = " ".join(f"{x * CURVE_WIDTH:.1f},{y:.1f}" for x, y in group)
-            _add(inner, "polyline", points=points, vector_effect="non-scaling-stroke")
+            _add_element(inner, "polyline", points=points, vector_effect="non-scaling-stroke")
     if len(positions) < FEW_STEPS:
         for x, y in positions:
             if math.isfinite(y):
-                _add(svg, "circle", class_="dot", cx=_percent(x), cy=y, r=2.5)
+                _add_element(svg, "circle", class_="dot", cx=_format_percent(x), cy=y, r=2.5)
 
 
 def _add_grid_line(svg: ET.Element, height: int, share: float, label: str) -> None:
     """Add a horizontal line with a label to its left, at a share of the height from below."""
     y = height * (1 - share)
-    _add(svg, "line", class_="grid", x2="100%", y1=y, y2=y)
-    _add(svg, "text", label, class_="end", x=-8, y=y + 4)
+    _add_element(svg, "line", class_="grid", x2="100%", y1=y, y2=y)
+    _add_element(svg, "text", label, class_="end", x=-8, y=y + 4)
 
 
 def _add_tick(
     svg: ET.Element, height: int, at: float, label: str, *, class_: str = "middle"
 ) -> None:
-    """Add a tick with a label below the horizontal axis."""
-    x = _percent(at)
-    _add(svg, "line", class_="tick", x1=x, x2=x, y1=height, y2=height + 4)
-    _add(svg, "text", label, class_=class_, x=x, y=height + 19)
+    """Add a tick with a label below the horizontal axis, at a position from 0 to 1."""
+    x = _format_percent(at)
+    _add_element(svg, "line", class_="tick", x1=x, x2=x, y1=height, y2=height + 4)
+    _add_element(svg, "text", label, class_=class_, x=x, y=height + 19)
 
 
 def _add_rule(svg: ET.Element, at: float, *, class_: str, y1: int = 0) -> None:
-    """Add a vertical line from `y1` to the bottom of the histogram."""
-    x = _percent(at)
-    _add(svg, "line", class_=class_, x1=x, x2=x, y1=y1, y2=HISTOGRAM_HEIGHT)
+    """Add a vertical line from `y1` to the bottom of the histogram, at a position from 0 to 1."""
+    x = _format_percent(at)
+    _add_element(svg, "line", class_=class_, x1=x, x2=x, y1=y1, y2=HISTOGRAM_HEIGHT)
 
 
 def _create_svg(name: str, height: int, title: str, description: str) -> ET.Element:
-    """Create a drawing that is as wide as its parent, with a title and a description."""
+    """Create an SVG element `height` pixels high, with title and description for screen readers."""
     ids = {"title": f"{name}-label", "desc": f"{name}-description"}
     svg = ET.Element("svg", {"role": "img", "width": "100%", "height": str(height)})
     svg.attrib |= {"aria-labelledby": ids["title"], "aria-describedby": ids["desc"]}
-    _add(svg, "title", title, id=ids["title"])
-    _add(svg, "desc", description, id=ids["desc"])
+    _add_element(svg, "title", title, id=ids["title"])
+    _add_element(svg, "desc", description, id=ids["desc"])
     return svg
 
 
-def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: object) -> ET.Element:
-    """Add an element with a text. Numbers have at most two decimals.
+def _add_element(
+    parent: ET.Element, tag: str, text: str = "", /, **attributes: object
+) -> ET.Element:
+    """Add a child element with a text to an element, and return it.
 
-    Underscores in the names of attributes become hyphens; ``class_`` is ``class``.
+    Underscores in the names of attributes become hyphens; ``class_`` is ``class``. Numbers have at
+    most two decimals.
     """
     element = ET.SubElement(parent, tag)
     for name, value in attributes.items():
@@ -298,8 +314,8 @@ def _add(parent: ET.Element, tag: str, text: str = "", /, **attributes: object) 
     return element
 
 
-def _percent(share: float) -> str:
-    """Return a share of the width as an SVG length."""
+def _format_percent(share: float) -> str:
+    """Return a share of the width, from 0 to 1, as an SVG length such as "12.5%"."""
     return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"
 
 

@@ -11,7 +11,7 @@ from altbi.errors import ParameterError
 
 
 def compute_auc(labels: ArrayLike, scores: ArrayLike) -> float:
-    """Return the area under the ROC curve.
+    """Return the area under the ROC curve; labels ``(n_rows,)`` are True for outliers.
 
     It is the probability that an outlier has a higher score than an inlier, where equal scores
     count half. Labels of a single class raise a `ParameterError`.
@@ -43,7 +43,10 @@ def compute_average_precision(labels: ArrayLike, scores: ArrayLike) -> float:
 def _count_labels(
     labels: ArrayLike, scores: ArrayLike
 ) -> tuple[NDArray[np.int_], NDArray[np.int_]]:
-    """Return the numbers of outliers and inliers with each distinct score, in ascending order."""
+    """Return the numbers of outliers and inliers with each distinct score, in ascending order.
+
+    Labels of a single class raise a `ParameterError`.
+    """
     is_outlier = np.asarray(labels, dtype=np.bool_)
     if not 0 < is_outlier.sum() < len(is_outlier):
         raise ParameterError("All labels are the same, but both classes are needed.")

@@ -82,7 +82,7 @@ def _draw_charts(summary: Summary) -> dict[str, Chart]:
 
 
 def _render_with(summary: Summary, limits: Limits, charts: dict[str, Chart]) -> str:
-    """Fill the template of the page with a summary, shortened to these limits."""
+    """Return the HTML page of a summary, shortened to these limits."""
     # Commands that write no page do without these imports.
     import jinja2
     from markupsafe import Markup
@@ -219,7 +219,7 @@ def _thin_thresholds(summary: Summary) -> tuple[list[tuple[float, int]], int]:
 
 
 def _find_reason_columns(row: TopRow, columns: tuple[str, ...], limits: Limits) -> list[int]:
-    """Return the indices, within `columns`, of those that are among a row's reasons."""
+    """Return the indices, within `columns`, of the columns among a row's reasons."""
     reasons = {reason.column for reason in row.reasons[: limits.reasons]}
     return [index for index, name in enumerate(columns) if name in reasons]
 

@@ -204,7 +204,7 @@ def _describe_constant_labels(label: Label) -> str:
 
 
 def _compute_metrics(scored: ScoreSummary, label: Label | None) -> Metrics | None:
-    """Compare the scores with known labels: AUC and average precision.
+    """Compare the scores of labelled rows with their labels: AUC and average precision.
 
     Returns None without a label column, or if the labels are not of both classes.
     """
@@ -286,7 +286,7 @@ def _select_shown_columns(explanation: Explanation) -> list[int]:
 def _build_column_facts(
     columns: tuple[Column, ...], explanation: Explanation
 ) -> tuple[ColumnFact, ...]:
-    """Describe all columns, by decreasing share of the top rows' scores.
+    """Return a description of each column, by decreasing share of the top rows' scores.
 
     Negative contributions count as 0. Ties are sorted by how often a column is among the reasons.
     """
@@ -365,7 +365,7 @@ def _format_column(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
 
 
 def _collect_versions() -> dict[str, str]:
-    """Return the versions of altbi, Python and the libraries that were used."""
+    """Return the versions of altbi, Python and the loaded libraries, by name."""
     return {
         "altbi": __version__,
         "Python": platform.python_version(),
@@ -439,9 +439,9 @@ def describe_column(column: Column) -> str:
 
 
 def _format_bound(column: Column, bound: float) -> str:
-    """Format the smallest or largest value of a column; dates are given in seconds since 1970.
+    """Format the smallest or largest value of a column; for dates, seconds since 1970.
 
-    Dates after the year 9999 become a number of seconds.
+    Dates that Python does not support, such as those after 9999, become a number of seconds.
     """
     if column.kind != "date":
         return format_number(bound)

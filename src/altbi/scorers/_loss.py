@@ -63,18 +63,21 @@ class LossScorer:
     typical: TypicalRows | None = None  # for explanations
 
     def encode(self, table: Table, encoder: TableEncoder) -> NDArray[np.float32]:
-        """Return the rows of a table as encoded features, the input of the network."""
+        """Return a table's rows as encoded features ``(n_rows, n_features_encoded)``."""
         return encoder.transform(table)
 
     def score(self, rows: NDArray[np.float32]) -> Scores:
-        """Return the scores ``(n_rows,)`` of encoded rows; high means outlier.
+        """Return the scores ``(n_rows,)`` of rows ``(n_rows, n_features_encoded)``.
 
-        Blocks of rows are evaluated in parallel threads.
+        High means outlier. Blocks of rows are evaluated in parallel threads.
         """
         return self.combine(compute_losses(self.stacked, rows))
 
     def combine(self, losses: Losses) -> Scores:
-        """Return scores ``(n_rows,)``: the mean over snapshots of ``(loss - low) / width``."""
+        """Return scores ``(n_rows,)`` for losses ``(n_snapshots, n_rows)``.
+
+        They are the mean over snapshots of ``(loss - low) / width``.
+        """
         total = np.zeros(losses.shape[1])
         # A loop, because the order of `np.sum` depends on the number of rows.
         for snapshot, low, width in zip(losses, self.low, self.width, strict=True):
@@ -92,12 +95,15 @@ class LossScorer:
         return ScoreContributions(self.score(rows), by_feature, remainder)
 
     def split_losses(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.float64], Scores]:
-        """Return the contributions ``(n_rows, n_features_encoded)`` of rows, and the remainders."""
+        """Return contributions ``(n_rows, n_features_encoded)`` and remainders ``(n_rows,)``.
+
+        A row's contributions and its remainder, means over the snapshots, add up to its score.
+        """
 
         def compute(columns: NDArray[np.float32]) -> NDArray[np.float64]:
-            """Return remainders by snapshot and contributions of a block as rows of one array.
+            """Return remainders ``(n_snapshots, n)`` of a block above its contributions ``(d, n)``.
 
-            Contributions are scaled and averaged over snapshots.
+            Contributions are scaled and averaged over snapshots, remainders are not.
             """
             split = self.stacked.contributions(columns)
             by_feature = np.zeros(columns.shape)
@@ -122,7 +128,10 @@ class LossScorer:
         """
 
         def compute(columns: NDArray[np.float32]) -> NDArray[np.float64]:
-            """Return expected values and distances of a block, averaged over snapshots."""
+            """Return expected values ``(d, n)`` of a block above distances ``(d, n)``.
+
+            `columns` has context and rows ``(2 * d, n)``. Results are averaged over snapshots.
+            """
             estimates = self.stacked.expect(*np.split(columns, 2))
             return np.concatenate([array.mean(axis=0, dtype=np.float64) for array in estimates])
 
@@ -140,7 +149,7 @@ def compute_losses(stacked: StackedSnapshots, rows: NDArray[np.float32]) -> Loss
 
 
 def compute_loss_ranges(losses: Losses) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the minimum and the range of each snapshot's losses ``(n_snapshots, n_rows)``.
+    """Return minimum and range ``(n_snapshots,)`` of losses ``(n_snapshots, n_rows)``.
 
     A range below `LEAST_WIDTH` becomes 1.
     """

@@ -1,6 +1,11 @@
 """Tables in memory: typed columns over arrays, data frames and Arrow, and the training sample."""
 
-from altbi.table._sampling import RowSampler, largest_sample_key, row_keys, sample_rows
+from altbi.table._sampling import (
+    RowSampler,
+    compute_largest_sample_key,
+    compute_row_keys,
+    sample_rows,
+)
 from altbi.table._table import (
     ArrowTable,
     Kind,
@@ -21,8 +26,8 @@ __all__ = [
     "TextConventions",
     "as_arrow_table",
     "as_table",
+    "compute_largest_sample_key",
+    "compute_row_keys",
     "is_frame",
-    "largest_sample_key",
-    "row_keys",
     "sample_rows",
 ]

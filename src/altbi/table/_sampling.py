@@ -16,7 +16,7 @@ _MAX_KEY = 2**64 - 1
 _KEYS_PER_CHUNK = 1 << 20
 
 
-def row_keys(start: int, stop: int, seed: int) -> NDArray[np.uint64]:
+def compute_row_keys(start: int, stop: int, seed: int) -> NDArray[np.uint64]:
     """Return a random 64-bit key for each row from ``start`` up to, but not including, ``stop``.
 
     A key depends only on the seed and the row number, so chunks get the same keys as the full
@@ -38,8 +38,8 @@ def _hash_integers(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def sample_rows(n_rows: int, limit: int, seed: int) -> NDArray[np.int64]:
     """Sample at most ``limit`` row numbers below ``n_rows`` uniformly; return them sorted.
 
-    The sample holds the rows with the smallest `row_keys`. A smaller table is used completely. A
-    limit below 1 raises a `ParameterError`.
+    The sample holds the rows with the smallest keys of `compute_row_keys`. A smaller table is used
+    completely. A limit below 1 raises a `ParameterError`.
 
     >>> sample_rows(4, limit=10, seed=0)
     array([0, 1, 2, 3])
@@ -48,12 +48,12 @@ def sample_rows(n_rows: int, limit: int, seed: int) -> NDArray[np.int64]:
         raise ParameterError(f"limit={limit!r}, but expected at least 1 row in the sample.")
     if n_rows <= limit:
         return np.arange(n_rows, dtype=np.int64)
-    keys = row_keys(0, n_rows, seed)
+    keys = compute_row_keys(0, n_rows, seed)
     largest = np.partition(keys, limit - 1)[limit - 1]
     return np.flatnonzero(keys <= largest).astype(np.int64)
 
 
-def largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
+def compute_largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
     """Return the largest key of the rows that `sample_rows` samples, in bounded memory.
 
     Workers pass it as `max_key` to a `RowSampler`, so that each samples its own partition. A table
@@ -63,7 +63,7 @@ def largest_sample_key(n_rows: int, limit: int, seed: int) -> int:
         return _MAX_KEY
     smallest = np.empty(0, dtype=np.uint64)
     for first in range(0, n_rows, _KEYS_PER_CHUNK):
-        chunk = row_keys(first, min(first + _KEYS_PER_CHUNK, n_rows), seed)
+        chunk = compute_row_keys(first, min(first + _KEYS_PER_CHUNK, n_rows), seed)
         keys = np.append(smallest, chunk)
         smallest = np.partition(keys, min(limit, len(keys)) - 1)[:limit]
     return int(smallest.max())
@@ -91,7 +91,7 @@ class RowSampler:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the next rows; rows whose key is too large for the sample are dropped."""
-        keys = row_keys(self.next_row, self.next_row + len(batch), self.seed)
+        keys = compute_row_keys(self.next_row, self.next_row + len(batch), self.seed)
         chosen = np.flatnonzero(keys <= self._max_key)
         # `take` copies the rows, so that the batch can be freed.
         self._batches.append(batch.take(pa.array(chosen)))
@@ -111,7 +111,7 @@ class RowSampler:
         return pa.Table.from_batches(self._batches), self._rows
 
     def _shrink(self) -> None:
-        """Keep the rows with the `limit` smallest keys, and lower `_max_key` to the largest one."""
+        """Drop all rows but those with the `limit` smallest keys; later keys must be smaller."""
         self._max_key = np.partition(self._keys, self.limit - 1)[self.limit - 1]
         kept = np.flatnonzero(self._keys <= self._max_key)
         table = pa.Table.from_batches(self._batches).take(pa.array(kept))

@@ -49,7 +49,8 @@ class Table(abc.ABC):
         return len(self), len(self.names)
 
     @abc.abstractmethod
-    def __len__(self) -> int: ...
+    def __len__(self) -> int:
+        """Return the number of rows."""
 
     @abc.abstractmethod
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
@@ -108,7 +109,10 @@ class Matrix(Table):
         return len(self._values)
 
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
-        """Return these columns as float64, without a copy for all columns of a float64 array."""
+        """Return columns ``(n_rows, len(columns))`` as float64; booleans are 0 and 1.
+
+        All columns of a float64 array are not copied, so do not write to the result.
+        """
         is_all = np.array_equal(columns, np.arange(len(self.names)))
         values = self._values if is_all else self._values[:, np.asarray(columns, dtype=np.intp)]
         return values.astype(np.float64, copy=False)
@@ -122,13 +126,17 @@ class Matrix(Table):
         return type(self)(self._values, names)
 
     def slice(self, start: int, stop: int) -> Self:
-        """Return a view of the rows from ``start`` up to ``stop``."""
+        """Return a view of the rows from ``start`` up to, but not including, ``stop``.
+
+        `first_row` moves with the slice; other attributes, such as `has_names`, have their default
+        values.
+        """
         rows = type(self)(self._values[start:stop], self.names)
         rows.first_row = self.first_row + start
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return a copy of the rows with these indices, in this order."""
+        """Return a copy of the rows with these indices, in this order, with default attributes."""
         return type(self)(self._values[rows], self.names)
 
 
@@ -149,28 +157,35 @@ class ArrowTable(Table):
         return self._table.num_rows
 
     def numbers(self, columns: Sequence[int]) -> NDArray[np.float64]:
-        """Return a copy of these columns as float64; null and NaN both become NaN."""
+        """Return a copy ``(n_rows, len(columns))`` of columns as float64; missing values are NaN.
+
+        Dates are seconds since 1970 in UTC, times seconds since midnight, durations seconds.
+        """
         values = np.empty((len(self), len(columns)), dtype=np.float64)
         for index, column in enumerate(columns):
             values[:, index] = _to_float64(self._table.column(int(column)))
         return values
 
     def categories(self, column: int) -> pa.Array:
-        """Return the texts of a column as one large_string array; dictionaries are decoded."""
+        """Return the texts of a column as one large_string array; missing values are null."""
         return self._table.column(column).cast(pa.large_string()).combine_chunks()
 
     def rename(self, names: Sequence[str]) -> Self:
-        """Return the same columns under other names."""
+        """Return the same columns under other names, with the default of all other attributes."""
         return type(self)(self._table.rename_columns(list(names)))
 
     def slice(self, start: int, stop: int) -> Self:
-        """Return the rows from ``start`` up to ``stop`` without a copy."""
+        """Return the rows from ``start`` up to, but not including, ``stop`` without a copy.
+
+        `first_row` moves with the slice; other attributes, such as `conventions`, have their
+        default values.
+        """
         rows = type(self)(self._table.slice(start, max(stop - start, 0)))
         rows.first_row = self.first_row + start
         return rows
 
     def take(self, rows: NDArray[np.int64]) -> Self:
-        """Return a copy of the rows with these indices, in this order."""
+        """Return a copy of the rows with these indices, in this order, with default attributes."""
         return type(self)(self._table.take(pa.array(rows)))
 
 

@@ -30,7 +30,10 @@ class FlowStep(nn.Module):
         self.coupling = Coupling(channels, hidden)
 
     def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the transformed values, and the log-determinant ``(n_rows,)`` of the step."""
+        """Return the transformed values, of the shape of `z`, and log-determinants ``(n_rows,)``.
+
+        `z` has the shape ``(n_channels, side, side, n_rows)``.
+        """
         fixed, moved = self._normalize_and_mix(z).chunk(2)
         shift, scale = self.coupling(fixed)
         moved = (moved + shift) * scale.sigmoid()
@@ -69,11 +72,14 @@ class ActNorm(nn.Module):
         return weight * self.log_scale.exp()[:, None], self.scaled_bias()[:, None]
 
     def scaled_bias(self) -> Tensor:
-        """Return ``bias * exp(log_scale)``."""
+        """Return ``bias * exp(log_scale)`` of the channels: ``(channels,)``."""
         return self.bias * self.log_scale.exp()
 
     def initialize(self, values: Tensor) -> None:
-        """Set bias and scale so that these values, channels first, get mean 0 and variance 1."""
+        """Set bias and scale in place, so that these values get mean 0 and variance 1.
+
+        The first axis of the values has the channels.
+        """
         values = values.flatten(1)
         self.bias.copy_(-values.mean(1))
         self.log_scale.copy_(-(values.std(1, correction=0) + _MIN_STD).log())
@@ -110,7 +116,7 @@ class InvertibleMix(nn.Module):
         self.log_diagonal.copy_(upper.diagonal().abs().log())
 
     def weight(self) -> Tensor:
-        """Return the matrix ``(channels, channels)``."""
+        """Return the matrix ``(channels, channels)`` that multiplies the channels of a pixel."""
         lower = self.lower.tril(-1) + torch.eye(
             len(self.sign), dtype=self.sign.dtype, device=self.sign.device
         )
@@ -139,9 +145,10 @@ class Coupling(nn.Module):
         nn.init.normal_(self.second, std=_INITIAL_STD, generator=generator)
 
     def forward(self, fixed: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the shift of the other half, and the logit of its scale.
+        """Return the shift of the other half of the channels, and the logit of its scale.
 
-        `fixed` is the half of the channels that the step does not change.
+        All have the shape of `fixed`, the half that the step does not change:
+        ``(n_channels / 2, side, side, n_rows)``.
         """
         first = self.first_norm.fold_into(self.first)
         second = self.second_norm.fold_into(self.second)
@@ -149,7 +156,10 @@ class Coupling(nn.Module):
         return outputs[0::2], outputs[1::2] + 2
 
     def initialize_norms(self, fixed: Tensor) -> None:
-        """Set both normalizations so that their outputs for this batch get mean 0, variance 1."""
+        """Set both normalizations in place, so that their outputs have mean 0 and variance 1.
+
+        `fixed` is the input of the coupling for a batch.
+        """
         values = extract_patches(fixed)
         for weight, norm in (
             (self.first, self.first_norm),
@@ -175,7 +185,10 @@ class ZeroConvolution(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(n_out))
 
     def forward(self, values: Tensor) -> Tensor:
-        """Return the convolution of the input; only for ``gathers=True``."""
+        """Return the convolution of values ``(n_in, side, side, n_rows)`` with `n_out` channels.
+
+        Only for ``gathers=True``.
+        """
         sums = self.weight @ extract_patches(values)
         return self.scale(sums.view(-1, *values.shape[1:]))
 

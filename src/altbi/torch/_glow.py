@@ -22,7 +22,7 @@ _N_BINS = 256
 
 
 def square_side(n_features: int) -> int:
-    """Return the side of the square that holds a row: the smallest that is even and at least 4."""
+    """Return the side of the square for a row: the smallest one that is even and at least 4."""
     side = max(math.isqrt(n_features - 1) + 1, 4)
     return side + side % 2
 
@@ -80,13 +80,13 @@ class GlowNetwork(GenerativeModel):
                     nn.init.zeros_(parameter)
 
     def resample_noise(self) -> None:
-        """Sample the stored noise for scoring again, in place."""
+        """Replace the stored noise for scoring by new uniform noise, in place."""
         self.scoring_noise.uniform_(generator=self.generator)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the negative log-likelihood ``(n_rows,)`` of each row in nats.
+        """Return the negative log-likelihoods ``(n_rows,)`` of rows ``(n_rows, n_features)``.
 
-        The first batch in training mode initializes the normalizations.
+        They are in nats. The first batch in training mode initializes the normalizations.
         """
         squares = self.dequantize(rows)
         if self.training and not self.is_initialized:
@@ -122,7 +122,7 @@ class GlowNetwork(GenerativeModel):
 
     @torch.no_grad()
     def _initialize_norms(self, squares: Tensor) -> None:
-        """Initialize the normalizations of all levels by a batch, and mark them as initialized."""
+        """Initialize all normalizations by dequantized rows, and mark them as initialized."""
         z = self._to_image(squares)
         for level in self._levels():
             z = level.initialize_norms(_squeeze(z))
@@ -161,7 +161,7 @@ class _Level(nn.Module):
         return z, log_det + terms.sum((0, 1, 2))
 
     def apply_steps(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values after all steps, and their summed log-determinants ``(n_rows,)``."""
+        """Return `z` after all steps, in its shape, and summed log-determinants ``(n_rows,)``."""
         log_det = z.new_zeros(z.shape[-1])
         for step in self._steps():
             z, step_log_det = step(z)
@@ -183,7 +183,7 @@ class _Level(nn.Module):
         return remaining, latent
 
     def initialize_norms(self, z: Tensor) -> Tensor:
-        """Initialize all normalizations by a batch, and return the values for the next level."""
+        """Initialize all normalizations by a batch; return the values for the next level."""
         for step in self._steps():
             step.initialize_norms(z)
             z, _ = step(z)

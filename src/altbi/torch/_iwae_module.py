@@ -74,11 +74,14 @@ class IWAEModule(GenerativeModel):
                 nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
 
     def resample_noise(self) -> None:
-        """Sample the stored noise for scoring again, in place."""
+        """Replace the stored noise for scoring by new noise, in place."""
         self.scoring_noise.normal_(generator=self.generator)
 
     def forward(self, rows: Tensor) -> Tensor:
-        """Return the importance weighted bound ``(n_rows,)`` of each row."""
+        """Return the losses ``(n_rows,)`` of rows: bounds of the negative log-likelihood.
+
+        Each row has new noise in training mode, and the stored noise in evaluation mode.
+        """
         noise = self._sample_noise(rows)
         hidden = self.encoder(rows)
         z_log_variance = self.latent_log_variance(hidden).clamp(*self.log_variance_range)
@@ -92,7 +95,10 @@ class IWAEModule(GenerativeModel):
         return math.log(losses.shape[1]) - torch.logsumexp(-losses, dim=1)
 
     def decode(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and log-variance of p(x | z) for samples ``(n_rows, K, latent)``."""
+        """Return mean and log-variance of p(x | z), both ``(n_rows, K, n_features)``.
+
+        `z` are K Monte Carlo samples ``(n_rows, K, latent)`` of each row.
+        """
         hidden = self.decoder(z)
         mean = self.mean(hidden)
         log_variance = self.log_variance(hidden).clamp(*self.log_variance_range)

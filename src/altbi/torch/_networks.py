@@ -18,14 +18,14 @@ class GenerativeModel(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def initialize_weights(self, generator: torch.Generator) -> None:
-        """Initialize the allocated weights by a generator, in place.
+        """Initialize the allocated weights in place by a random generator.
 
         The network keeps the generator and takes all later noise from it.
         """
 
     @abc.abstractmethod
     def resample_noise(self) -> None:
-        """Sample the stored noise for scoring again; do nothing if the network has none."""
+        """Replace the stored noise for scoring by new noise; do nothing if there is none."""
 
     def initialize(self, generator: torch.Generator) -> None:
         """Allocate the weights on the generator's device, and initialize them in place."""

@@ -59,11 +59,11 @@ class NoisyCounts:
         return max(round(n_rows + noise * self.rng.standard_normal()), 2)
 
     def bounds(self, values: Values) -> tuple[Values, Values]:
-        """Return lower and upper bounds that hold nearly all values of each column.
+        """Return lower and upper bounds ``(n_columns,)`` of values ``(n_rows, n_columns)``.
 
-        Missing values (NaN) are ignored. Columns with too few values get the bounds ``-2**63`` and
-        ``2**63``. A row has one value in each of d columns, so the sensitivity is the square root
-        of d. The release is recorded.
+        They hold nearly all values of each column. Missing values (NaN) are ignored. Columns with
+        too few values get the bounds ``-2**63`` and ``2**63``. A row has one value in each of d
+        columns, so the sensitivity is the square root of d. The release is recorded.
         """
         sensitivity = math.sqrt(values.shape[1])
         noise = self._spend("counts of values, for bounds", BOUNDS_SHARE, _MAX_ROUNDS)
@@ -168,7 +168,7 @@ def threshold_release(noisy_counts: NoisyCounts) -> Release:
 def split_delta(delta: float, *, names_categories: bool) -> tuple[float, float]:
     """Return the shares of delta for Gaussian noise and for the names of categories.
 
-    The second share is 0 unless names of categories are released.
+    They add up to delta. The second share is 0 unless names of categories are released.
     """
     categories = CATEGORIES_DELTA * delta if names_categories else 0.0
     return delta - categories, categories

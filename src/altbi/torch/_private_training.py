@@ -47,14 +47,14 @@ class Truncation(abc.ABC):
 
     @abc.abstractmethod
     def select(self, losses: Tensor, share: float) -> Tensor:
-        """Return a mask of the rows of a batch whose gradients count.
+        """Return a mask ``(n_rows,)`` of the rows of a batch whose gradients count.
 
         `share` is the share of the rows that should count; 1 selects all rows.
         """
 
     @abc.abstractmethod
     def observe(self, losses: Tensor, noise: float, expected_rows: float, share: float) -> None:
-        """Update the rule after a batch, in place.
+        """Update the rule in place after a batch with these losses.
 
         `noise` is to be added to a count of rows. `expected_rows` is the public expected batch
         size, and `share` is the share of rows that should count.
@@ -100,7 +100,7 @@ class Tracked(Truncation):
         self.per_feature = _LOWEST_LOSS + min(max(distance, _MIN_DISTANCE), _MAX_DISTANCE)
 
     def _is_below(self, losses: Tensor) -> Tensor:
-        """Return a mask of the losses up to the threshold times the number of features."""
+        """Return a mask of the losses up to the threshold, which is given per encoded feature."""
         return losses.detach() <= self.per_feature * self.n_features_encoded
 
 

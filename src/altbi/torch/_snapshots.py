@@ -65,7 +65,10 @@ class SequentialSnapshots:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Restore torch's number of threads after a block that evaluates rows in worker threads."""
+        """Allow worker threads to evaluate rows in the ``with`` block.
+
+        At its end, torch's number of threads is restored.
+        """
         with allow_workers():
             yield
 
@@ -84,10 +87,10 @@ class SequentialSnapshots:
             return _make_finite(torch.stack([model(rows.clone()) for model in self.models]))
 
     def contributions(self, columns: Columns) -> LossContributions:
-        """Return the losses split by integrated gradients along the path from the medians.
+        """Return the losses of rows ``(n_features, n_rows)``, split by encoded feature.
 
-        The remainder is the loss of the medians, the error of the quadrature, and all gradients
-        that are not finite.
+        The contributions are integrated gradients along the path from the medians. The remainder is
+        the loss of the medians, the error of the quadrature, and all gradients that are not finite.
         """
         with _scoring_modes():
             rows = _to_rows(columns)

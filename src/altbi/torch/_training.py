@@ -46,7 +46,10 @@ class TorchTraining:
         self.random_state = random_state
 
     def update(self, rows: Rows, objective: Objective) -> float:
-        """Update the weights once, so that the objective of a batch falls; return the objective."""
+        """Update the weights in place, so that the objective of a batch falls; return its value.
+
+        `objective` maps the losses of `rows` before the update to a value and its gradient.
+        """
         with isolate(self.random_state):
             self.model.train()
             losses = self.model(torch.from_numpy(rows).to(self.device))
@@ -56,13 +59,13 @@ class TorchTraining:
 
     @torch.no_grad()
     def evaluate_losses(self, rows: Rows) -> NDArray[np.float32]:
-        """Return the losses ``(n_rows,)`` in evaluation mode."""
+        """Return the losses ``(n_rows,)`` of encoded rows in evaluation mode, as for scoring."""
         with isolate(self.random_state):
             losses: Tensor = self.model.eval()(torch.from_numpy(rows).to(self.device))
             return losses.cpu().numpy()
 
     def resample_noise(self) -> None:
-        """Sample the stored noise for scoring again; do nothing if the network has none."""
+        """Replace the stored noise for scoring by new noise; do nothing if there is none."""
         with isolate(self.random_state):
             self.model.resample_noise()
 
