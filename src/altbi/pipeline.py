@@ -363,7 +363,9 @@ class Pipeline:
         """Return the table prepared for a fitted model: how to parse its columns, and its size.
 
         A typed format such as Parquet is not read for this. A text format, or a table of unknown
-        length, is read once.
+        or no length, is read once; its notes are those of this scan. `selection.missing` must
+        hold the texts for missing values of the model too. Raise a `TableError` for a text of
+        another type than the model expects, and for a table without rows.
         """
         parser = build_typed_parser(self.source, selected.features, selection.missing)
         if parser is None or not self.source.n_rows:

@@ -478,7 +478,11 @@ def _read_head(packed: CompressedFile, encoding: str) -> bytes:
 
 
 def _read_blocks(packed: CompressedFile, encoding: str, dialect: Dialect) -> Iterator[Block]:
-    """Yield blocks of complete records; blank lines before the first record are skipped."""
+    """Yield blocks of complete records as UTF-8; blank lines before the first are skipped.
+
+    The last record needs no newline. Invalid bytes, a quote that is never closed and a record of
+    more than `LINE_BYTES` bytes raise a `TableError`.
+    """
     pieces = read_utf8(packed, encoding)
     started = False
     for block in split_lines(pieces, dialect.find_end, packed.where, dialect.newline):

@@ -160,7 +160,11 @@ def open_json_lines(packed: CompressedFile, encoding: str, notes: list[str]) -> 
 
 
 def _read_blocks(packed: CompressedFile, encoding: str) -> Iterator[Block]:
-    """Return an iterator over blocks of complete lines, decoded to UTF-8."""
+    """Return an iterator over blocks of complete lines, decoded to UTF-8.
+
+    A newline is added to the last line if it has none. Invalid bytes in other encodings and lines
+    of more than `LINE_BYTES` bytes raise a `TableError`.
+    """
     pieces = read_utf8(packed, encoding)
     return split_lines(pieces, lambda data: data.rfind(b"\n") + 1, packed.where)
 

@@ -111,7 +111,10 @@ class RowSampler:
         return pa.Table.from_batches(self._batches), self._rows
 
     def _shrink(self) -> None:
-        """Drop all rows but those with the `limit` smallest keys; later keys must be smaller."""
+        """Drop all rows but those with the `limit` smallest keys; there must be as many.
+
+        The largest of these keys becomes `_max_key`, above which `add` drops later rows.
+        """
         self._max_key = np.partition(self._keys, self.limit - 1)[self.limit - 1]
         kept = np.flatnonzero(self._keys <= self._max_key)
         table = pa.Table.from_batches(self._batches).take(pa.array(kept))

@@ -76,8 +76,7 @@ class Table(abc.ABC):
     def slice(self, start: int, stop: int) -> Self:
         """Return the rows from ``start`` up to, but not including, ``stop`` without a copy.
 
-        `first_row` moves with the slice; `n_source_rows` and `conventions` have their default
-        values.
+        `first_row` moves with the slice; all other attributes have their default values.
         """
 
     @abc.abstractmethod
@@ -128,8 +127,7 @@ class Matrix(Table):
     def slice(self, start: int, stop: int) -> Self:
         """Return a view of the rows from ``start`` up to, but not including, ``stop``.
 
-        `first_row` moves with the slice; other attributes, such as `has_names`, have their default
-        values.
+        `first_row` moves with the slice; all other attributes have their default values.
         """
         rows = type(self)(self._values[start:stop], self.names)
         rows.first_row = self.first_row + start
@@ -177,8 +175,7 @@ class ArrowTable(Table):
     def slice(self, start: int, stop: int) -> Self:
         """Return the rows from ``start`` up to, but not including, ``stop`` without a copy.
 
-        `first_row` moves with the slice; other attributes, such as `conventions`, have their
-        default values.
+        `first_row` moves with the slice; all other attributes have their default values.
         """
         rows = type(self)(self._table.slice(start, max(stop - start, 0)))
         rows.first_row = self.first_row + start

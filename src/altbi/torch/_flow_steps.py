@@ -44,7 +44,8 @@ class FlowStep(nn.Module):
     def initialize_norms(self, z: Tensor) -> None:
         """Set all normalizations so that their outputs for this batch get mean 0 and variance 1.
 
-        `z` is the input of the step. The weights change in place.
+        `z` is the input of the step. Biases and scales change in place, so call it without
+        gradients (``torch.no_grad``).
         """
         self.norm.initialize(z)
         self.coupling.initialize_norms(self._normalize_and_mix(z).chunk(2)[0])
@@ -158,7 +159,7 @@ class Coupling(nn.Module):
     def initialize_norms(self, fixed: Tensor) -> None:
         """Set both normalizations in place, so that their outputs have mean 0 and variance 1.
 
-        `fixed` is the input of the coupling for a batch.
+        `fixed` is the input of the coupling for a batch. Call it without gradients.
         """
         values = extract_patches(fixed)
         for weight, norm in (
