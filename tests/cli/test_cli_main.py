@@ -90,7 +90,7 @@ def test_error_messages_are_escaped(capsys, monkeypatch):
     def fail(*_):
         raise TrainingError("stopped\nat \x1b[2J")
 
-    monkeypatch.setattr(altbi._demo, "run", fail)
+    monkeypatch.setattr(altbi._demo, "run_demo", fail)
 
     assert main(["demo"]) == 1
     assert capsys.readouterr().err == "altbi: stopped at \\x1b[2J\n"
@@ -108,7 +108,7 @@ def test_errors_have_exit_codes_and_messages(capsys, monkeypatch, error, code, m
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(altbi._demo, "run", fail)
+    monkeypatch.setattr(altbi._demo, "run_demo", fail)
 
     assert main(["demo"]) == code
     assert capsys.readouterr().err.startswith(message)
@@ -118,7 +118,7 @@ def test_programming_errors_are_not_hidden(monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
 
-    monkeypatch.setattr(altbi._demo, "run", fail)
+    monkeypatch.setattr(altbi._demo, "run_demo", fail)
 
     with pytest.raises(ZeroDivisionError):
         main(["demo"])
