@@ -38,8 +38,8 @@ WARM_UP = 200
 MAX_RUNS, MAX_REPEAT_SECONDS = 3, 10
 MAX_PREPARATION_SECONDS = 600
 MIN_LARGE = 100_000
-# The name of `OutlierDetector()` in records.
-OURS = "ALTBI()"
+# Its name in records.
+OURS = "OutlierDetector()"
 PACKAGES = ("altbi", "torch", "scikit-learn", "pyod", "numpy")
 
 Rows = NDArray[np.float64]
