@@ -1,5 +1,7 @@
+import errno
 import gzip
 import shutil
+import threading
 import warnings
 from datetime import datetime
 
@@ -10,8 +12,11 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
+from threadpoolctl import threadpool_limits
 
 import altbi
+from altbi import _threads
+from altbi._threads import count_threads
 from altbi.distributed import Local
 from altbi.distributed._pipeline import DistributedPipeline
 from altbi.errors import ParameterError, TableError
@@ -425,6 +430,30 @@ def test_rows_are_explained_in_the_given_order(detected):
         pipeline.explain_at(prepared, [3, -1])
     with pytest.raises(ParameterError, match="Pass at least one"):
         pipeline.explain_at(prepared, [])
+
+
+class FullDisk(CollectingWriter):
+    """A writer that can only write one table."""
+
+    def write(self, table):
+        if self.tables:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(table)
+
+
+def test_error_of_the_output_ends_all_threads(tmp_path):
+    numbers = np.arange(280_000.0)
+    pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "t.parquet")
+    pipeline = create_pipeline(tmp_path / "t.parquet")
+    prepared = pipeline.prepare(fit_in_memory(pa.table({"x": numbers[:100]})))
+    before = threading.active_count(), count_threads()
+
+    with pytest.raises(OSError, match="No space left"), threadpool_limits(2, "blas"):
+        pipeline.score(prepared, FullDisk())
+
+    # The error that pytest keeps refers to the frames of `score`.
+    assert (threading.active_count(), count_threads()) == before
+    assert _threads._BLAS.n_open == 0
 
 
 def test_rows_of_later_chunks_are_found(tmp_path):

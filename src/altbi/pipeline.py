@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib import import_module
 from os import PathLike
@@ -286,15 +286,17 @@ class Pipeline:
         scored = score_source(
             self.source, prepared.parser, prepared.selected, prepared.model, summary
         )
-        chunks = self.on_progress("scoring", scored, prepared.n_rows, len)
-        if open_output is None:
-            for _ in chunks:
-                pass
-            return summary
-        schema = output_schema(self.source, prepared.selected)
-        with open_output(schema) as file, write_in_background(file) as writer:
-            for chunk in chunks:
-                writer.write(chunk)
+        # An error of the output must end the scoring threads at once, not when it is forgotten.
+        with closing(scored):
+            chunks = self.on_progress("scoring", scored, prepared.n_rows, len)
+            if open_output is None:
+                for _ in chunks:
+                    pass
+                return summary
+            schema = output_schema(self.source, prepared.selected)
+            with open_output(schema) as file, write_in_background(file) as writer:
+                for chunk in chunks:
+                    writer.write(chunk)
         return summary
 
     def score_to_folder(
