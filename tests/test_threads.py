@@ -227,6 +227,22 @@ def test_tasks_use_error_state_of_caller(limit, mapping):
             list(mapping(overflow, range(4)))
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_error_of_items_comes_when_it_is_due(limit):
+    def request():
+        yield from range(3)
+        raise ValueError("item 3")
+
+    with threadpool_limits(limit, "blas"):
+        results = map_ahead(str, request())
+        assert [next(results) for _ in range(3)] == ["0", "1", "2"]
+        with pytest.raises(ValueError, match="item 3"):
+            next(results)
+        # An earlier item has an error of its own.
+        with pytest.raises(ZeroDivisionError):
+            list(map_ahead(lambda item: 1 // (2 - item), request()))
+
+
 def test_few_items_are_requested_ahead():
     requested = []
 
