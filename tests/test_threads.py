@@ -1,4 +1,6 @@
 import gc
+import os
+import signal
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
@@ -136,6 +138,29 @@ def test_concurrent_maps_stay_single_threaded():
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(run, range(4))) == [[{1}] * 20] * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_forked_process_does_not_wait_for_threads():
+    is_held, may_end = threading.Event(), threading.Event()
+
+    def hold():
+        with _threads._BLAS.lock:
+            is_held.set()
+            may_end.wait(0.1)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert is_held.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)  # ends the process if it waits
+        os._exit(count_threads())
+    may_end.set()
+    holding.join()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
 
 
 @pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])

@@ -136,6 +136,13 @@ class _ThreadState(threading.local):
 
 _BLAS = _BlasLibraries()
 _LOCAL = _ThreadState()
+# A forked process has only the forking thread, so no other thread may hold the lock at a fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _BLAS.lock.acquire(),
+        after_in_parent=lambda: _BLAS.lock.release(),
+        after_in_child=lambda: _BLAS.lock.release(),
+    )
 
 
 def _count_cpus() -> int:
