@@ -348,6 +348,13 @@ def test_single_row_needs_network_without_norms():
     assert np.isfinite(network.compute_gradient(np.ones(1))).all()
 
 
+def test_gradient_of_unused_losses_is_zero():
+    for network, rows in (build_wide(), (build_network(), sample_rows())):
+        network.compute_losses(rows)
+
+        assert not network.compute_gradient(np.zeros(len(rows))).any()
+
+
 def test_gradient_needs_preceding_losses():
     network, rows = build_network(), sample_rows()
     network.compute_losses(rows)
