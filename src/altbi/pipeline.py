@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from altbi._parameters import is_count
 from altbi.detection import Detection
 from altbi.errors import ParameterError, TableWarning
 from altbi.io import (
@@ -147,6 +148,8 @@ def detect(
         raise ParameterError(
             f"scores_format={scores_format!r}, but expected one of {', '.join(SCORES_FORMATS)}."
         )
+    if not is_count(top):
+        raise ParameterError(f"top={top!r}, but expected a whole number of at least 1.")
     settings = _read_settings(detector)
     source = _open_source(table)
     selection = ColumnSelection(
