@@ -1,7 +1,9 @@
 import gc
 import os
 import signal
+import sys
 import threading
+import types
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,7 +12,15 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from altbi import _threads
-from altbi._threads import count_threads, map_ahead, map_blocks, map_in_threads, single_blas_thread
+from altbi._threads import (
+    count_threads,
+    is_worker_thread,
+    limit_threads,
+    map_ahead,
+    map_blocks,
+    map_in_threads,
+    single_blas_thread,
+)
 
 ROWS = np.random.default_rng(0).normal(size=(995, 5)).astype(np.float32)
 
@@ -47,6 +57,33 @@ def test_without_blas_library_cpus_count(monkeypatch):
     monkeypatch.setattr(type(_threads._BLAS), "_find", lambda _: [])
 
     assert count_threads() == 2
+
+
+def test_limit_holds_for_the_process():
+    try:
+        limit_threads(1)
+        assert (count_blas_threads(), count_threads()) == ({1}, 1)
+    finally:
+        limit_threads(2)
+
+
+def test_libraries_are_searched_after_an_import(monkeypatch):
+    libraries, searches = _threads._BlasLibraries(), []
+    controller = _threads.ThreadpoolController
+
+    def search():
+        searches.append(len(sys.modules))
+        return controller()
+
+    monkeypatch.setattr(_threads, "ThreadpoolController", search)
+    libraries.count_threads()
+    libraries.count_threads()
+    assert len(searches) == 1
+    monkeypatch.setitem(sys.modules, "another_module", types.ModuleType("another_module"))
+
+    libraries.count_threads()
+
+    assert len(searches) == 2
 
 
 class OpenMPLibrary(threading.local):
@@ -179,6 +216,12 @@ def test_tasks_run_in_parallel(mapping):
 
 
 @pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
+def test_workers_are_marked(mapping):
+    assert list(mapping(lambda _: is_worker_thread(), range(4))) == [True] * 4
+    assert not is_worker_thread()
+
+
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
 @pytest.mark.parametrize("n_tasks", [1, 3])
 def test_one_thread_is_the_caller(n_tasks, mapping):
     with threadpool_limits(3 - min(n_tasks, 2), "blas"):
@@ -279,6 +322,22 @@ def test_few_items_are_requested_ahead():
     results = map_ahead(abs, request())
     assert [next(results) for _ in range(50)] == [*range(50)]
     assert len(requested) <= 50 + 2
+    results.close()
+
+
+def test_many_threads_request_few_items_ahead(monkeypatch):
+    monkeypatch.setattr(_threads, "count_threads", lambda: 64)
+    requested = []
+
+    def request():
+        for number in range(200):
+            requested.append(number)
+            yield number
+
+    results = map_ahead(abs, request())
+
+    assert next(results) == 0
+    assert len(requested) == 9
     results.close()
 
 
