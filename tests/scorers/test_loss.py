@@ -58,6 +58,15 @@ def test_score_is_mean_of_scaled_losses():
     assert scores.tolist() == [(0 + 0.5) / 2, (1 + 1) / 2]
 
 
+def test_mean_of_snapshots_does_not_depend_on_shape():
+    generator = np.random.default_rng(0)
+    losses = generator.normal(size=(19, 50)).astype(np.float32)
+    scorer = build_scorer(generator.normal(size=19), 1 + generator.random(19))
+    scores = scorer.combine(losses)
+
+    assert [scorer.combine(losses[:, [n]])[0] for n in range(50)] == scores.tolist()
+
+
 def test_loss_ranges_are_computed_per_snapshot():
     low, width = compute_loss_ranges(np.array([[1.0, 4.0, 2.0], [5.0, 5.0, 5.0]], dtype=np.float32))
 
