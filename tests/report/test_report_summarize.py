@@ -8,10 +8,11 @@ import pyarrow.parquet
 import pytest
 
 import altbi
-from altbi.model._score_source import ScoreCounts
+from altbi.model._score_source import ScoreCounts, ScoreSummary
 from altbi.report import render
 from altbi.report._summarize import (
     _compute_bins,
+    _list_thresholds,
     build_reasons_table,
     describe_column,
     describe_threshold,
@@ -88,6 +89,19 @@ def test_bins_contain_all_rows(summary, scores):
         least = ((scores >= start + margin[0]) & (scores < end - margin[1])).sum()
         most = ((scores >= start - margin[0]) & (scores < end + margin[1])).sum()
         assert least <= count <= most
+
+
+def test_thresholds_of_equal_scores_have_exact_counts():
+    scores = np.repeat([8.0, 5.0, 4.0, 2.0, 1.0], [1, 3, 40, 90, 66])
+    scored = ScoreSummary(top=2)
+    scored.counts.add(scores)
+    scored.n_rows, scored.n_flagged = len(scores), 4
+
+    thresholds = _list_thresholds(scored, scores[:2], 4.5)
+
+    assert thresholds == tuple(sorted(thresholds, reverse=True))
+    assert dict(thresholds) == {limit: int((scores > limit).sum()) for limit, _ in thresholds}
+    assert {0, 1, 4, 44, 134, 200} == {count for _, count in thresholds}
 
 
 @pytest.mark.parametrize("score", [-2.5, 0.0, 3.7])
