@@ -577,6 +577,15 @@ def test_scoring_reads_a_table_with_types_once(tmp_path, monkeypatch, write, n_p
     assert (prepared.n_rows, scored.n_rows) == (50, 50)
 
 
+def test_stream_without_number_of_rows_is_counted(tmp_path):
+    write_stream(pa.table({"x": np.arange(50.0)}), tmp_path / "t.arrow")
+    pipeline = create_pipeline(tmp_path / "t.arrow")
+
+    prepared = pipeline.prepare(fit_in_memory(pa.table({"x": np.arange(50.0)})))
+
+    assert (pipeline.source.n_rows, prepared.n_rows) == (None, 50)
+
+
 def test_files_of_other_runs_are_not_left_in_the_folder(tmp_path):
     pyarrow.parquet.write_table(pa.table({"x": np.arange(60) % 7}), tmp_path / "t.parquet")
     pipeline = create_pipeline(tmp_path / "t.parquet")
