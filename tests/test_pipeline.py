@@ -620,5 +620,9 @@ def test_columns_that_cannot_be_written_are_an_error(tmp_path):
 
     with pytest.raises(TableError, match=r"'list'.* csv files"):
         pipeline.run(fast_settings(), tmp_path / "out", report=False)
+    # Ids are also written to reasons.csv.
+    pipeline = create_pipeline(tmp_path / "t.parquet", columns=("x",), ids=("list",))
+    with pytest.raises(TableError, match=r"'list'.* csv files"):
+        pipeline.run(fast_settings(), tmp_path / "out", "parquet", report=False)
 
     assert not (tmp_path / "out").exists()

@@ -103,7 +103,8 @@ class Scripted:
 
     def update(self, rows, objective):
         self.n_updates += 1
-        return objective(rows.sum(axis=1))[0]
+        value, self.gradient = objective(rows.sum(axis=1))
+        return value
 
     def evaluate_losses(self, rows):
         distance = self.distances[min(self.n_updates, len(self.distances)) - 1]
@@ -129,6 +130,7 @@ def test_patience_ends_the_search():
 
     assert [check.update for check in checks] == [2, 4, 6, 8, 10, 12]
     assert [check.update for check in checks if check.is_best] == [2, 4, 6]
+    assert model.gradient == pytest.approx(1 / 64)  # no loss is truncated
     assert model.n_updates == 12
     assert model.n_resampled == len(checks)
 
