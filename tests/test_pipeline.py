@@ -500,6 +500,23 @@ def test_fit_reports_notes_instead_of_warnings(tmp_path):
     assert any("'t'" in note and "60" in note for note in notes)
 
 
+def test_fit_leaves_warning_filters_alone(tmp_path):
+    """Filters belong to the process, so two fits at once would restore them in the wrong order."""
+    write_csv(pa.table({"x": np.arange(60.0) % 7}), tmp_path / "t")
+    before, seen = list(warnings.filters), []
+
+    def record(activity, items, total, size):
+        for item in items:
+            seen.append(list(warnings.filters) == before)
+            yield item
+
+    pipeline = Pipeline(open_table(tmp_path / "t"), on_progress=record)
+    pipeline.score(pipeline.fit(fast_settings()))
+
+    assert len(seen) > 3
+    assert all(seen)
+
+
 def test_notes_of_file_types_and_drift_are_combined(tmp_path):
     rows = [f"{i % 5}.5;{'red' if i % 2 else 'blue'}" for i in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["size;", *rows]))

@@ -5,7 +5,6 @@
 
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -19,7 +18,7 @@ import pyarrow as pa
 
 from altbi._parameters import is_count
 from altbi.detection import Detection
-from altbi.errors import ParameterError, TableWarning
+from altbi.errors import ParameterError
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -424,18 +423,17 @@ class Pipeline:
     def _fit_sample(self, found: ScanResult, settings: FitSettings) -> FittedModel:
         """Fit a model on the sample of the first pass, and report progress for each training step.
 
-        A `TableWarning` of the fit is suppressed, because `check_data` returns the same warnings as
-        notes. A `TableError` names the table.
+        The fit raises no `TableWarning`, because `check_data` returns the same warnings as notes. A
+        `TableError` names the table.
         """
         models: list[FittedModel] = []
 
         def train() -> Iterator[TrainingStep]:
             """Yield the training steps, and append the fitted model to `models`."""
-            models.append((yield from iter_fit(found.sample, settings)))
+            models.append((yield from iter_fit(found.sample, settings, warn=False)))
 
         n_steps = settings.training.planned_steps
-        with name_errors(self.source), warnings.catch_warnings():
-            warnings.simplefilter("ignore", TableWarning)
+        with name_errors(self.source):
             for _ in self.on_progress("training", train(), n_steps, lambda _: 1):
                 pass
         return models[0]
