@@ -52,7 +52,7 @@ def iter_fit(
         model: FittedModel = yield from settings.privacy.fit(table, settings, seed)
         if warn and model.ledger is not None:
             for problem in model.ledger.check(model.training_table.n_rows):
-                warnings.warn(problem, TableWarning, stacklevel=5)
+                warnings.warn(problem, TableWarning, stacklevel=4)
         return model
     return (yield from _fit_without_privacy(table, settings, labels, seed, warn=warn))
 
@@ -83,7 +83,7 @@ def _fit_without_privacy(
     encoder = TableEncoder().fit(sample)
     rows = encoder.transform(sample)
     for problem in encoder.check_sample(rows) if warn else ():
-        warnings.warn(problem, TableWarning, stacklevel=6)
+        warnings.warn(problem, TableWarning, stacklevel=5)
 
     history: list[TrainingStep] = []
     steps = settings.training.run(
