@@ -121,6 +121,7 @@ def test_constant_table_has_a_page(tmp_path):
     summary, _ = summarize(tmp_path / "t.csv")
 
     assert summary.bins == ((0.0, 0.0, 60),)
+    assert [column.share for column in summary.columns] == [0, 0]
     assert "60 rows have scores from 0 to 0." in render(summary)
 
 
