@@ -287,7 +287,8 @@ def test_failed_detection_leaves_no_folder(tmp_path, temporary_folder):
 
 
 @pytest.mark.parametrize(
-    "options", [{"detector": "ALTBI"}, {"scores_format": "xlsx"}, {"columns": "height"}]
+    "options",
+    [{"detector": "ALTBI"}, {"scores_format": "xlsx"}, {"columns": "height"}, {"top": 0}],
 )
 def test_invalid_options_are_parameter_errors(features, temporary_folder, options):
     with pytest.raises(ParameterError):

@@ -1,5 +1,7 @@
+import errno
 import gzip
 import shutil
+import threading
 import warnings
 from datetime import datetime
 
@@ -10,8 +12,11 @@ import pyarrow.feather
 import pyarrow.parquet
 import pytest
 from sklearn.metrics import average_precision_score, roc_auc_score
+from threadpoolctl import threadpool_limits
 
 import altbi
+from altbi import _threads
+from altbi._threads import count_threads
 from altbi.distributed import Local
 from altbi.distributed._pipeline import DistributedPipeline
 from altbi.errors import ParameterError, TableError
@@ -427,6 +432,30 @@ def test_rows_are_explained_in_the_given_order(detected):
         pipeline.explain_at(prepared, [])
 
 
+class FullDisk(CollectingWriter):
+    """A writer that can only write one table."""
+
+    def write(self, table):
+        if self.tables:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().write(table)
+
+
+def test_error_of_the_output_ends_all_threads(tmp_path):
+    numbers = np.arange(280_000.0)
+    pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "t.parquet")
+    pipeline = create_pipeline(tmp_path / "t.parquet")
+    prepared = pipeline.prepare(fit_in_memory(pa.table({"x": numbers[:100]})))
+    before = threading.active_count(), count_threads()
+
+    with pytest.raises(OSError, match="No space left"), threadpool_limits(2, "blas"):
+        pipeline.score(prepared, FullDisk())
+
+    # The error that pytest keeps refers to the frames of `score`.
+    assert (threading.active_count(), count_threads()) == before
+    assert _threads._BLAS.n_open == 0
+
+
 def test_rows_of_later_chunks_are_found(tmp_path):
     numbers = np.arange(66_000.0)
     pyarrow.parquet.write_table(pa.table({"x": numbers}), tmp_path / "t.parquet")
@@ -469,6 +498,23 @@ def test_fit_reports_notes_instead_of_warnings(tmp_path):
         warnings.simplefilter("error")
         notes = create_pipeline(tmp_path / "t").fit(fast_settings()).notes
     assert any("'t'" in note and "60" in note for note in notes)
+
+
+def test_fit_leaves_warning_filters_alone(tmp_path):
+    """Filters belong to the process, so two fits at once would restore them in the wrong order."""
+    write_csv(pa.table({"x": np.arange(60.0) % 7}), tmp_path / "t")
+    before, seen = list(warnings.filters), []
+
+    def record(activity, items, total, size):
+        for item in items:
+            seen.append(list(warnings.filters) == before)
+            yield item
+
+    pipeline = Pipeline(open_table(tmp_path / "t"), on_progress=record)
+    pipeline.score(pipeline.fit(fast_settings()))
+
+    assert len(seen) > 3
+    assert all(seen)
 
 
 def test_notes_of_file_types_and_drift_are_combined(tmp_path):
@@ -548,6 +594,15 @@ def test_scoring_reads_a_table_with_types_once(tmp_path, monkeypatch, write, n_p
     assert (prepared.n_rows, scored.n_rows) == (50, 50)
 
 
+def test_stream_without_number_of_rows_is_counted(tmp_path):
+    write_stream(pa.table({"x": np.arange(50.0)}), tmp_path / "t.arrow")
+    pipeline = create_pipeline(tmp_path / "t.arrow")
+
+    prepared = pipeline.prepare(fit_in_memory(pa.table({"x": np.arange(50.0)})))
+
+    assert (pipeline.source.n_rows, prepared.n_rows) == (None, 50)
+
+
 def test_files_of_other_runs_are_not_left_in_the_folder(tmp_path):
     pyarrow.parquet.write_table(pa.table({"x": np.arange(60) % 7}), tmp_path / "t.parquet")
     pipeline = create_pipeline(tmp_path / "t.parquet")
@@ -582,5 +637,9 @@ def test_columns_that_cannot_be_written_are_an_error(tmp_path):
 
     with pytest.raises(TableError, match=r"'list'.* csv files"):
         pipeline.run(fast_settings(), tmp_path / "out", report=False)
+    # Ids are also written to reasons.csv.
+    pipeline = create_pipeline(tmp_path / "t.parquet", columns=("x",), ids=("list",))
+    with pytest.raises(TableError, match=r"'list'.* csv files"):
+        pipeline.run(fast_settings(), tmp_path / "out", "parquet", report=False)
 
     assert not (tmp_path / "out").exists()

@@ -1,5 +1,9 @@
 import gc
+import os
+import signal
+import sys
 import threading
+import types
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 
@@ -8,7 +12,15 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from altbi import _threads
-from altbi._threads import count_threads, map_ahead, map_blocks, map_in_threads, single_blas_thread
+from altbi._threads import (
+    count_threads,
+    is_worker_thread,
+    limit_threads,
+    map_ahead,
+    map_blocks,
+    map_in_threads,
+    single_blas_thread,
+)
 
 ROWS = np.random.default_rng(0).normal(size=(995, 5)).astype(np.float32)
 
@@ -45,6 +57,33 @@ def test_without_blas_library_cpus_count(monkeypatch):
     monkeypatch.setattr(type(_threads._BLAS), "_find", lambda _: [])
 
     assert count_threads() == 2
+
+
+def test_limit_holds_for_the_process():
+    try:
+        limit_threads(1)
+        assert (count_blas_threads(), count_threads()) == ({1}, 1)
+    finally:
+        limit_threads(2)
+
+
+def test_libraries_are_searched_after_an_import(monkeypatch):
+    libraries, searches = _threads._BlasLibraries(), []
+    controller = _threads.ThreadpoolController
+
+    def search():
+        searches.append(len(sys.modules))
+        return controller()
+
+    monkeypatch.setattr(_threads, "ThreadpoolController", search)
+    libraries.count_threads()
+    libraries.count_threads()
+    assert len(searches) == 1
+    monkeypatch.setitem(sys.modules, "another_module", types.ModuleType("another_module"))
+
+    libraries.count_threads()
+
+    assert len(searches) == 2
 
 
 class OpenMPLibrary(threading.local):
@@ -138,6 +177,29 @@ def test_concurrent_maps_stay_single_threaded():
         assert list(pool.map(run, range(4))) == [[{1}] * 20] * 4
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_forked_process_does_not_wait_for_threads():
+    is_held, may_end = threading.Event(), threading.Event()
+
+    def hold():
+        with _threads._BLAS.lock:
+            is_held.set()
+            may_end.wait(0.1)
+
+    holding = threading.Thread(target=hold)
+    holding.start()
+    assert is_held.wait(60)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(5)  # ends the process if it waits
+        os._exit(count_threads())
+    may_end.set()
+    holding.join()
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+
+
 @pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
 @pytest.mark.parametrize("limit", [1, 2])
 def test_results_keep_their_order(limit, mapping):
@@ -151,6 +213,12 @@ def test_tasks_run_in_parallel(mapping):
     barrier = threading.Barrier(2, timeout=60)
 
     assert list(mapping(lambda _: barrier.wait() >= 0, range(4))) == [True] * 4
+
+
+@pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
+def test_workers_are_marked(mapping):
+    assert list(mapping(lambda _: is_worker_thread(), range(4))) == [True] * 4
+    assert not is_worker_thread()
 
 
 @pytest.mark.parametrize("mapping", [map_in_threads, map_ahead])
@@ -227,6 +295,22 @@ def test_tasks_use_error_state_of_caller(limit, mapping):
             list(mapping(overflow, range(4)))
 
 
+@pytest.mark.parametrize("limit", [1, 2])
+def test_error_of_items_comes_when_it_is_due(limit):
+    def request():
+        yield from range(3)
+        raise ValueError("item 3")
+
+    with threadpool_limits(limit, "blas"):
+        results = map_ahead(str, request())
+        assert [next(results) for _ in range(3)] == ["0", "1", "2"]
+        with pytest.raises(ValueError, match="item 3"):
+            next(results)
+        # An earlier item has an error of its own.
+        with pytest.raises(ZeroDivisionError):
+            list(map_ahead(lambda item: 1 // (2 - item), request()))
+
+
 def test_few_items_are_requested_ahead():
     requested = []
 
@@ -238,6 +322,22 @@ def test_few_items_are_requested_ahead():
     results = map_ahead(abs, request())
     assert [next(results) for _ in range(50)] == [*range(50)]
     assert len(requested) <= 50 + 2
+    results.close()
+
+
+def test_many_threads_request_few_items_ahead(monkeypatch):
+    monkeypatch.setattr(_threads, "count_threads", lambda: 64)
+    requested = []
+
+    def request():
+        for number in range(200):
+            requested.append(number)
+            yield number
+
+    results = map_ahead(abs, request())
+
+    assert next(results) == 0
+    assert len(requested) == 9
     results.close()
 
 

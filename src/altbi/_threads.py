@@ -136,6 +136,13 @@ class _ThreadState(threading.local):
 
 _BLAS = _BlasLibraries()
 _LOCAL = _ThreadState()
+# A forked process has only the forking thread, so no other thread may hold the lock at a fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=lambda: _BLAS.lock.acquire(),
+        after_in_parent=lambda: _BLAS.lock.release(),
+        after_in_child=lambda: _BLAS.lock.release(),
+    )
 
 
 def _count_cpus() -> int:
@@ -240,7 +247,8 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
 
     There are `count_threads` threads, but at most 8, to limit the memory of items and results. Each
     item is computed in a `single_blas_thread` block. With one item or one thread, items are
-    computed in the calling thread, without such a block. The calling thread requests the items.
+    computed in the calling thread, without such a block. The calling thread requests the items. An
+    error of the items is raised after the results of the items before it.
     """
     n_threads = min(count_threads(), _MAX_THREADS_AHEAD)
     iterator = iter(items)
@@ -256,10 +264,13 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
 
     context = contextvars.copy_context()
     with _open_block(), ThreadPoolExecutor(n_threads, initializer=_mark_worker) as pool:
+        futures = _map_to_futures(
+            lambda item: pool.submit(context.copy().run, run, item), chain(first, iterator)
+        )
         pending: deque[Future[Result]] = deque()
         try:
-            for item in chain(first, iterator):
-                pending.append(pool.submit(context.copy().run, run, item))
+            for future in futures:
+                pending.append(future)
                 if len(pending) > n_threads:
                     yield pending.popleft().result()
             while pending:
@@ -267,6 +278,18 @@ def map_ahead(function: Callable[[Item], Result], items: Iterable[Item]) -> Iter
         finally:
             for future in pending:
                 future.cancel()
+
+
+def _map_to_futures(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item]
+) -> Iterator[Future[Result]]:
+    """Yield the futures of items; an error of the items becomes the error of a last future."""
+    try:
+        yield from map(submit, items)
+    except Exception as error:  # noqa: BLE001 - raised when its future is due
+        failed: Future[Result] = Future()
+        failed.set_exception(error)
+        yield failed
 
 
 def map_blocks(

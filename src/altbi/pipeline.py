@@ -5,9 +5,8 @@
 
 import shutil
 import tempfile
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib import import_module
 from os import PathLike
@@ -17,8 +16,9 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from altbi._parameters import is_count
 from altbi.detection import Detection
-from altbi.errors import ParameterError, TableWarning
+from altbi.errors import ParameterError
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -147,6 +147,8 @@ def detect(
         raise ParameterError(
             f"scores_format={scores_format!r}, but expected one of {', '.join(SCORES_FORMATS)}."
         )
+    if not is_count(top):
+        raise ParameterError(f"top={top!r}, but expected a whole number of at least 1.")
     settings = _read_settings(detector)
     source = _open_source(table)
     selection = ColumnSelection(
@@ -286,15 +288,17 @@ class Pipeline:
         scored = score_source(
             self.source, prepared.parser, prepared.selected, prepared.model, summary
         )
-        chunks = self.on_progress("scoring", scored, prepared.n_rows, len)
-        if open_output is None:
-            for _ in chunks:
-                pass
-            return summary
-        schema = output_schema(self.source, prepared.selected)
-        with open_output(schema) as file, write_in_background(file) as writer:
-            for chunk in chunks:
-                writer.write(chunk)
+        # An error of the output must end the scoring threads at once, not when it is forgotten.
+        with closing(scored):
+            chunks = self.on_progress("scoring", scored, prepared.n_rows, len)
+            if open_output is None:
+                for _ in chunks:
+                    pass
+                return summary
+            schema = output_schema(self.source, prepared.selected)
+            with open_output(schema) as file, write_in_background(file) as writer:
+                for chunk in chunks:
+                    writer.write(chunk)
         return summary
 
     def score_to_folder(
@@ -419,18 +423,17 @@ class Pipeline:
     def _fit_sample(self, found: ScanResult, settings: FitSettings) -> FittedModel:
         """Fit a model on the sample of the first pass, and report progress for each training step.
 
-        A `TableWarning` of the fit is suppressed, because `check_data` returns the same warnings as
-        notes. A `TableError` names the table.
+        The fit raises no `TableWarning`, because `check_data` returns the same warnings as notes. A
+        `TableError` names the table.
         """
         models: list[FittedModel] = []
 
         def train() -> Iterator[TrainingStep]:
             """Yield the training steps, and append the fitted model to `models`."""
-            models.append((yield from iter_fit(found.sample, settings)))
+            models.append((yield from iter_fit(found.sample, settings, warn=False)))
 
         n_steps = settings.training.planned_steps
-        with name_errors(self.source), warnings.catch_warnings():
-            warnings.simplefilter("ignore", TableWarning)
+        with name_errors(self.source):
             for _ in self.on_progress("training", train(), n_steps, lambda _: 1):
                 pass
         return models[0]

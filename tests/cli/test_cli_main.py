@@ -2,6 +2,7 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +12,9 @@ import altbi._demo
 from altbi.cli import main
 from altbi.errors import TrainingError
 from altbi.model._file import encode_model, read_model
-from small_tables import fast_altbi, fast_detector
+from small_tables import fast_altbi, fast_detector, write_csv
 
+FULL = Path("/dev/full")
 PROGRAM = "import sys; from altbi.cli import main; sys.exit(main())"
 
 
@@ -157,3 +159,26 @@ def test_closed_standard_output_is_an_error():
     assert done.stderr.splitlines() == [
         "altbi: standard output is closed, but the command has to print its result"
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("is_unbuffered", ["", "1"])
+@pytest.mark.parametrize("command", ["inspect", "score", "report"])
+def test_full_disk_names_standard_output(model, tmp_path, command, is_unbuffered):
+    write_csv(pa.table({"size": [1.0, 2.0], "größe\x1b[2J": ["red", "blue"]}), tmp_path / "t.csv")
+    arguments = [command, model]
+    if command != "inspect":
+        arguments = [command, str(tmp_path / "t.csv"), "--model", model, "-o", "-"]
+
+    with FULL.open("w") as full:
+        done = run_process(
+            *arguments,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": is_unbuffered},
+        )
+
+    assert done.returncode == 1
+    assert done.stderr == "altbi: standard output: No space left on device\n"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from altbi import ALTBI, ODIM, OutlierDetector, Schedule
-from altbi.errors import ModelFileError, ParameterError, TableError
+from altbi.errors import ModelFileError, ParameterError, TableError, TableWarning
 from altbi.table import as_table
 from altbi.torch import PrivacyBudget
 
@@ -30,6 +30,21 @@ def test_frames_and_arrays_give_the_same_scores():
         detector = ALTBI(schedule=SHORT).fit(table)
         assert np.array_equal(detector.outlier_score(table), array)
         assert detector.feature_names_in_.tolist() == NAMES
+
+
+def test_warnings_point_to_the_calling_line():
+    frame = pd.DataFrame({"text": [f"v{number}" for number in range(60)], "x": np.arange(60) % 7})
+    with_missing = frame.assign(x=np.nan)
+
+    with pytest.warns(TableWarning) as fit_warnings:
+        detector = ALTBI(schedule=SHORT).fit(frame)
+    with pytest.warns(TableWarning) as detector_warnings:
+        detector.outlier_score(with_missing)
+    with pytest.warns(TableWarning) as model_warnings:
+        detector.model_.score(with_missing)
+
+    found = (*fit_warnings, *detector_warnings, *model_warnings)
+    assert {warning.filename for warning in found} == {__file__}
 
 
 def test_mixing_frames_and_arrays_warns_as_scikit_learn():

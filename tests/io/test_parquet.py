@@ -46,6 +46,18 @@ def test_empty_parquet_file_raises(tmp_path):
         open_table(tmp_path / "a.parquet")
 
 
+def test_file_without_row_groups_has_no_rows(tmp_path):
+    pq.write_table(TABLE, tmp_path / "b.parquet")
+    pq.ParquetWriter(tmp_path / "a.parquet", TABLE.schema).close()
+    pq.ParquetWriter(tmp_path / "c.parquet", TABLE.schema).close()
+
+    source = open_table(tmp_path)
+
+    assert any(pa.types.is_string(field.type) for field in TABLE.schema)
+    assert read(source).equals(TABLE)
+    assert [each.n_rows for each in source.partitions(100)] == [len(TABLE)]
+
+
 def test_damaged_pages_raise(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table({"a": np.random.default_rng(0).normal(size=10_000)})

@@ -273,3 +273,17 @@ def test_failed_parquet_file_has_no_end(tmp_path, monkeypatch):
 
     assert problems == []
     assert not (tmp_path / "x").read_bytes().endswith(b"PAR1")
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "arrow", "jsonl"])
+def test_stream_is_complete_after_the_block(format_):
+    table, raw = pa.table({"x": [1, 2]}), io.BytesIO()
+    file = io.BufferedWriter(raw)
+
+    with open_stream_writer(file, format_, table.schema) as writer:
+        writer.write(table)
+
+    written = raw.getvalue()
+    file.flush()
+    assert written == raw.getvalue()
+    assert len(written) > 5

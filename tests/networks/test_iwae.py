@@ -27,6 +27,13 @@ def test_default_sizes_depend_on_features(n_features, sizes):
     assert default_sizes(n_features) == sizes
 
 
+def test_auto_learning_rate_depends_on_privacy():
+    rates = [IWAE().resolve_learning_rate(private=private) for private in (False, True)]
+
+    assert rates == [1e-3, 1e-2]
+    assert IWAE(learning_rate=0.5).resolve_learning_rate(private=True) == 0.5
+
+
 @pytest.mark.parametrize("hidden", [(7,), (6, 5), (4, 8, 3)])
 @pytest.mark.parametrize(
     ("network", "batch_norm"), [("reference", True), ("reference", False), ("paper", True)]

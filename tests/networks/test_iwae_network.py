@@ -287,6 +287,20 @@ def test_same_seed_gives_same_training():
         assert np.array_equal(array, results[1][name]), name
 
 
+def test_initialization_forgets_the_training():
+    network, fresh = build_network(), build_network()
+    for _ in range(3):
+        network.compute_losses(sample_rows())
+        network.parameters -= 0.1 * network.compute_gradient(np.ones(12))
+    network.resample_noise()
+
+    for each in (network, fresh):
+        each.initialize(np.random.default_rng(7))
+
+    states = network.copy_state(), fresh.copy_state()
+    assert all(np.array_equal(states[0][name], array) for name, array in states[1].items())
+
+
 def test_gradient_descent_reduces_losses():
     rows = np.random.default_rng(0).random((64, 1)) * np.linspace(0.5, 1, 5)
     rows = rows.astype(np.float32)
@@ -346,6 +360,13 @@ def test_single_row_needs_network_without_norms():
     network = build_network(setting="paper")
     assert network.compute_losses(np.ones((1, 5))).shape == (1,)
     assert np.isfinite(network.compute_gradient(np.ones(1))).all()
+
+
+def test_gradient_of_unused_losses_is_zero():
+    for network, rows in (build_wide(), (build_network(), sample_rows())):
+        network.compute_losses(rows)
+
+        assert not network.compute_gradient(np.zeros(len(rows))).any()
 
 
 def test_gradient_needs_preceding_losses():

@@ -6,7 +6,7 @@ import pytest
 
 from altbi._threads import single_blas_thread
 from altbi.networks._iwae_network import IWAENetwork
-from altbi.networks._iwae_snapshots import StackedIWAE
+from altbi.networks._iwae_snapshots import StackedIWAE, _split_into_chunks
 from altbi.networks._snapshots import compute_importance_weights, stack_states
 
 SETTINGS = {
@@ -139,6 +139,16 @@ def test_other_rows_do_not_change_a_row():
     assert np.array_equal(stacked.losses(padded)[:, :3], losses)
     assert np.array_equal(stacked.losses(extreme)[:, :3], losses)
     assert not np.isnan(stacked.losses(extreme)).any()
+
+
+@pytest.mark.parametrize("n_rows", [1, 300, 700])
+def test_unused_columns_of_chunks_are_zero(n_rows):
+    columns = np.ones((3, n_rows), np.float32)
+
+    chunks = _split_into_chunks(columns, lambda shape, dtype: np.full(shape, 7, dtype))
+
+    assert np.count_nonzero(chunks[:, :3]) == columns.size
+    assert (chunks[:, 3] == 1).all()
 
 
 @pytest.mark.parametrize(("n_features", "n_samples"), [(1, 1), (10, 2), (100, 2), (2000, 50)])

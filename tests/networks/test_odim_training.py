@@ -5,8 +5,13 @@ import pytest
 from sklearn.mixture import GaussianMixture
 
 from altbi import IWAE, ODIM
-from altbi.errors import ParameterError
-from altbi.networks._odim_training import compute_bimodality, fit_two_gaussians, train_until_peak
+from altbi.errors import ParameterError, TrainingError
+from altbi.networks._odim_training import (
+    _iter_epoch,
+    compute_bimodality,
+    fit_two_gaussians,
+    train_until_peak,
+)
 from altbi.networks._training import iter_batches
 from altbi.table import as_table
 
@@ -98,7 +103,8 @@ class Scripted:
 
     def update(self, rows, objective):
         self.n_updates += 1
-        return objective(rows.sum(axis=1))[0]
+        value, self.gradient = objective(rows.sum(axis=1))
+        return value
 
     def evaluate_losses(self, rows):
         distance = self.distances[min(self.n_updates, len(self.distances)) - 1]
@@ -124,6 +130,7 @@ def test_patience_ends_the_search():
 
     assert [check.update for check in checks] == [2, 4, 6, 8, 10, 12]
     assert [check.update for check in checks if check.is_best] == [2, 4, 6]
+    assert model.gradient == pytest.approx(1 / 64)  # no loss is truncated
     assert model.n_updates == 12
     assert model.n_resampled == len(checks)
 
@@ -151,6 +158,31 @@ def test_epoch_has_a_smaller_last_batch():
 
     assert [len(batch) for batch in batches] == [64, 64, 2]
     assert len(np.unique(np.concatenate(batches))) == 130
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "sizes"), [(130, [64, 64, 2]), (129, [64, 64]), (64, [64]), (2, [2])]
+)
+def test_epoch_uses_every_row_at_most_once(n_rows, sizes):
+    batches = list(_iter_epoch(n_rows, 64, np.random.default_rng(0)))
+
+    assert [len(batch) for batch in batches] == sizes
+    assert len(np.unique(np.concatenate(batches))) == sum(sizes)
+
+
+def test_loss_that_is_not_finite_ends_the_search():
+    model = Scripted([1] * 9)
+    rows = np.full((640, 3), np.inf)
+    options = {"batch_size": 64, "check_every": 2, "patience": 6, "max_updates": 9}
+
+    with pytest.raises(TrainingError, match="the loss is inf in step 2"):
+        next(train_until_peak(model, rows, spread="deviation", generator=RNG, **options))
+
+
+def test_checks_of_all_networks_are_numbered():
+    history = ODIM(**SMALL | {"n_models": 2, "patience": 4}).fit(X).model_.history
+
+    assert [step.step for step in history] == list(range(len(history)))
 
 
 @pytest.fixture(scope="module")

@@ -170,6 +170,20 @@ def test_diverged_training_raises():
         fit_centre(np.full((4, 1), np.inf), Schedule(updates=1))
 
 
+def test_overflow_is_reported_as_divergence():
+    with np.errstate(all="raise"), pytest.raises(TrainingError, match="Training diverged"):
+        fit_centre(np.full((100, 1), 1e200), Schedule(T0=1, T1=1, T2=2))
+
+
+def test_outliers_without_weight_do_not_join_batches():
+    rng, model = np.random.default_rng(0), Centre()
+    labels = TrainingLabels(np.zeros(20, dtype=bool), rng.random((4, 1)) + 1, 0, label_trust=1)
+
+    list(train(model, rng.random((20, 1)), Schedule(n0=10, T0=3, T1=1, T2=3), labels, rng))
+
+    assert {len(batch) for batch, _ in model.seen} == {10}
+
+
 def test_batches_depend_on_generator_only():
     first, second = (next(iter_batches(100, 20, 1, seeded(5))).tolist() for _ in range(2))
 
@@ -249,6 +263,25 @@ def test_outlier_penalty_matches_formula():
     expected = scale * np.log1p(np.exp((largest - outliers) / scale + 2)).mean()
     assert penalty() == pytest.approx(expected)
     assert penalty(share=0.5) < penalty()
+
+
+def test_outlier_penalty_of_equal_losses_is_finite():
+    penalty, gradient = penalize_outliers(np.array([2.0, 2.0]), np.full(4, 2.0), 1.0, label_trust=1)
+
+    assert penalty == pytest.approx(1e-3 * np.log1p(np.exp(2)))
+    assert gradient == pytest.approx(-0.5 / (1 + np.exp(-2)))
+
+
+def test_updates_have_a_limited_number_of_outliers():
+    rng, model = np.random.default_rng(0), Centre()
+    labels = TrainingLabels(np.zeros(20, dtype=bool), rng.random((100, 1)) + 1, 1, label_trust=1)
+
+    list(train(model, rng.random((20, 1)), Schedule(n0=10, T0=3, T1=1, T2=3), labels, rng))
+
+    outliers = [batch[-32:] for batch, _ in model.seen]
+    assert {len(batch) for batch, _ in model.seen} == {10 + 32}
+    assert min(map(min, outliers)) >= 1
+    assert len({tuple(batch) for batch in outliers}) == len(outliers)
 
 
 def test_outlier_penalty_gradient_equals_finite_differences():

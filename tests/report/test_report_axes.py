@@ -37,6 +37,13 @@ def test_equal_scores_are_in_the_middle(bins):
     assert build_score_axis(bins, 2.0).locate(2.0) == 0.5
 
 
+def test_tiny_differences_count_as_equal():
+    axis = build_score_axis(((0.0, 5e-324, 7),), 0.0)
+
+    assert axis.locate(0.0) == 0.5
+    assert compute_ticks(axis, 2) == [-0.5, 0.0, 0.5]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "ticks"),
     [

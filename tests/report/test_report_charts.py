@@ -54,6 +54,14 @@ def test_bars_have_the_positions_of_the_scores():
     assert read_percents(bars, "width") == [25.0, 50.0]
 
 
+@pytest.mark.parametrize("bins", [((2.0, 2.0, 7),), ((2.0, 2.1, 7), (2.1, 2.2, 1))])
+def test_bars_of_narrow_intervals_are_visible(bins):
+    bars = find(draw(bins, 1e9), "g[@class='bars']/rect")
+
+    assert len(bars) == len(bins)
+    assert min(read_percents(bars, "width")) >= 0.1
+
+
 @pytest.mark.parametrize("threshold", [0.5, 3.0, 9.0])
 def test_threshold_is_drawn_at_its_score(threshold):
     at = 100 * build_score_axis(create_summary().bins, threshold).locate(threshold)

@@ -1,3 +1,5 @@
+import json
+import math
 import re
 from contextlib import contextmanager
 from dataclasses import replace
@@ -6,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from example_summary import (
+    THRESHOLD,
     create_column,
     create_reason,
     create_row,
@@ -14,7 +17,15 @@ from example_summary import (
 )
 
 from altbi.report import render
-from altbi.report._page import MAX_PAGE_BYTES, format_score, format_share
+from altbi.report._page import (
+    LIMITS,
+    MAX_PAGE_BYTES,
+    _choose_bar_limit,
+    _thin_thresholds,
+    _to_script_json,
+    format_score,
+    format_share,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -431,6 +442,50 @@ def test_policy_blocks_other_scripts_and_images(browser, tmp_path):
     page.evaluate("document.body.setAttribute('style', 'color: rgb(1, 2, 3)')")
     assert page.evaluate("getComputedStyle(document.body).color") != "rgb(1, 2, 3)"
     page.close()
+
+
+def read_script_data(page):
+    text = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    assert not re.search(r"[<>&\u2028\u2029]", text.group(1))
+    return json.loads(text.group(1))
+
+
+def test_script_data_is_escaped_without_a_browser():
+    page = render(hostile_summary())
+
+    data = read_script_data(page)
+
+    assert page.count("<script") == page.count("</script") == 2
+    assert [name for name in HOSTILE if name in data["columns"]] == [
+        name for name in HOSTILE if name.isascii() and name.isprintable() and len(name) < 300
+    ]
+
+
+def test_values_without_json_are_an_error():
+    with pytest.raises(ValueError, match="Out of range float values"):
+        _to_script_json({"threshold": math.inf})
+
+
+def test_thinned_thresholds_keep_their_ends():
+    summary = create_summary(rows=5_003)
+
+    thresholds, own = _thin_thresholds(summary)
+
+    assert 1_000 / 2 < len(thresholds) <= 1_002
+    assert thresholds == sorted(thresholds, reverse=True)
+    assert thresholds[own] == (THRESHOLD, summary.flagged)
+    assert (thresholds[0], thresholds[-1]) == (summary.thresholds[0], summary.thresholds[-1])
+
+
+@pytest.mark.parametrize(
+    ("z_scores", "limit"),
+    [([], 1), ([0.2], 1), ([1.5], 2), ([10.0], 10), ([14.2, 99.0], 20), ([math.inf], 1)],
+)
+def test_full_bar_is_a_round_z_score(z_scores, limit):
+    reasons = tuple(replace(create_reason("age", 0), z_score=each) for each in z_scores)
+    row = create_row(0, 9.0, ("age",), reasons=reasons)
+
+    assert _choose_bar_limit((row,), LIMITS[0]) == limit
 
 
 def test_page_has_no_inline_styles_or_handlers():

@@ -1,3 +1,4 @@
+import sys
 from datetime import datetime
 
 import numpy as np
@@ -7,8 +8,11 @@ import pyarrow.parquet
 import pytest
 
 import altbi
+from altbi.model._score_source import ScoreCounts, ScoreSummary
 from altbi.report import render
 from altbi.report._summarize import (
+    _compute_bins,
+    _list_thresholds,
     build_reasons_table,
     describe_column,
     describe_threshold,
@@ -87,6 +91,40 @@ def test_bins_contain_all_rows(summary, scores):
         assert least <= count <= most
 
 
+def test_thresholds_of_equal_scores_have_exact_counts():
+    scores = np.repeat([8.0, 5.0, 4.0, 2.0, 1.0], [1, 3, 40, 90, 66])
+    scored = ScoreSummary(top=2)
+    scored.counts.add(scores)
+    scored.n_rows, scored.n_flagged = len(scores), 4
+
+    thresholds = _list_thresholds(scored, scores[:2], 4.5)
+
+    assert thresholds == tuple(sorted(thresholds, reverse=True))
+    assert dict(thresholds) == {limit: int((scores > limit).sum()) for limit, _ in thresholds}
+    assert {0, 1, 4, 44, 134, 200} == {count for _, count in thresholds}
+
+
+@pytest.mark.parametrize("score", [-2.5, 0.0, 3.7])
+def test_equal_scores_have_one_bin(score):
+    counts = ScoreCounts()
+    counts.add(np.full(40, score))
+
+    ((start, end, count),) = _compute_bins(counts)
+
+    assert start <= score <= end
+    assert (end - start, count) == (pytest.approx(0, abs=1e-4), 40)
+
+
+def test_constant_table_has_a_page(tmp_path):
+    write_csv(pa.table({"a": [1.0] * 60, "b": ["x", "y"] * 30}), tmp_path / "t.csv")
+
+    summary, _ = summarize(tmp_path / "t.csv")
+
+    assert summary.bins == ((0.0, 0.0, 60),)
+    assert [column.share for column in summary.columns] == [0, 0]
+    assert "60 rows have scores from 0 to 0." in render(summary)
+
+
 def test_columns_and_training_are_summarized(summary):
     assert {column.name for column in summary.columns} == set(FEATURES)
     shares = [column.share for column in summary.columns]
@@ -95,7 +133,8 @@ def test_columns_and_training_are_summarized(summary):
     n_reasons = sum(len(row.reasons) for row in summary.top)
     assert sum(column.n_reasons for column in summary.columns) == n_reasons
     assert [step.step for step in summary.history] == list(range(5))
-    assert summary.versions["torch"]
+    assert summary.versions["numpy"] == np.__version__
+    assert ("torch" in summary.versions) == ("torch" in sys.modules)
 
 
 def test_top_rows_have_the_nearest_reference_rows(summary, table, model):

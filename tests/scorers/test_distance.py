@@ -5,9 +5,13 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from altbi._tiles import TILE_ROWS, is_position_independent
 from altbi.scorers import _reference_groups
 from altbi.scorers._distance import (
+    _MAX_BLOCK_VALUES,
     DistanceScorer,
+    _average_groups,
+    _choose_block_rows,
     _find_distinct_rows,
     compute_whitening,
     fit_distance_scorer,
@@ -282,14 +286,55 @@ def test_other_blas_libraries_use_double_precision(monkeypatch):
     assert used == [(np.float64, 5)]
 
 
+def test_whitening_must_be_position_independent(monkeypatch):
+    def is_independent(n_outputs, n_inputs, dtype):
+        return (n_outputs, n_inputs) != (4, 4) and is_position_independent(
+            n_outputs, n_inputs, dtype
+        )
+
+    monkeypatch.setattr(_reference_groups, "is_position_independent", is_independent)
+    matrices = None, np.eye(4, dtype=np.float32)
+    scorers, used = [DistanceScorer(sample((60, 4)) * 9, 3, matrix) for matrix in matrices], []
+    record_precisions(scorers[0], used, monkeypatch)
+
+    for scorer in scorers:
+        scorer.score(np.full((5, 4), 1e4, dtype=np.float32))
+
+    assert used == [(np.float32, 5), (np.float64, 5)]
+
+
+@pytest.mark.parametrize(("n_distinct", "has_many"), [(100, False), (90, False), (89, True)])
+def test_many_duplicates_are_noticed(n_distinct, has_many):
+    rows = np.arange(100, dtype=np.float32)[:, None] % n_distinct
+
+    assert DistanceScorer(rows, 3)._groups.has_many_duplicates == has_many
+
+
+@pytest.mark.parametrize("n_rows", [1, 10**8])
+@pytest.mark.parametrize("n_features", [1, 40, 10**7])
+def test_blocks_have_a_limited_size(n_rows, n_features):
+    size = _choose_block_rows(n_rows, n_features, 1000)
+
+    assert size % TILE_ROWS == 0
+    assert TILE_ROWS <= size <= max(_MAX_BLOCK_VALUES // n_features, TILE_ROWS)
+
+
+def test_mean_of_groups_does_not_depend_on_shape():
+    squares = RNG.random((37, 50))
+    mean = _average_groups(squares)
+
+    assert [_average_groups(squares[:, [n]])[0] for n in range(50)] == mean.tolist()
+    assert np.allclose(mean, squares.mean(axis=0), rtol=1e-14)
+
+
 def test_overflow_raises_no_warning():
     scorer = DistanceScorer(sample((300, 3)), n_groups=3)
 
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
-        scores = scorer.score(np.full((2000, 3), 1e30, dtype=np.float32))
+        scores = scorer.score(np.full((2000, 3), 3e38, dtype=np.float32))
 
-    np.testing.assert_allclose(scores, 3e60)
+    np.testing.assert_allclose(scores, 2.7e77, rtol=1e-6)
 
 
 @pytest.mark.parametrize("n_features", [1, 7, 8, 40, 400])

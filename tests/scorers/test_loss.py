@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -7,7 +9,7 @@ from altbi.networks import stack_states
 from altbi.networks._iwae_network import IWAENetwork
 from altbi.networks._iwae_snapshots import StackedIWAE
 from altbi.scorers import LossScorer
-from altbi.scorers._loss import compute_loss_ranges
+from altbi.scorers._loss import compute_loss_ranges, fit_typical_rows
 
 
 def build_stacked(n_snapshots=3, bounded=True):
@@ -58,11 +60,36 @@ def test_score_is_mean_of_scaled_losses():
     assert scores.tolist() == [(0 + 0.5) / 2, (1 + 1) / 2]
 
 
+def test_mean_of_snapshots_does_not_depend_on_shape():
+    generator = np.random.default_rng(0)
+    losses = generator.normal(size=(19, 50)).astype(np.float32)
+    scorer = build_scorer(generator.normal(size=19), 1 + generator.random(19))
+    scores = scorer.combine(losses)
+
+    assert [scorer.combine(losses[:, [n]])[0] for n in range(50)] == scores.tolist()
+
+
 def test_loss_ranges_are_computed_per_snapshot():
     low, width = compute_loss_ranges(np.array([[1.0, 4.0, 2.0], [5.0, 5.0, 5.0]], dtype=np.float32))
 
     assert low.tolist() == [1, 5]
     assert width.tolist() == [3, 1]
+
+
+def test_baseline_is_the_mean_of_simple_columns():
+    rows = np.random.default_rng(0).random((500, 5), dtype=np.float32)
+    scorer = build_scorer([0.0] * 3, [1.0] * 3)
+    encoder = SimpleNamespace(
+        feature_columns=np.array([0, 1, 2, 2, 3]),
+        sum_by_column=lambda values: np.add.reduceat(values, [0, 1, 2, 4], axis=1),
+    )
+
+    typical = fit_typical_rows(scorer, encoder, rows)
+
+    means = scorer.split_losses(rows)[0].mean(axis=0)
+    assert typical.baseline[[0, 1, 3]] == pytest.approx(means[[0, 1, 4]].mean())
+    assert typical.baseline[2] == pytest.approx(means[2:4].sum())
+    assert typical.neutral == pytest.approx(np.median(rows, axis=0))
 
 
 def test_contributions_add_up_to_score():

@@ -143,3 +143,11 @@ def test_workers_do_not_restore_threads_of_others(set_threads):
         assert list(map_in_threads(task, range(2))) == [1, 1]
 
     assert count_mkl_threads() == 2
+
+
+def test_nested_workers_leave_the_limit_of_the_block(two_threads):
+    with single_thread():
+        with allow_workers():
+            pass
+        assert torch.get_num_threads() == 1
+    assert torch.get_num_threads() == 2

@@ -280,9 +280,10 @@ class Unbounded(Truncation):
 
 
 def test_rule_without_guarantee_warns():
-    with pytest.warns(TableWarning, match="(?i)guarantee"):
+    with pytest.warns(TableWarning, match="(?i)guarantee") as found:
         fitted = build_detector(truncation=Unbounded, threshold=0.0).fit(build_table())
     assert not fitted.model_.ledger.guarantee
+    assert {warning.filename for warning in found} == {__file__}
     # Without truncation the rule is not used.
     schedule = BRIEF._copy_with(rho=1.0)
     fitted = build_detector(schedule, truncation=Unbounded, threshold=0.0).fit(build_table())

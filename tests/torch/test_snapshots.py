@@ -17,6 +17,30 @@ def test_landmarks_are_quantiles_of_columns():
     assert np.array_equal(landmarks, np.sort(rows, axis=0))
 
 
+def test_landmarks_of_few_rows_are_the_nearest_quantiles():
+    rows = np.arange(6, dtype=np.float32)[::-1, None]
+
+    assert select_landmarks(rows, np.array([0]))[:, 0].tolist() == [0, 1, 1, 2, 2, 3, 4, 4, 5]
+
+
+def test_network_may_change_its_input():
+    class Changing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(1))
+
+        def forward(self, rows):
+            return rows.mul_(2).sum(dim=1) + self.weight
+
+    states = {"weight": torch.tensor([[0.0], [10.0]])}
+    landmarks = Landmarks(torch.zeros(N_LANDMARKS, 2), torch.arange(2))
+    columns = np.array([[1.0, 2.0], [3.0, 4.0]], dtype=np.float32)
+
+    losses = SequentialSnapshots(Changing(), states, landmarks).losses(columns)
+
+    assert losses.tolist() == [[8, 12], [18, 22]]
+
+
 def build_snapshots(loss, n_features):
     class GivenLoss(nn.Module):
         def __init__(self):

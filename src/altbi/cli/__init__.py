@@ -96,7 +96,7 @@ def run_program(
     try:
         with _raise_on_termination():
             code = run(args)
-            sys.stdout.flush()
+            _flush_stdout()
     except BrokenPipeError:
         _detach_stdout()
         return FAILED
@@ -160,6 +160,28 @@ def _raise_on_termination() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
+def _flush_stdout() -> None:
+    """Flush standard output; a disk error names it."""
+    with name_stdout_errors():
+        sys.stdout.flush()
+
+
+@contextmanager
+def name_stdout_errors() -> Iterator[None]:
+    """Raise disk errors in the block that name no file with the name of standard output.
+
+    After such an error, standard output is the null device.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or not error.errno:
+            raise
+        # What is buffered cannot be written either, and Python would try it again at exit.
+        _detach_stdout()
+        raise OSError(error.errno, os.strerror(error.errno), "standard output") from error
+
+
 def _format_error(error: AltbiError | OSError) -> str:
     """Return the message of an error; for an `OSError` with a path, ``path: reason``."""
     if isinstance(error, OSError) and error.filename is not None:
@@ -187,7 +209,7 @@ def _escape_unprintable_output() -> None:
 
 
 def _detach_stdout() -> None:
-    """Redirect standard output to the null device after its reader has closed the pipe.
+    """Redirect standard output to the null device, because nothing can be written to it.
 
     Otherwise Python's flush at exit would print another error.
     """

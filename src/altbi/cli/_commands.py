@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from altbi.cli import name_stdout_errors
 from altbi.cli._arguments import (
     check_engine,
     create_engine,
@@ -25,6 +26,7 @@ from altbi.cli._arguments import (
 from altbi.cli._output_paths import resolve_output
 from altbi.cli._progress import terminal_progress
 from altbi.io import (
+    TableWriter,
     atomic_file,
     infer_format,
     no_progress,
@@ -33,7 +35,9 @@ from altbi.io import (
     report_errors_as,
 )
 
-if TYPE_CHECKING:  # these load torch
+if TYPE_CHECKING:
+    import pyarrow as pa
+
     from altbi.model import FittedModel
     from altbi.pipeline import Pipeline, PreparedTable, WriterFactory
     from altbi.report import Summary
@@ -157,7 +161,8 @@ def explain(args: argparse.Namespace) -> None:
         else:
             from altbi.cli._printing import print_reasons
 
-            print_reasons(reasons)
+            with name_stdout_errors():
+                print_reasons(reasons)
 
 
 def report(args: argparse.Namespace) -> None:
@@ -174,7 +179,8 @@ def report(args: argparse.Namespace) -> None:
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
     page = render(summary).encode()
     if path is None:
-        _get_binary_stdout().write(page)
+        with name_stdout_errors():
+            _get_binary_stdout().write(page)
         return
     with atomic_file(path) as temporary, report_errors_as(path):
         temporary.write_bytes(page)
@@ -191,7 +197,8 @@ def inspect(args: argparse.Namespace) -> None:
     if args.json:
         _write_json(msgspec.to_builtins(description))
     else:
-        sys.stdout.write(render(description))
+        with name_stdout_errors():
+            sys.stdout.write(render(description))
 
 
 def demo(args: argparse.Namespace) -> None:
@@ -206,7 +213,8 @@ def demo(args: argparse.Namespace) -> None:
         Path(args.output), args.seed, terminal_progress(quiet=args.json) or no_progress
     )
     if not args.json:
-        print_demo(found)
+        with name_stdout_errors():
+            print_demo(found)
         return
     counts = {
         "malignant": found.malignant,
@@ -288,7 +296,17 @@ def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFacto
 
 def _open_stdout(format_: str | None) -> WriterFactory:
     """Return a function that opens stdout as a table writer; the default format is CSV."""
-    return lambda schema: open_stream_writer(_get_binary_stdout(), format_ or "csv", schema)
+    return lambda schema: _open_stdout_writer(format_ or "csv", schema)
+
+
+@contextmanager
+def _open_stdout_writer(format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
+    """Yield a writer to stdout, which disk errors name."""
+    with (
+        name_stdout_errors(),
+        open_stream_writer(_get_binary_stdout(), format_, schema) as writer,
+    ):
+        yield writer
 
 
 def _get_binary_stdout() -> BinaryIO:
@@ -337,9 +355,12 @@ def _print_result(
     if args.json:
         _write_json(to_json())
     elif not args.quiet:
-        print_text()
+        with name_stdout_errors():
+            print_text()
 
 
 def _write_json(value: object) -> None:
     """Print a value as indented JSON; NaN or infinity raises a `ValueError`."""
-    sys.stdout.write(json.dumps(value, indent=2, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=2, allow_nan=False)
+    with name_stdout_errors():
+        sys.stdout.write(text + "\n")

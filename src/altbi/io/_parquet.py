@@ -204,7 +204,8 @@ def _compute_batch_rows(file: pq.ParquetFile, columns: Sequence[str]) -> int:
         # The metadata of row groups is read instead of the metadata of columns: Arrow aborts the
         # process if the metadata of a column is damaged.
         groups = [file.metadata.row_group(index) for index in range(file.metadata.num_row_groups)]
-        row_bytes = max(group.total_byte_size / max(group.num_rows, 1) for group in groups)
+        sizes = (group.total_byte_size / max(group.num_rows, 1) for group in groups)
+        row_bytes = max(sizes, default=1)  # a file without rows may have no row group
     return int(max(min(BATCH_ROWS, BATCH_BYTES / max(row_bytes, 1)), 1))
 
 

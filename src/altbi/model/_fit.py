@@ -36,18 +36,25 @@ Result = TypeVar("Result")
 Fit = Generator[TrainingStep, None, FittedModel]
 
 
-def iter_fit(table: Table, settings: FitSettings, labels: Labels | None = None) -> Fit:
+def iter_fit(
+    table: Table, settings: FitSettings, labels: Labels | None = None, *, warn: bool = True
+) -> Fit:
     """Fit a model on a table: yield after each training step, and return the model.
 
     `labels` ``(n_rows,)`` are 1 for known inliers, -1 for known outliers, 0 for all others. A
-    privacy budget does not use them. A table with fewer than 2 rows raises a `TableError`.
+    privacy budget does not use them. A table with fewer than 2 rows raises a `TableError`. Problems
+    of the sample or of the privacy ledger raise a `TableWarning`, unless `warn` is False.
     """
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
     seed = resolve_seed(settings.random_state)
     if settings.privacy is not None:
-        return (yield from settings.privacy.fit(table, settings, seed))
-    return (yield from _fit_without_privacy(table, settings, labels, seed))
+        model: FittedModel = yield from settings.privacy.fit(table, settings, seed)
+        if warn and model.ledger is not None:
+            for problem in model.ledger.check(model.training_table.n_rows):
+                warnings.warn(problem, TableWarning, stacklevel=4)
+        return model
+    return (yield from _fit_without_privacy(table, settings, labels, seed, warn=warn))
 
 
 def record_history(
@@ -64,19 +71,19 @@ def record_history(
 
 
 def _fit_without_privacy(
-    table: Table, settings: FitSettings, labels: Labels | None, seed: int
+    table: Table, settings: FitSettings, labels: Labels | None, seed: int, *, warn: bool
 ) -> Fit:
     """Fit a model without a privacy budget: yield each training step, and return the model.
 
-    Columns that mostly hold rare categories raise a `TableWarning`. The model scores by distance if
-    the settings have reference rows, else by loss. At most 20,000 rows set a threshold of
-    distances.
+    With `warn`, columns that mostly hold rare categories raise a `TableWarning`. The model scores
+    by distance if the settings have reference rows, else by loss. At most 20,000 rows set a
+    threshold of distances.
     """
     sample, labels = sample_training_rows(table, labels, settings.max_rows, seed)
     encoder = TableEncoder().fit(sample)
     rows = encoder.transform(sample)
-    for problem in encoder.check_sample(rows):
-        warnings.warn(problem, TableWarning, stacklevel=6)
+    for problem in encoder.check_sample(rows) if warn else ():
+        warnings.warn(problem, TableWarning, stacklevel=5)
 
     history: list[TrainingStep] = []
     steps = settings.training.run(

@@ -1,6 +1,6 @@
 """The second pass over a table: select its columns, score all rows, keep the highest scores."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
@@ -249,7 +249,7 @@ def score_source(
     selected: SelectedColumns,
     model: FittedModel,
     summary: ScoreSummary,
-) -> Iterator[pa.Table]:
+) -> Generator[pa.Table, None, None]:
     """Score all rows of a source, add them to `summary`, and yield the output in chunks.
 
     The output has row number, ids, score, flag and kept columns. Nothing is read before the first

@@ -354,7 +354,8 @@ class IWAENetwork:
         np.copyto(mean, errors)
         if self.bounded:
             compute_sigmoid(mean)
-        grid = (d, -1, columns.shape[1])
+        n_rows = columns.shape[1]
+        grid = (d, hidden.shape[1] // max(n_rows, 1), n_rows)
         np.subtract(mean.reshape(grid), columns[:, None], out=errors.reshape(grid))
         scaled *= errors
         errors *= scaled

@@ -1,6 +1,7 @@
 """Axes of the charts: positions as fractions of the axis, and ticks with readable labels."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -58,8 +59,11 @@ def build_score_axis(bins: Bins, threshold: float) -> Axis:
 
 
 def build_axis(low: float, high: float) -> Axis:
-    """Build an axis from `low` to `high`; if both are equal, it extends on either side."""
-    margin = 0.0 if low < high else max(0.5, abs(low) / 100)
+    """Build an axis from `low` to `high`; if both are equal, it extends on either side.
+
+    Values whose difference is too small to be divided into ticks count as equal.
+    """
+    margin = 0.0 if high - low > sys.float_info.min else max(0.5, abs(low) / 100)
     return Axis(low - margin, high + margin, high + margin)
 
 

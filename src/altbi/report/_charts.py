@@ -47,6 +47,8 @@ CURVE_WIDTH = 1000
 LAST_LABEL = 0.86
 # Labels of the vertical axis that are nearer to that of 0, in pixels, are left out.
 MIN_LABEL_DISTANCE = 14
+# Smallest width of a bar, as a fraction of the chart's width, so that it is visible.
+MIN_BAR_WIDTH = 0.002
 # From this position on, the label of the threshold is to the left of its line.
 LABEL_SIDE = 0.6
 
@@ -204,7 +206,9 @@ def _compute_bars(bins: Bins, axis: Axis, most: int) -> Iterator[tuple[float, fl
     """
     for low, high, count in bins:
         if count:
-            yield axis.locate(low), axis.locate(high), locate_count(count, most)
+            left = axis.locate(low)
+            right = max(axis.locate(high), left + MIN_BAR_WIDTH)
+            yield left, right, locate_count(count, most)
 
 
 def _describe_bins(bins: Bins, axis: Axis) -> Iterator[Tip]:

@@ -261,7 +261,8 @@ def _compute_bins(counts: ScoreCounts) -> tuple[tuple[float, float, int], ...]:
     the intervals would have no width, there is only one.
     """
     edges, n_rows = counts.edges, counts.counts.sum()
-    low, highest = float(edges[0]), float(np.nextafter(edges[-1] * (1 + 2**-16), np.inf))
+    # The upper end of the last bin, which is nearer to 0 than `edges[-1]` if scores are negative.
+    low, highest = float(edges[0]), float(edges[-1] + abs(edges[-1]) * 2**-16)
     quantile = np.searchsorted(np.cumsum(counts.counts), WIDE_BIN_QUANTILE * n_rows)
     most = float(edges[quantile])
     high = highest if highest - low <= 3 * (most - low) else most

@@ -96,8 +96,7 @@ class PrivacyBudget(ParameterObject):
     ) -> Generator[TrainingStep, None, FittedModel]:
         """Fit a model under the budget: yield after each training step, and return the model.
 
-        Raises a `ParameterError` if bounds are missing or the table has too many rows. Warns with a
-        `TableWarning` if the guarantee is weak.
+        Raises a `ParameterError` if bounds are missing or the table has too many rows.
 
         Parameters
         ----------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import warnings
 from collections.abc import Generator
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -13,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from altbi.encoding import Column, TableEncoder, declare_column, declare_columns
-from altbi.errors import ParameterError, TableWarning, import_extra
+from altbi.errors import ParameterError, import_extra
 from altbi.model._file import TrainingTable
 from altbi.model._fit import record_history
 from altbi.model._fitted_model import FittedModel
@@ -52,7 +51,7 @@ def fit_privately(
 
     The initial weights and the noise for scoring come from the seed. Batches and privacy noise come
     from a secret source that cannot be reproduced. Raise a `ParameterError` if the budget does not
-    allow the fit. Problems that the ledger finds raise a `TableWarning`.
+    allow the fit.
     """
     _check_table(budget, table, settings)
     estimates_categories = budget.bounds == "estimate" and "category" in table.kinds
@@ -96,8 +95,6 @@ def fit_privately(
         guarantee=truncation.guaranteed or rho == 1,
         releases=tuple(counts.releases),
     )
-    for problem in ledger.check(n_rows):
-        warnings.warn(problem, TableWarning, stacklevel=6)
     return replace(model, threshold=threshold, ledger=ledger)
 
 
