@@ -128,7 +128,8 @@ def test_peers_run_once_and_print_ratios(tmp_path):
 def test_system_beyond_a_limit_gets_no_larger_table(tmp_path, limit, error):
     records = tmp_path / "peers.jsonl"
 
-    run_script("peers", "--rows", "300,600", "--systems", "OutlierDetector()", "--records", records, limit)
+    options = "--rows", "300,600", "--systems", "OutlierDetector()", "--records", records
+    run_script("peers", *options, limit)
 
     (record,) = read_json_records(records)
     assert record["rows"] == 300
