@@ -63,7 +63,7 @@ def measure(step: str, n_rows: int, *arguments: str) -> Record:
     found = json.loads(output)["rows"]
     if found != n_rows:
         raise SystemExit(f"altbi {step} read {found:,} rows, but there are {n_rows:,}.")
-    machine = describe_machine("altbi", "torch", "pyarrow")
+    machine = describe_machine("altbi", "numpy", "pyarrow")
     return {"step": step, "rows": n_rows, "seconds": seconds, "peak": peak, "machine": machine}
 
 
