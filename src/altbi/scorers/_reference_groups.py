@@ -140,11 +140,12 @@ class ReferenceGroups:
     ) -> Iterator[tuple[slice, Squares, Squares]]:
         """Yield slices of rows, their squared distances to all reference rows, and squared norms.
 
-        Squared differences and norms are weighted by `weights`, unless there is a whitening. For
-        each row, one reference row that equals it in all `present` values has an infinite distance.
-        `rows`, `weights` and `present` have the same shape. A slice has at most `TILE_ROWS` rows.
-        The other shapes are ``(n_reference_padded, n_rows)`` and ``(n_rows,)``. The next slice in
-        this thread overwrites the distances.
+        `rows`, `weights` and `present` have the same shape. Missing values in `rows` must be
+        filled, with a weight of 0 and False in `present`. Squared differences and norms are
+        weighted, unless there is a whitening. A slice has at most `TILE_ROWS` rows; its distances
+        have the shape ``(n_reference_padded, n_slice)`` and its norms ``(n_slice,)``. Distances are
+        infinite to rows that only pad a group, and to one reference row that equals the row in all
+        `present` values. The next slice in this thread overwrites the distances.
         """
         for first in range(0, len(rows), TILE_ROWS):
             tile = slice(first, min(first + TILE_ROWS, len(rows)))

@@ -106,7 +106,11 @@ class IWAEModule(GenerativeModel):
 
     @torch.no_grad()
     def sample_rows(self, n_rows: int, generator: torch.Generator) -> Tensor:
-        """Sample rows ``(n_rows, n_features)`` from the decoder, with z from the prior."""
+        """Sample rows ``(n_rows, n_features)`` from p(x | z), with z from the prior.
+
+        Values have the decoder's variance, so they may lie outside of 0 to 1. All noise comes from
+        `generator`.
+        """
         z = torch.randn(n_rows, 1, self.scoring_noise.shape[1], generator=generator)
         mean, log_variance = self.decode(z)
         noise = torch.randn(mean.shape, generator=generator)
