@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from altbi.errors import ParameterError, TableError
-from altbi.io import ColumnSelection, Source, open_table
+from altbi.io import ColumnSelection, Source, open_sql, open_table
 
 if TYPE_CHECKING:  # these load torch
     from altbi.distributed import Engine
@@ -30,18 +30,25 @@ BOUNDS_FILE = (
 
 @contextmanager
 def open_input(args: argparse.Namespace) -> Iterator[Source]:
-    """Open the table of the arguments, and yield it.
+    """Open the table or run the query of the arguments, and yield the result.
 
     Standard input is copied to a temporary file, because tables may be read twice. The copy is
     removed at the end of the block. A closed standard input raises a `TableError`, a failed copy an
-    `OSError`.
+    `OSError`. Options about files exit with code 2 if there is a query.
     """
     options = {
         "format": args.input_format,
         "encoding": args.encoding,
         "delimiter": args.delimiter,
         "header": args.header,
+        "skip": args.skip,
     }
+    if args.sql is not None:
+        for name, value in options.items():
+            if value is not None:
+                args.wrong(f"--{name.replace('format', 'input-format')} is not for --sql")
+        yield open_sql(args.sql)
+        return
     if args.table != "-":
         yield open_table(args.table, **options)
         return
@@ -89,14 +96,16 @@ def create_engine(args: argparse.Namespace) -> Engine | None:
 def check_engine(args: argparse.Namespace) -> None:
     """Exit with code 2 if the input, the output or the options do not suit the engine.
 
-    An engine cannot read stdin, write to stdout, or write another format than Parquet. Without an
-    engine, only the options of engines are checked.
+    An engine cannot read stdin or a query, write to stdout, or write another format than Parquet.
+    Without an engine, only the options of engines are checked.
     """
     check_engine_options(args)
     if args.engine is None:
         return
     if args.table == "-":
         args.wrong("an engine reads the table in partitions, so it cannot come from stdin")
+    if args.sql is not None:
+        args.wrong("an engine reads the table in partitions, so it cannot come from --sql")
     if args.output == "-":
         args.wrong("an engine writes a folder, which cannot go to stdout: pass an --output")
     if args.format not in (None, "parquet"):

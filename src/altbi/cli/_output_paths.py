@@ -6,6 +6,8 @@ from pathlib import Path
 
 from altbi.io import is_table_file
 
+# Outputs for the result of --sql are named after it: query-altbi.
+QUERY_NAME = "query"
 COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
 TABLE_SUFFIXES = (
     *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc"),
@@ -24,7 +26,8 @@ def resolve_output(
 
     The path is --output. Without this option, it is a path next to the table, named after the
     table: `altbi detect payments.csv` writes to the folder ``payments-altbi``, with the `suffix`
-    "-altbi". A table from stdin goes to stdout with `stdout_for_stdin`; else it needs --output.
+    "-altbi", and ``query-altbi`` for --sql. A table from stdin goes to stdout with
+    `stdout_for_stdin`; else it needs --output.
 
     `names` are the files that the command writes into an output folder; the default stands for the
     output itself. A path that is an input, or cannot be the output, exits with code 2.
@@ -38,7 +41,8 @@ def resolve_output(
         if args.json:
             args.wrong("--json and the output both go to stdout: pass another --output")
         return None
-    path = _build_default_path(Path(args.table), suffix) if output is None else Path(output)
+    table = args.table or QUERY_NAME
+    path = _build_default_path(Path(table), suffix) if output is None else Path(output)
     for name in names:
         _check_not_input(args, path / name)
     return path
@@ -63,14 +67,14 @@ def _check_not_input(args: argparse.Namespace, path: Path) -> None:
     Inputs are the table and the model. A table may be a folder: an output file in it, with the
     suffix of a table, would be read as rows of the table next time.
     """
-    for name in (args.table, getattr(args, "model", "-")):
+    for name in (args.table or "-", getattr(args, "model", "-")):
         if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
             args.wrong(f"{path} is an input, so it cannot be the output: pass another --output")
     # An engine writes a folder of Parquet files.
     file = path if getattr(args, "engine", None) is None or path.suffix else path / "0.parquet"
-    folder = Path(args.table).resolve()
+    folder = Path(args.table or "-").resolve()
     file = file.resolve()
-    if args.table == "-" or not folder.is_dir() or not file.is_relative_to(folder):
+    if args.table in ("-", None) or not folder.is_dir() or not file.is_relative_to(folder):
         return
     if is_table_file(file.relative_to(folder)):
         args.wrong(f"{path} would become part of the table: pass another --output")

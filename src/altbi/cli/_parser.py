@@ -241,8 +241,15 @@ def _add_command(
 
 
 def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the argument TABLE, and the options about its format and missing values."""
-    parser.add_argument("table", metavar="TABLE", help=TABLE)
+    """Add the argument TABLE or --sql, and the options about the format and missing values."""
+    table = parser.add_mutually_exclusive_group(required=True)
+    table.add_argument("table", nargs="?", metavar="TABLE", help=TABLE)
+    table.add_argument(
+        "--sql",
+        metavar="QUERY",
+        help='instead of TABLE: one SELECT statement of DuckDB, such as "select * from '
+        "'folder/*.parquet'\"; it may read all files that you may read",
+    )
     group = parser.add_argument_group("format of the table (detected by default)")
     group.add_argument("--input-format", choices=INPUTS, help="file format")
     group.add_argument("--delimiter", metavar="C", help="separator of a CSV file")
@@ -251,6 +258,12 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
         "--header",
         action=argparse.BooleanOptionalAction,
         help="whether the first line of a CSV file has the column names",
+    )
+    group.add_argument(
+        "--skip",
+        type=_parse_lines,
+        metavar="N",
+        help="lines to skip above the table in a CSV file (default: title lines)",
     )
     group.add_argument(
         "--missing",
@@ -451,6 +464,11 @@ def _parse_seed(text: str) -> int:
 def _parse_count(text: str) -> int:
     """Parse an integer from 1 to 2**32 - 1; other text raises an `ArgumentTypeError`."""
     return _parse_integer(text, 1, MAX_SEED, "an integer of at least 1")
+
+
+def _parse_lines(text: str) -> int:
+    """Parse an integer from 0 to 2**32 - 1; other text raises an `ArgumentTypeError`."""
+    return _parse_integer(text, 0, MAX_SEED, "an integer of at least 0")
 
 
 def _parse_workers(text: str) -> int:

@@ -1,5 +1,6 @@
 """Tables in files: read in chunks, written in chunks, scanned for types and a sample."""
 
+from altbi.io._open import UNFINISHED_MARKER, is_table_file, open_table
 from altbi.io._scan import (
     ColumnParser,
     ColumnSelection,
@@ -13,16 +14,14 @@ from altbi.io._scan import (
     select_columns,
 )
 from altbi.io._source import (
-    UNFINISHED_MARKER,
     ProgressCallback,
     Source,
     format_names,
-    is_table_file,
     no_progress,
     open_in_memory,
-    open_table,
     prefetch,
 )
+from altbi.io._sql import open_sql
 from altbi.io._type_inference import PLAIN_FORMATS, ExpectedType, InferenceState
 from altbi.io._writers import (
     TableWriter,
@@ -59,6 +58,7 @@ __all__ = [
     "is_table_file",
     "no_progress",
     "open_in_memory",
+    "open_sql",
     "open_stream_writer",
     "open_table",
     "open_writer",

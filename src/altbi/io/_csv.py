@@ -1,354 +1,264 @@
-"""CSV files and folders of CSV files: dialects, column names, and values as texts."""
+"""CSV files and folders of CSV files, parsed by DuckDB; all values are texts."""
 
-import functools
+import codecs
+import csv
+import io
 import itertools
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
 import pyarrow as pa
-import pyarrow.csv as pacsv
 
-from altbi.errors import ParameterError, TableError, escape_text
+from altbi.errors import TableError, escape_text
+from altbi.io._csv_dialect import (
+    Dialect,
+    Record,
+    check_number_of_columns,
+    detect_dialect,
+    find_header,
+    name_columns,
+)
+from altbi.io._duckdb import DuckDBError, open_duckdb, quote_sql
 from altbi.io._files import (
-    Block,
+    LINE_BYTES,
     CompressedFile,
     describe_cause,
     detect_compression,
-    detect_encoding,
     read_utf8,
-    split_lines,
+    replace_invalid_utf8,
 )
-from altbi.io._source import Source, check_names, format_names, split_batch
+from altbi.io._source import Source, format_names, split_batch
+from altbi.io._text_file import TextFile, TextOptions, open_text_file
 
 _HEAD_BYTES = 1 << 20
-_START_BYTES = 16
-_DELIMITERS = (",", "\t", ";", "|")
-_NAMED = {"tab": "\t", "\\t": "\t", "space": " "}
-_HEAD_RECORDS = 500
-_EDGE = rb"[,;\t|\r\n]"
-_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*%?\s*", re.I)
-_DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})\b.*")
-_MISSING = re.compile(r"\s*(nan|na|n/a|null|none|[?.-])\s*", re.I)
-_SHOWN = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    r"""The delimiter, quotes, escapes and newlines of one CSV file; its data is passed as UTF-8.
-
-    >>> Dialect(",").find_end(b'1,"a\nb"\n2,"c\n')
-    8
-    """
-
-    delimiter: str
-    quote: str = '"'  # encloses delimiters and newlines; doubled quotes stand for one quote
-    escape: bool = False  # whether a backslash makes the next letter an ordinary one
-    newline: bytes = b"\n"  # the last byte of a line
-
-    def find_end(self, data: bytes) -> int:
-        """Return the position after the last complete record; 0 if there is none.
-
-        The data must start with a record. Newlines inside quotes do not end a record.
-        """
-        if self.quote.encode() not in data and not (self.escape and b"\\" in data):
-            return data.rfind(self.newline) + 1
-        records = _build_patterns(self).records.match(data)
-        return records.end() if records else 0
-
-    def first_record(self, data: bytes) -> bytes:
-        """Return the first record with its newline; all data if no record is complete."""
-        first = _build_patterns(self).record.match(data)
-        return first.group() if first else data
-
-    def count_values(self, data: bytes) -> Iterator[int]:
-        """Yield the number of values of each record that is not blank.
-
-        A last record without a newline counts. It stops early at a quote that is never closed.
-        """
-        start = width = 0
-        field = _build_patterns(self).field
-        while start < len(data) and (match := field.match(data, start)):
-            width += 1
-            if match["end"] != self.delimiter.encode():
-                if width > 1 or match.end() - start > len(match["end"]):
-                    yield width
-                width = 0
-            start = match.end()
-
-
-def detect_dialect(head: bytes, delimiter: str | None = None) -> Dialect:
-    r"""Return the dialect that the first lines of a file, as UTF-8, show.
-
-    `delimiter` overrides the detected one; if it is invalid, it raises a `ParameterError`. The
-    newline is ``\n`` if there is one, else ``\r``. Backslashes are escapes only if one precedes a
-    quote inside of a value.
-
-    >>> detect_dialect(b"a;b\n1,5;2,5\n").delimiter
-    ';'
-    """
-    newline = b"\n" if b"\n" in head else b"\r"
-    quote = _find_quote(head)
-    # A backslash escapes the next letter if it precedes a quote inside of a value.
-    inner_quote = quote.encode() + rb"(?![,;\t|\r\n" + quote.encode() + rb"]|\Z)"
-    escape = re.search(rb"\\" + inner_quote, head) is not None
-    if delimiter is not None:
-        return Dialect(_parse_delimiter(delimiter), quote, escape, newline)
-    return Dialect(_find_delimiter(head, quote, escape), quote, escape, newline)
-
-
-@dataclass(frozen=True, slots=True)
-class _Patterns:
-    """Regular expressions of a dialect for one value, one record, and all complete records."""
-
-    field: re.Pattern[bytes]
-    record: re.Pattern[bytes]
-    records: re.Pattern[bytes]
-
-
-@functools.lru_cache(maxsize=64)
-def _build_patterns(dialect: Dialect) -> _Patterns:
-    """Build the regular expressions of a dialect, cached.
-
-    They never backtrack, so that matching time is linear in the length of the data.
-    """
-    d, q = (re.escape(letter.encode()) for letter in (dialect.delimiter, dialect.quote))
-    slash = rb"\\" if dialect.escape else b""
-    escaped = rb"|\\." if dialect.escape else b""
-    bare = rb"(?:[^%b\r\n%b]++%b)*+" % (d, slash, escaped)
-    inner = rb"(?:[^%b%b]++|%b%b%b)*+" % (q, slash, q, q, escaped)
-    # A value that starts with a quote must end with one; otherwise the record is incomplete.
-    cell = rb"(?:%b%b%b%b|(?!%b)%b)" % (q, inner, q, bare, q, bare)
-    end = rb"(?:\r\n?|\n)"
-    record = rb"(?:%b%b)*+%b%b" % (cell, d, cell, end)
-    return _Patterns(
-        field=re.compile(rb"%b(?P<end>%b|%b|\Z)" % (cell, d, end), re.DOTALL),
-        record=re.compile(record, re.DOTALL),
-        records=re.compile(rb"(?:%b)*+" % record, re.DOTALL),
-    )
-
-
-def _parse_delimiter(delimiter: str) -> str:
-    r"""Return a delimiter as one character; "tab", "\t" and "space" are accepted as names.
-
-    A quote, a backslash, a newline and anything but one ASCII character raise a `ParameterError`.
-    """
-    letter = _NAMED.get(delimiter, delimiter)
-    if len(letter) != 1 or not letter.isascii() or letter in "\r\n\"'\\\0":
-        raise ParameterError(
-            f"delimiter={delimiter!r}, but expected one letter such as ',' or ';', or 'tab'."
-        )
-    return letter
-
-
-def _find_quote(head: bytes) -> str:
-    """Return the quote character of a file: a double quote or an apostrophe.
-
-    It is the apostrophe only if no value starts with a double quote. In addition, some values must
-    start with an apostrophe, and all of these must end with one.
-    """
-    before = rb"(?:\A|(?<=%b))" % _EDGE
-    if re.search(before + rb'"', head):
-        return '"'
-    opened = len(re.findall(before + rb"'", head))
-    closed = len(re.findall(before + rb"'(?:[^'\r\n]|'')*+'(?=%b|\Z)" % _EDGE, head))
-    return "'" if opened == closed > 0 else '"'
-
-
-def _find_delimiter(head: bytes, quote: str, escape: bool) -> str:
-    """Return the comma, tab, semicolon or bar that splits most records into equally many values.
-
-    It must split at least half of the first 500 records into the same number of values, above one;
-    the default is the comma. Ties go to the delimiter with more values. A comma loses against an
-    equally consistent delimiter if commas are decimal.
-    """
-    ranks: dict[str, tuple[float, int]] = {}
-    for delimiter in _DELIMITERS:
-        widths = list(
-            itertools.islice(Dialect(delimiter, quote, escape).count_values(head), _HEAD_RECORDS)
-        )
-        width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
-        if width > 1 and 2 * times >= len(widths):
-            ranks[delimiter] = (times / len(widths), width)
-    best = max(ranks, key=lambda delimiter: ranks[delimiter], default=",")
-    rivals = {other: rank for other, rank in ranks.items() if rank[0] >= ranks[best][0]}
-    if best == "," and len(rivals) > 1 and _has_decimal_commas(head):
-        del rivals[","]
-        return max(rivals, key=lambda delimiter: rivals[delimiter])
-    return best
-
-
-def _has_decimal_commas(head: bytes) -> bool:
-    """Return whether more than 90% of the commas stand between two digits, as in 1,5;2,5."""
-    return 10 * len(re.findall(rb"(?<=\d),(?=\d)", head)) > 9 * head.count(b",")
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The column names, whether the first line holds them, and notes about assumptions."""
-
-    names: list[str]
-    header: bool
-    notes: list[str] = field(default_factory=list)
-
-
-def name_columns(cells: Sequence[str], header: bool | None, where: str) -> Columns:
-    """Return the names of the columns, given the values of the first line.
-
-    `header` is whether the line holds names. None detects it: a line of numbers, also with missing
-    values, is a row, unless it counts 0, 1, 2, … Columns without a header are called x0, x1, ...;
-    an empty name becomes ``unnamed_`` and its number, counted from 1. Assumptions are noted.
-    Duplicate names raise a `TableError`.
-
-    >>> name_columns(["price", ""], None, "a.csv").names
-    ['price', 'unnamed_2']
-    >>> name_columns(["1.5", "2"], None, "a.csv").names
-    ['x0', 'x1']
-    """
-    generated = [f"x{index}" for index in range(len(cells))]
-    if header is False:
-        return Columns(generated, header=False)
-    filled = [cell for cell in cells if cell.strip() and not _MISSING.fullmatch(cell)]
-    if header is None and filled and all(map(_NUMBER.fullmatch, filled)):
-        if not _is_counting_header(filled):
-            note = f"The first line of {where} holds numbers only, so it was read as a row"
-            return Columns(generated, header=False, notes=[f"{note}: the columns are x0, x1, …"])
-        note = f"The first line of {where} counts 0, 1, 2, …, so it was read as names of columns."
-        return _use_header(cells, where, [note])
-    values = [cell for cell in filled if _NUMBER.fullmatch(cell) or _DATE.fullmatch(cell)]
-    is_ambiguous = header is None and values
-    return _use_header(cells, where, [_describe_ambiguity(values, where)] if is_ambiguous else [])
-
-
-def _describe_ambiguity(values: Sequence[str], where: str) -> str:
-    """Return the note that names in the header look like values; at most five are quoted."""
-    more = ", …" if len(values) > _SHOWN else ""
-    return (
-        f"The first line of {where} was read as names of columns, among them "
-        f"{', '.join(map(repr, values[:_SHOWN]))}{more}. If it is a row, pass --no-header; if not, "
-        "pass --header."
-    )
-
-
-def _use_header(cells: Sequence[str], where: str, notes: list[str]) -> Columns:
-    """Return the cells as column names; empty ones become ``unnamed_1``, ..., counted from 1.
-
-    A note that lists these follows `notes`. Duplicate names raise a `TableError`.
-    """
-    names = [
-        cell if cell.strip() else f"unnamed_{index}" for index, cell in enumerate(cells, start=1)
-    ]
-    new = [name for name, cell in zip(names, cells, strict=True) if name != cell]
-    if new:
-        more = ", …" if len(new) > _SHOWN else ""
-        notes = [*notes, f"Columns of {where} without a name are {', '.join(new[:_SHOWN])}{more}."]
-    check_names(names, where)
-    return Columns(names, header=True, notes=notes)
-
-
-def _is_counting_header(cells: Sequence[str]) -> bool:
-    """Return whether the cells are 0, 1, 2, …, the header that pandas writes without names.
-
-    A single cell is not enough.
-    """
-    return len(cells) > 1 and list(cells) == [str(index) for index in range(len(cells))]
+_HEAD_RECORDS = 1000
+_START_BYTES = 1 << 16
+_BUFFER_BYTES = 2 * LINE_BYTES  # of each of DuckDB's threads; its default is 32 lines
+_ERROR_LINE = re.compile(r"CSV Error on Line: (\d+)")
+_ERROR_WIDTHS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
+_INVALID_UTF8 = "Invalid unicode"
+# DuckDB's words for a line that is longer than its buffer.
+_TOO_LONG = "Parallel CSV Reader currently does not support"
+# DuckDB's words for newlines of several kinds in one file.
+_MIXED_NEWLINES = "state machine reached an invalid state"
 
 
 class _NoRowsError(TableError):
-    """The error for a CSV file without rows. In a folder, such a file is skipped."""
+    """The error for a CSV file without rows. In a folder, such a file is skipped.
+
+    `names` are the names in its header, or None without one.
+    """
+
+    names: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where the rows of a CSV file start, and how they are written."""
+
+    dialect: Dialect
+    n_skipped: int  # records before the first row, blank lines included
+    has_header: bool  # whether the last of them holds the column names
+    first_row: Record | None  # values of the first row, if the head of the file has one
+    row_bytes: int  # mean size of the rows in the head
 
 
 @final
 class CsvSource(Source):
-    """A CSV file, plain or compressed, whose columns are all read as text.
-
-    `header` is True if the first record holds the column names.
-    """
+    """A CSV file, plain or compressed, whose columns are all read as text."""
 
     format = "csv"
     is_untyped = True
 
-    def __init__(
-        self,
-        packed: CompressedFile,
-        encoding: str,
-        dialect: Dialect,
-        names: Sequence[str],
-        *,
-        header: bool,
-    ) -> None:
-        self.name = packed.name
-        self.paths = (packed.path,)
+    def __init__(self, file: TextFile, layout: _Layout, names: Sequence[str]) -> None:
+        self.name = file.packed.name
+        self.paths = (file.packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = []
-        self._packed = packed
-        self._encoding = encoding
-        self._dialect = dialect
-        self._header = header
+        self._file = file
+        self._layout = layout
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns as text, block by block; missing values are texts as well.
+        """Yield these columns as text in record batches; missing values are texts as well.
 
-        Records with another number of values than the first one raise a `TableError`.
+        Records with another number of values than the header, a quote that is never closed and
+        lines of more than `LINE_BYTES` bytes raise a `TableError` with their line. If the file
+        turns out not to be UTF-8, or to have newlines of several kinds, a copy is read from there
+        on, and a note is added.
         """
-        wanted = list(columns)
-        for block in self.body():
-            for batch in self._parse_block(block, wanted).select(wanted).to_batches():
-                yield from split_batch(batch)
+        n_read = 0
+        while True:
+            try:
+                for batch in self._read(columns, n_read):
+                    n_read += len(batch)
+                    yield from split_batch(batch)
+            except DuckDBError as error:
+                self._file = self._choose_copy(str(error))
+            else:
+                return
 
-    def body(self) -> Iterator[Block]:
-        """Yield blocks of complete records without the header; blank blocks are skipped."""
-        blocks = _read_blocks(self._packed, self._encoding, self._dialect)
-        first = next(blocks, None)
-        if first is not None and self._header:
-            record = self._dialect.first_record(first.data)
-            first = _remove_start(first, len(record), self._dialect)
-        for block in itertools.chain([first] if first else [], blocks):
-            if block.data.strip(b"\r\n"):
-                yield block
+    def partitions(self, max_rows: int) -> Sequence[Source]:
+        """Return this source as the only partition, after checking the encoding of the whole file.
 
-    def _parse_block(self, block: Block, wanted: list[str]) -> pa.Table:
-        """Parse a block to a table of text columns; invalid records raise a `TableError`.
-
-        If `wanted` is empty, the first column is returned, so that the rows can be counted.
+        Workers would not pass on the note about another encoding.
         """
-        bad: list[pacsv.InvalidRow] = []
+        if not self._file.is_copied:
+            self._use_fallback_encoding()
+        return [self]
 
-        def collect(row: pacsv.InvalidRow) -> str:
-            """Store an invalid record for the error message, and let Arrow raise an error."""
-            bad.append(row)
-            return "error"
+    def _read(self, columns: Sequence[str], offset: int) -> Iterator[pa.RecordBatch]:
+        """Yield these columns in record batches from the row `offset` on; errors are DuckDB's."""
+        names = self.schema.names
+        indices = [names.index(name) for name in columns]
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        with open_duckdb() as database:
+            self._check_last_line()
+            path = database.quote_path(self._file.path)
+            database.lock([path])
+            # One column shows the number of rows.
+            selected = ", ".join(f"coalesce(c{index}, '')" for index in indices or [0])
+            # A blank line of a file with one column is no row; an empty value is quoted there.
+            where = "WHERE c0 IS NOT NULL " if len(names) == 1 else ""
+            table = self._describe_table(path)
+            query = f"SELECT {selected} FROM {table} {where}OFFSET {offset}"
+            for number, batch in enumerate(database.batches(query, self._layout.row_bytes)):
+                arrays = batch.columns[: len(indices)]
+                if number == offset == 0:
+                    self._check_first_row(indices, arrays)
+                yield (
+                    pa.RecordBatch.from_arrays(arrays, schema=schema)
+                    if indices
+                    else batch.select([])
+                )
 
-        # Arrow would read all columns for an empty list.
-        some = wanted or self.schema.names[:1]
-        try:
-            return _parse_records(block.data, self._dialect, self.schema.names, some, collect)
-        except (pa.ArrowException, UnicodeError) as cause:
-            raise self._build_error(block, bad, cause) from cause
+    def _describe_table(self, path: str) -> str:
+        """Return DuckDB's table function that reads a quoted path as this file.
 
-    def _build_error(
-        self, block: Block, bad: list[pacsv.InvalidRow], cause: BaseException
-    ) -> TableError:
-        """Return the error for a block that Arrow cannot parse.
-
-        It names the line of the first record in `bad`; without one, the first line of the block.
+        Columns have generated names, because DuckDB's names do not distinguish upper and lower
+        case.
         """
-        where, newline = self._packed.where, self._dialect.newline
-        if not bad:
-            return TableError(f"{where}: the lines from {block.line} on: {describe_cause(cause)}.")
-        # Arrow numbers records, but not lines: quoted values may hold newlines. So the text of the
-        # record is searched in the block.
-        text = bad[0].text.encode()
-        position = 0 if block.data.startswith(text) else block.data.find(newline + text) + 1
-        line = block.line + block.data.count(newline, 0, position)
-        return TableError(
-            f"{where}: line {line} has {bad[0].actual_columns} cells, but expected "
-            f"{bad[0].expected_columns} as in the first line. Put quotes around the cells that "
-            f"hold the delimiter {self._dialect.delimiter!r}, or pass the right --delimiter."
+        dialect, n_columns = self._layout.dialect, len(self.schema.names)
+        columns = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(n_columns))
+        escape = "\\" if dialect.escape else dialect.quote
+        return (
+            f"read_csv({path}, auto_detect = false, header = false, columns = {{{columns}}}, "
+            f"skip = {self._layout.n_skipped}, delim = {quote_sql(dialect.delimiter)}, "
+            f"quote = {quote_sql(dialect.quote)}, escape = {quote_sql(escape)}, "
+            f"max_line_size = {LINE_BYTES}, buffer_size = {_BUFFER_BYTES}, compression = 'none', "
+            "allow_quoted_nulls = false, hive_partitioning = false)"
         )
+
+    def _check_first_row(self, indices: Sequence[int], arrays: Sequence[pa.Array]) -> None:
+        """Raise a `TableError` if the first row is not the one that was found in the file's head.
+
+        DuckDB skips another number of records if quotes in them are not closed properly. Quotes,
+        escapes and spaces are ignored in the comparison.
+        """
+        expected = self._layout.first_row
+        if expected is None or len(expected) != len(self.schema.names):
+            return
+        for index, array in zip(indices, arrays, strict=True):
+            if _simplify(array[0].as_py()) != _simplify(expected[index]):
+                raise TableError(
+                    f"{self._file.packed.where}: the lines above the first row have quotes that "
+                    "are not closed. Remove these lines or their quotes."
+                )
+
+    def _choose_copy(self, error: str) -> TextFile:
+        """Return the copy that can be read in place of the file that raised an error of DuckDB.
+
+        If there is none, the error is raised as a `TableError`.
+        """
+        if _INVALID_UTF8 in error and not self._file.is_copied and not self._file.is_stated:
+            self._use_fallback_encoding()
+            return self._file
+        if _MIXED_NEWLINES in error and not self._file.unify_newlines:
+            self.notes.append(
+                f"{self._file.packed.where} has newlines of several kinds; all of them end a line."
+            )
+            return self._file.with_equal_newlines()
+        raise self._build_error(error)
+
+    def _use_fallback_encoding(self) -> None:
+        """Read the file in another encoding from now on if it is not valid UTF-8.
+
+        A note is added. Files that are partly UTF-8 raise a `TableError`.
+        """
+        encoding, notes = replace_invalid_utf8(self._file.packed, self._file.encoding)
+        self.notes += notes
+        self._file = self._file.with_encoding(encoding)
+
+    def _build_error(self, error: str) -> TableError:
+        """Return the error for a file that DuckDB cannot parse; it names the line if known."""
+        where = self._file.packed.where
+        line = _ERROR_LINE.search(error)
+        widths = _ERROR_WIDTHS.search(error)
+        if _TOO_LONG in error:
+            return _build_length_error(f"{where}: a line")
+        if line is None:
+            return TableError(f"{where}: it cannot be read as CSV ({describe_cause(error)}).")
+        where = f"{where}: line {self._find_line(int(line[1]))}"
+        if widths is not None:
+            return TableError(
+                f"{where} has {widths[2]} cells, but expected {widths[1]} as in the first line. "
+                "Put quotes around the cells that hold the delimiter "
+                f"{self._layout.dialect.delimiter!r}, or pass the right --delimiter. If the table "
+                "starts below it, pass --skip."
+            )
+        if "unterminated quote" in error:
+            return TableError(
+                f"{where} has a quote that is not closed properly. Close or double it."
+            )
+        if "Maximum line size" in error:
+            return _build_length_error(where)
+        return TableError(f"{where} cannot be read as CSV ({describe_cause(error)}).")
+
+    def _check_last_line(self) -> None:
+        """Raise a `TableError` if the last line is longer than `LINE_BYTES`.
+
+        DuckDB drops such a line without an error, if no line follows.
+        """
+        with Path(self._file.path).open("rb") as file:
+            size = file.seek(0, io.SEEK_END)
+            end = b""
+            while len(end) < min(size, LINE_BYTES):
+                end_size = min(max(2 * len(end), _START_BYTES), size)
+                file.seek(size - end_size)
+                end = file.read(end_size)
+                if end.rstrip(b"\r\n").rfind(b"\n") >= 0 or b"\r" in end.rstrip(b"\r\n"):
+                    return
+        if size > LINE_BYTES:
+            raise _build_length_error(f"{self._file.packed.where}: the last line")
+
+    def _find_line(self, number: int) -> int:
+        """Return the line of a record; DuckDB counts records, whose values may hold newlines.
+
+        The lines above are read by Python for this.
+        """
+        with Path(self._file.path).open(encoding="utf-8", errors="replace", newline="") as text:
+            reader = self._layout.dialect.read(text)
+            try:
+                for _ in itertools.islice(reader, number - 1):
+                    pass
+            except csv.Error:  # a value that is too long for Python
+                return number
+            return reader.line_num + 1
+
+
+def _build_length_error(where: str) -> TableError:
+    """Return the error for a line that is too long; `where` names the file and the line."""
+    return TableError(
+        f"{where} is longer than {LINE_BYTES >> 20} MiB, or a quote that opens there is never "
+        "closed. Shorten its values, or close the quote."
+    )
+
+
+def _simplify(text: str) -> str:
+    """Return a text without quotes, backslashes and white space."""
+    return re.sub(r"[\s\"'\\]", "", text)
 
 
 @final
@@ -361,14 +271,15 @@ class CsvFolder(Source):
     format = "csv"
     is_untyped = True
 
-    def __init__(self, name: str, files: Sequence[CsvSource], notes: list[str]) -> None:
+    def __init__(self, name: str, files: Sequence[CsvSource]) -> None:
         self.name = name
         self.paths = tuple(path for file in files for path in file.paths)
         self.schema = files[0].schema
-        self.notes = notes
+        self.notes = [note for file in files for note in file.notes]
         self._files = files
         for file in files:
             file.name = name
+            file.notes = self.notes  # one list, because reading a file may add notes
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text, file by file."""
@@ -376,68 +287,133 @@ class CsvFolder(Source):
             yield from file.batches(columns)
 
     def partitions(self, max_rows: int) -> Sequence[Source]:
-        """Return one source per file; files are not divided, so `max_rows` is ignored."""
-        return self._files
+        """Return one source per file; files are not divided, so `max_rows` is ignored.
+
+        The encoding of all files is checked.
+        """
+        return [each for file in self._files for each in file.partitions(max_rows)]
 
 
-def open_csv(
-    packed: CompressedFile,
-    encoding: str,
-    notes: list[str],
-    *,
-    delimiter: str | None = None,
-    header: bool | None = None,
-) -> CsvSource:
-    """Open a CSV file; its first lines show the dialect and the columns.
+def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSource:
+    """Open a CSV file; its first lines show the dialect, title lines and columns.
 
-    A delimiter or header of None is detected. The source has `notes`, and notes about the header.
-    A file without rows and duplicate names raise a `TableError`, an invalid delimiter a
-    `ParameterError`.
+    The source has `notes`, and notes about title lines and the header. A file without rows and
+    duplicate names raise a `TableError`, an invalid delimiter a `ParameterError`.
     """
-    dialect = detect_dialect(_read_head(packed, encoding), delimiter)
-    first = next(_read_blocks(packed, encoding, dialect), None)
-    if first is None:
-        raise _NoRowsError(f"{packed.where}: it holds no rows. Expected lines with cells.")
-    columns = name_columns(_parse_first_record(packed, dialect, first), header, packed.where)
-    source = CsvSource(packed, encoding, dialect, columns.names, header=columns.header)
-    source.notes = notes + columns.notes
-    if next(source.body(), None) is None:
-        raise _NoRowsError(
-            f"{packed.where}: it holds no rows, only the line with the names of the columns. "
+    where = file.packed.where
+    head, is_complete = _read_head(file)
+    head = _skip_lines(head, options.skip or 0)
+    dialect = detect_dialect(head, options.delimiter)
+    records = list(itertools.islice(dialect.split(head), _HEAD_RECORDS))
+    start = find_header(records, options.header if options.skip is None else False)
+    if start is None:
+        raise _explain_no_records(file, head, is_complete)
+    columns = name_columns(records[start], options.header, where)
+    n_skipped = start + columns.header
+    rows = [record for record in records[n_skipped:] if record]
+    if not rows and is_complete and len(records) < _HEAD_RECORDS:
+        error = _NoRowsError(
+            f"{where}: it holds no rows, only the line with the names of the columns. "
             "If that line is a row, pass --no-header."
+        )
+        error.names = columns.names
+        raise error
+    layout = _Layout(
+        dialect,
+        n_skipped + (options.skip or 0),
+        columns.header,
+        rows[0] if rows else None,
+        len(head) // max(head.count("\n"), 1),
+    )
+    source = CsvSource(file, layout, columns.names)
+    source.notes = [*notes, *_describe_titles(records[:start], where), *columns.notes]
+    return source
+
+
+def _explain_no_records(file: TextFile, head: str, is_complete: bool) -> TableError:
+    """Return the error for a file in whose head no record was found."""
+    where = file.packed.where
+    if is_complete and not head.strip("\r\n"):
+        return _NoRowsError(f"{where}: it holds no rows. Expected lines with cells.")
+    check_number_of_columns(max(head.count(each) for each in ",;\t|") + 1, where)
+    return TableError(
+        f"{where}: its first line has a value of more than 131,072 letters, or a quote that is "
+        "never closed. Shorten the value, or close the quote."
+    )
+
+
+def _describe_titles(records: Sequence[Record], where: str) -> Iterator[str]:
+    """Yield a note about the title lines that were skipped above the header."""
+    titles = [" ".join(filter(None, record)) for record in records if record]
+    if titles:
+        yield (
+            f"{len(titles)} line(s) above the table in {where} were skipped, the first of them "
+            f"{titles[0][:60]!r}. If they are rows, pass --skip 0."
+        )
+
+
+def _read_head(file: TextFile) -> tuple[str, bool]:
+    """Return the first complete lines of a file, and whether they are the whole file.
+
+    They have about `_HEAD_BYTES` bytes. If the first line is longer, it is returned alone; a first
+    line of more than `LINE_BYTES` bytes raises a `TableError`. Invalid UTF-8 is replaced here.
+    """
+    pieces = read_utf8(file.packed, file.encoding)
+    head = b""
+    for piece in pieces:
+        head += piece
+        has_line = b"\n" in head or b"\r" in head
+        if len(head) > (_HEAD_BYTES if has_line else LINE_BYTES):
+            break
+    else:
+        return head.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"), True
+    if not has_line:
+        raise TableError(
+            f"{file.packed.where}: line 1 is longer than {LINE_BYTES >> 20} MiB. Write the "
+            "file with line breaks, or pass its right --input-format."
+        )
+    size = max(
+        _HEAD_BYTES, min(position + 1 for letter in b"\r\n" if (position := head.find(letter)) >= 0)
+    )
+    head = head[:size]
+    end = max(head.rfind(b"\n"), head.rfind(b"\r")) + 1
+    return head[:end].removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"), False
+
+
+def _skip_lines(text: str, n_lines: int) -> str:
+    r"""Return a text without its first lines; a line ends with ``\n``, ``\r\n`` or ``\r``."""
+    for _ in range(n_lines):
+        text = re.sub(r"\A[^\r\n]*(\r\n|\n|\r|\Z)", "", text, count=1)
+    return text
+
+
+def _open_like(first: CsvSource, packed: CompressedFile, options: TextOptions) -> CsvSource:
+    """Open another file of a folder with the delimiter and header of the first one.
+
+    Other columns raise a `TableError`. A file without rows is accepted.
+    """
+    layout, names = first._layout, first.schema.names
+    file, notes = open_text_file(packed, options.encoding)
+    same = replace(options, delimiter=layout.dialect.delimiter, header=layout.has_header)
+    try:
+        source = open_csv(file, notes, same)
+    except _NoRowsError as error:
+        source, found = CsvSource(file, layout, names), error.names or names
+    else:
+        found = source.schema.names
+    if found != names:
+        raise TableError(
+            f"{packed.where}: its columns are {format_names(found)}, but expected "
+            f"{format_names(names)} as in {first._file.packed.where}. Write the same header into "
+            "all files of the folder."
         )
     return source
 
 
-def _open_like(first: CsvSource, packed: CompressedFile) -> CsvSource:
-    """Open another file of a folder with the encoding, dialect and columns of the first one.
-
-    Other columns raise a `TableError`. A file without rows is accepted.
-    """
-    record = next(_read_blocks(packed, first._encoding, first._dialect), None)
-    names = first.schema.names
-    if record is not None:
-        cells = _parse_first_record(packed, first._dialect, record)
-        found = name_columns(cells, first._header, packed.where).names
-        if found != names:
-            raise TableError(
-                f"{packed.where}: its columns are {format_names(found)}, but expected "
-                f"{format_names(names)} as in {first._packed.where}. Write the same header into "
-                "all files of the folder."
-            )
-    return CsvSource(packed, first._encoding, first._dialect, names, header=first._header)
-
-
 def open_csv_folder(
-    folder: str,
-    name: str,
-    paths: Sequence[str],
-    *,
-    encoding: str | None = None,
-    delimiter: str | None = None,
-    header: bool | None = None,
+    folder: str, name: str, paths: Sequence[str], options: TextOptions
 ) -> CsvFolder:
-    """Open CSV files with the encoding, dialect and columns of the first file with rows.
+    """Open CSV files with the encoding, delimiter and columns of the first file with rows.
 
     `name` is the folder in messages. Options that are None are detected. Files with other columns,
     and a folder without rows, raise a `TableError`.
@@ -450,93 +426,13 @@ def open_csv_folder(
         in_messages = str(Path(name, Path(path).relative_to(base)))
         files.append(detect_compression(path, in_messages, start)[0])
     for packed in files:
-        with packed.open() as stream:
-            head = stream.read(_HEAD_BYTES)
-        detected, notes = detect_encoding(packed, head, encoding)
+        text, notes = open_text_file(packed, options.encoding)
         try:
-            first = open_csv(packed, detected, notes, delimiter=delimiter, header=header)
+            first = open_csv(text, notes, options)
         except _NoRowsError:
             continue
-        sources = [first if file == packed else _open_like(first, file) for file in files]
-        return CsvFolder(name, sources, first.notes)
+        sources = [
+            first if other == packed else _open_like(first, other, options) for other in files
+        ]
+        return CsvFolder(name, sources)
     raise TableError(f"{escape_text(name)}: none of its {len(files)} CSV files holds a row.")
-
-
-def _read_head(packed: CompressedFile, encoding: str) -> bytes:
-    """Return the first complete lines as UTF-8, at most `_HEAD_BYTES` bytes.
-
-    If the first line is longer, its start is returned.
-    """
-    pieces = read_utf8(packed, encoding)
-    head = b""
-    while len(head) <= _HEAD_BYTES and (piece := next(pieces, None)) is not None:
-        head += piece
-    if len(head) <= _HEAD_BYTES:
-        return head
-    head = head[:_HEAD_BYTES]
-    return head[: max(head.rfind(b"\n"), head.rfind(b"\r")) + 1] or head
-
-
-def _read_blocks(packed: CompressedFile, encoding: str, dialect: Dialect) -> Iterator[Block]:
-    """Yield blocks of complete records as UTF-8; blank lines before the first are skipped.
-
-    The last record needs no newline. Invalid bytes, a quote that is never closed and a record of
-    more than `LINE_BYTES` bytes raise a `TableError`.
-    """
-    pieces = read_utf8(packed, encoding)
-    started = False
-    for block in split_lines(pieces, dialect.find_end, packed.where, dialect.newline):
-        blank = len(block.data) - len(block.data.lstrip(b"\r\n"))
-        remaining = block if started else _remove_start(block, blank, dialect)
-        if not remaining.data:
-            continue
-        started = True
-        yield remaining
-
-
-def _remove_start(block: Block, start: int, dialect: Dialect) -> Block:
-    """Return a block without its first `start` bytes; its line number is adjusted."""
-    return Block(block.data[start:], block.line + block.data.count(dialect.newline, 0, start))
-
-
-def _parse_first_record(packed: CompressedFile, dialect: Dialect, block: Block) -> list[str]:
-    """Return the values of the first record of a block as texts, or raise a `TableError`."""
-    record = dialect.first_record(block.data)
-    names = [str(index) for index in range(next(dialect.count_values(record), 1))]
-    try:
-        table = _parse_records(record, dialect, names, names)
-    except (pa.ArrowException, UnicodeError) as cause:
-        raise TableError(f"{packed.where}: line {block.line}: {describe_cause(cause)}.") from cause
-    return [column[0].as_py() for column in table.columns]
-
-
-def _parse_records(
-    data: bytes,
-    dialect: Dialect,
-    names: list[str],
-    wanted: list[str],
-    collect: Callable[[pacsv.InvalidRow], str] | None = None,
-) -> pa.Table:
-    """Parse complete records, without a header, to a table with the columns `wanted` as text.
-
-    `names` are the names of all columns. `collect` is called for records with another number of
-    values, and returns "skip" or "error". Arrow's errors are not converted.
-    """
-    return pacsv.read_csv(
-        pa.BufferReader(data),
-        # One block, because Arrow must not split it. No threads, because a thread that holds the
-        # handler at the end of the process would abort it.
-        read_options=pacsv.ReadOptions(
-            column_names=names, block_size=len(data) + 1, use_threads=False
-        ),
-        parse_options=pacsv.ParseOptions(
-            delimiter=dialect.delimiter,
-            quote_char=dialect.quote,
-            escape_char="\\" if dialect.escape else False,
-            newlines_in_values=True,
-            invalid_row_handler=collect,
-        ),
-        convert_options=pacsv.ConvertOptions(
-            column_types=dict.fromkeys(wanted, pa.string()), include_columns=wanted
-        ),
-    )

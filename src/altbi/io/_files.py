@@ -1,4 +1,4 @@
-"""The bytes of a file: decompressed in pieces, decoded to UTF-8, and cut into blocks of lines."""
+"""The bytes of a file: decompressed in pieces, and decoded to UTF-8."""
 
 import codecs
 import contextlib
@@ -8,7 +8,7 @@ import lzma
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -121,7 +121,7 @@ def report_damage(where: str, what: str) -> Iterator[None]:
         ) from cause
 
 
-def describe_cause(cause: BaseException) -> str:
+def describe_cause(cause: BaseException | str) -> str:
     """Return another library's message as one line of at most 200 characters, safe to print.
 
     A period at its end is removed. An error without a message is described by its type.
@@ -205,20 +205,38 @@ def detect_encoding(
     """Return the encoding of a text file, and a list with a note if it is an assumption.
 
     `asked` is the encoding that the user states, or None; an unknown one raises a `ParameterError`.
-    A UTF-8 file is read to its end, because the first invalid byte may come late. If it is not
-    valid, cp1252 is assumed. A `TableError` is raised instead if the user asked for UTF-8, or if
-    other letters outside of ASCII are valid UTF-8.
+    If `head`, the first bytes, is not UTF-8, the encoding of `replace_invalid_utf8` is returned.
     """
     encoding = guess_encoding(packed, head) if asked is None else _normalize_encoding(asked)
-    if encoding != "utf-8":
-        return encoding, []
-    bad, has_other_letters = _find_invalid_utf8(packed)
-    if bad is None:
+    if encoding != "utf-8" or _is_start_of_utf8(head):
         return encoding, []
     if asked is not None:
+        bad, _ = _find_invalid_utf8(packed)
         raise TableError(
             f"{packed.where}: {bad} cannot be read as utf-8. Pass the right --encoding."
         )
+    return replace_invalid_utf8(packed, encoding)
+
+
+def _is_start_of_utf8(head: bytes) -> bool:
+    """Return whether bytes are UTF-8; the last letter may be incomplete."""
+    try:
+        codecs.getincrementaldecoder("utf-8")("strict").decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def replace_invalid_utf8(packed: CompressedFile, encoding: str) -> tuple[str, list[str]]:
+    """Return the encoding of a file that was taken for UTF-8, and a list of notes about it.
+
+    The file is read to its end. If it is UTF-8, or `encoding` is another one, `encoding` is
+    returned without a note. Otherwise cp1252 is assumed. Letters outside of ASCII that are UTF-8
+    raise a `TableError`, because the file then has two encodings.
+    """
+    bad, has_other_letters = _find_invalid_utf8(packed) if encoding == "utf-8" else (None, False)
+    if bad is None:
+        return encoding, []
     if has_other_letters:
         raise TableError(
             f"{packed.where}: {bad} is not UTF-8, while other letters of the file are. "
@@ -322,52 +340,3 @@ def _find_invalid_utf8(packed: CompressedFile) -> tuple[str | None, bool]:
         if bad and has_other_letters:
             break
     return bad, has_other_letters
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    """Complete lines of a file, and the number of the first one, counted from 1."""
-
-    data: bytes
-    line: int
-
-
-def split_lines(
-    pieces: Iterator[bytes], find_end: Callable[[bytes], int], where: str, newline: bytes = b"\n"
-) -> Iterator[Block]:
-    """Yield blocks of complete lines; a newline is added to the last line if it has none.
-
-    `pieces` is the text in pieces of any size. `find_end` returns the position after the last
-    complete line of a text; 0 if there is none. A line of more than `LINE_BYTES` bytes and a quote
-    that is never closed raise a `TableError`.
-    """
-    rest, line = b"", 1
-    for piece in _end_last_line(pieces, newline):
-        rest += piece
-        end = find_end(rest)
-        if end:
-            yield Block(rest[:end], line)
-            line += rest.count(newline, 0, end)
-            rest = rest[end:]
-        if len(rest) > LINE_BYTES:
-            raise TableError(
-                f"{where}: line {line} is longer than {LINE_BYTES >> 20} MiB, or a quote that "
-                "opens there is never closed. Shorten its values, or close the quote."
-            )
-    if rest:
-        raise TableError(
-            f"{where}: a quote that opens in line {line} or later is never closed. Close it."
-        )
-
-
-def _end_last_line(pieces: Iterator[bytes], newline: bytes) -> Iterator[bytes]:
-    """Yield the pieces, and a newline if the last piece does not end with one.
-
-    A text without pieces stays empty.
-    """
-    last = newline
-    for piece in pieces:
-        last = piece or last
-        yield piece
-    if not last.endswith(newline):
-        yield newline

@@ -1,0 +1,266 @@
+"""The dialect, title lines and column names of a CSV file, from its first lines.
+
+DuckDB's own detection is not used, because it skips lines at the start that it does not understand,
+and takes the decimal commas in ``1,5;2,5`` for delimiters.
+"""
+
+import csv
+import io
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from altbi.errors import ParameterError, TableError
+from altbi.io._source import check_names
+
+if TYPE_CHECKING:
+    from _csv import Reader
+
+MAX_COLUMNS = 1 << 18
+
+_DELIMITERS = (",", "\t", ";", "|")
+_NAMED = {"tab": "\t", "\\t": "\t", "space": " "}
+_HEAD_RECORDS = 500
+_MAX_TITLE_LINES = 50
+_EDGE = r"[,;\t|\r\n]"
+_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*%?\s*", re.I)
+_DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})\b.*")
+_MISSING = re.compile(r"\s*(nan|na|n/a|null|none|[?.-])\s*", re.I)
+_SHOWN = 5
+
+Record = list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The delimiter, quote and escape letters of a CSV file."""
+
+    delimiter: str
+    quote: str = '"'  # encloses delimiters and newlines; doubled quotes stand for one quote
+    escape: bool = False  # whether a backslash makes the next letter an ordinary one
+
+    def split(self, text: str) -> Iterator[Record]:
+        r"""Yield the values of each record, an empty list for a blank line.
+
+        It stops before a value of more than 131,072 letters.
+
+        >>> list(Dialect(";").split('a;b\n"x\n";1,5\n'))
+        [['a', 'b'], ['x\n', '1,5']]
+        """
+        try:
+            yield from self.read(io.StringIO(text, newline=""))
+        except csv.Error:
+            return
+
+    def read(self, lines: Iterable[str]) -> "Reader":
+        """Return a reader of Python's that yields the values of each record in some lines."""
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quotechar=self.quote,
+            doublequote=not self.escape,
+            escapechar="\\" if self.escape else None,
+        )
+
+
+def detect_dialect(head: str, delimiter: str | None = None) -> Dialect:
+    r"""Return the dialect that the first lines of a file show.
+
+    `delimiter` overrides the detected one; if it is invalid, it raises a `ParameterError`.
+    Backslashes are escapes only if one precedes a quote inside of a value.
+
+    >>> detect_dialect("a;b\n1,5;2,5\n").delimiter
+    ';'
+    """
+    quote = _find_quote(head)
+    # A backslash escapes the next letter if it precedes a quote inside of a value.
+    inner_quote = quote + r"(?![,;\t|\r\n" + quote + r"]|\Z)"
+    escape = re.search(r"\\" + inner_quote, head) is not None
+    if delimiter is not None:
+        return Dialect(_parse_delimiter(delimiter), quote, escape)
+    return Dialect(_find_delimiter(head, quote, escape), quote, escape)
+
+
+def _parse_delimiter(delimiter: str) -> str:
+    r"""Return a delimiter as one character; "tab", "\t" and "space" are accepted as names.
+
+    A quote, a backslash, a newline and anything but one ASCII character raise a `ParameterError`.
+    """
+    letter = _NAMED.get(delimiter, delimiter)
+    if len(letter) != 1 or not letter.isascii() or letter in "\r\n\"'\\\0":
+        raise ParameterError(
+            f"delimiter={delimiter!r}, but expected one letter such as ',' or ';', or 'tab'."
+        )
+    return letter
+
+
+def _find_quote(head: str) -> str:
+    """Return the quote character of a file: a double quote or an apostrophe.
+
+    It is the apostrophe only if no value starts with a double quote. In addition, some values must
+    start with an apostrophe, and all of these must end with one.
+    """
+    before = rf"(?:\A|(?<={_EDGE}))"
+    if re.search(before + '"', head):
+        return '"'
+    opened = len(re.findall(before + "'", head))
+    closed = len(re.findall(rf"{before}'(?:[^'\r\n]|'')*+'(?={_EDGE}|\Z)", head))
+    return "'" if opened == closed > 0 else '"'
+
+
+def _find_delimiter(head: str, quote: str, escape: bool) -> str:
+    """Return the comma, tab, semicolon or bar that splits most records into equally many values.
+
+    It must split at least half of the first 500 records into the same number of values, above one;
+    the default is the comma. Ties go to the delimiter with more values. A comma loses against an
+    equally consistent delimiter if commas are decimal.
+    """
+    ranks: dict[str, tuple[float, int]] = {}
+    for delimiter in _DELIMITERS:
+        widths = count_values(
+            itertools.islice(Dialect(delimiter, quote, escape).split(head), _HEAD_RECORDS)
+        )
+        width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
+        if width > 1 and 2 * times >= len(widths):
+            ranks[delimiter] = (times / len(widths), width)
+    best = max(ranks, key=lambda delimiter: ranks[delimiter], default=",")
+    rivals = {other: rank for other, rank in ranks.items() if rank[0] >= ranks[best][0]}
+    if best == "," and len(rivals) > 1 and _has_decimal_commas(head):
+        del rivals[","]
+        return max(rivals, key=lambda delimiter: rivals[delimiter])
+    return best
+
+
+def count_values(records: Iterator[Record] | Sequence[Record]) -> list[int]:
+    """Return the number of values of each record that is not a blank line."""
+    return [len(record) for record in records if record]
+
+
+def _has_decimal_commas(head: str) -> bool:
+    """Return whether more than 90% of the commas stand between two digits, as in 1,5;2,5."""
+    return 10 * len(re.findall(r"(?<=\d),(?=\d)", head)) > 9 * head.count(",")
+
+
+def find_header(records: Sequence[Record], header: bool | None) -> int | None:
+    """Return the index of the first record that is neither blank nor a title line; None if none is.
+
+    Title lines stand above the header. They have another number of values than most records, and at
+    most one that is not empty, or a leading ``#``. Or they have as many values, at least three, of
+    which only the first is not empty and a text, and the next record holds texts alone. The latter
+    are rows if `header` is False.
+
+    >>> find_header([["Sales"], [], ["shop", "price"], ["a", "1"], ["b", "2"]], None)
+    2
+    """
+    filled = [index for index, record in enumerate(records) if record]
+    if not filled:
+        return None
+    width = Counter(count_values(records)).most_common(1)[0][0]
+    for index, following in itertools.islice(itertools.pairwise(filled), _MAX_TITLE_LINES):
+        below = records[following]
+        if not (
+            _is_short_title(records[index], width)
+            or (header is not False and _is_padded_title(records[index], below, width))
+        ):
+            return index
+    return filled[-1] if len(filled) <= _MAX_TITLE_LINES else filled[0]
+
+
+def _is_short_title(record: Record, width: int) -> bool:
+    """Return whether a record of another width than the table, above one, is a title line."""
+    n_texts = sum(bool(value.strip()) for value in record)
+    is_comment = record[0].lstrip().startswith("#")
+    return len(record) != width and width > 1 and (n_texts <= 1 or is_comment)
+
+
+def _is_padded_title(record: Record, below: Record, width: int) -> bool:
+    """Return whether a record is a title line that a spreadsheet has filled with empty values."""
+    first, *others = record
+    texts = [value for value in below if value.strip()]
+    is_alone = len(record) == width > 2 and first.strip() != "" and not "".join(others).strip()
+    is_header = len(texts) > 1 and not any(map(_NUMBER.fullmatch, texts))
+    return is_alone and is_header and not _NUMBER.fullmatch(first)
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The column names, whether the first line holds them, and notes about assumptions."""
+
+    names: list[str]
+    header: bool
+    notes: list[str] = field(default_factory=list)
+
+
+def name_columns(cells: Sequence[str], header: bool | None, where: str) -> Columns:
+    """Return the names of the columns, given the values of the first line.
+
+    `header` is whether the line holds names. None detects it: a line of numbers, also with missing
+    values, is a row, unless it counts 0, 1, 2, … Columns without a header are called x0, x1, ...;
+    an empty name becomes ``unnamed_`` and its number, counted from 1. Assumptions are noted.
+    Duplicate names, and more than `MAX_COLUMNS` columns, raise a `TableError`.
+
+    >>> name_columns(["price", ""], None, "a.csv").names
+    ['price', 'unnamed_2']
+    >>> name_columns(["1.5", "2"], None, "a.csv").names
+    ['x0', 'x1']
+    """
+    check_number_of_columns(len(cells), where)
+    generated = [f"x{index}" for index in range(len(cells))]
+    if header is False:
+        return Columns(generated, header=False)
+    filled = [cell for cell in cells if cell.strip() and not _MISSING.fullmatch(cell)]
+    if header is None and filled and all(map(_NUMBER.fullmatch, filled)):
+        if not _is_counting_header(filled):
+            note = f"The first line of {where} holds numbers only, so it was read as a row"
+            return Columns(generated, header=False, notes=[f"{note}: the columns are x0, x1, …"])
+        note = f"The first line of {where} counts 0, 1, 2, …, so it was read as names of columns."
+        return _use_header(cells, where, [note])
+    values = [cell for cell in filled if _NUMBER.fullmatch(cell) or _DATE.fullmatch(cell)]
+    is_ambiguous = header is None and values
+    return _use_header(cells, where, [_describe_ambiguity(values, where)] if is_ambiguous else [])
+
+
+def check_number_of_columns(n_columns: int, where: str) -> None:
+    """Raise a `TableError` for more than `MAX_COLUMNS` columns."""
+    if n_columns > MAX_COLUMNS:
+        raise TableError(
+            f"{where}: it has {n_columns:,} columns, but expected at most {MAX_COLUMNS:,}. "
+            "If they are rows, transpose the table."
+        )
+
+
+def _describe_ambiguity(values: Sequence[str], where: str) -> str:
+    """Return the note that names in the header look like values; at most five are quoted."""
+    more = ", …" if len(values) > _SHOWN else ""
+    return (
+        f"The first line of {where} was read as names of columns, among them "
+        f"{', '.join(map(repr, values[:_SHOWN]))}{more}. If it is a row, pass --no-header; if not, "
+        "pass --header."
+    )
+
+
+def _use_header(cells: Sequence[str], where: str, notes: list[str]) -> Columns:
+    """Return the cells as column names; empty ones become ``unnamed_1``, ..., counted from 1.
+
+    A note that lists these follows `notes`. Duplicate names raise a `TableError`.
+    """
+    names = [
+        cell if cell.strip() else f"unnamed_{index}" for index, cell in enumerate(cells, start=1)
+    ]
+    new = [name for name, cell in zip(names, cells, strict=True) if name != cell]
+    if new:
+        more = ", …" if len(new) > _SHOWN else ""
+        notes = [*notes, f"Columns of {where} without a name are {', '.join(new[:_SHOWN])}{more}."]
+    check_names(names, where)
+    return Columns(names, header=True, notes=notes)
+
+
+def _is_counting_header(cells: Sequence[str]) -> bool:
+    """Return whether the cells are 0, 1, 2, …, the header that pandas writes without names.
+
+    A single cell is not enough.
+    """
+    return len(cells) > 1 and list(cells) == [str(index) for index in range(len(cells))]

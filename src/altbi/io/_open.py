@@ -1,0 +1,283 @@
+"""Open tables: find the format of a file or the files of a folder, and call its reader."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from altbi.errors import ParameterError, TableError, escape_text
+from altbi.io._files import COMPRESSION_MAGIC, CompressedFile, detect_compression, guess_encoding
+from altbi.io._source import Source
+from altbi.io._text_file import TextOptions, open_text_file
+
+# A file of this name marks a folder whose files are not complete yet.
+UNFINISHED_MARKER = "_unfinished"
+
+_FORMATS = ("csv", "jsonl", "parquet", "arrow", "npz", "npy")
+_START_BYTES = 16
+_HEAD_BYTES = 1 << 20
+_FORMAT_MAGIC = {
+    b"PAR1": "parquet",
+    b"ARROW1": "arrow",
+    b"\xff\xff\xff\xff": "arrow",
+    b"\x93NUMPY": "npy",
+}
+_UNSUPPORTED_MAGIC = {
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
+    b"SQLite format 3\x00": "an SQLite database",
+    b"\x89HDF": "an HDF5 file",
+    b"%PDF-": "a PDF document",
+    b"\x80\x04": "a Python pickle, which is never read because it can run code",
+    b"\x80\x05": "a Python pickle, which is never read because it can run code",
+}
+_COMPRESSED_ENDINGS = ("", ".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
+_FOLDER_ENDINGS = {
+    "parquet": (".parquet",),
+    "csv": tuple(text + packed for text in (".csv", ".tsv") for packed in _COMPRESSED_ENDINGS),
+}
+
+
+def open_table(
+    path: str | os.PathLike[str],
+    *,
+    format: Literal["csv", "jsonl", "parquet", "arrow", "npz", "npy"] | None = None,
+    encoding: str | None = None,
+    delimiter: str | None = None,
+    header: bool | None = None,
+    skip: int | None = None,
+    name: str | None = None,
+) -> Source:
+    r"""Open a table in a file or folder.
+
+    Format, compression, encoding and CSV dialect are detected from the first megabyte. JSON lines
+    files are converted to a temporary Parquet file. Text files that are compressed, or not in
+    UTF-8, are copied to a temporary file when they are first read. In a folder, files and folders
+    whose names start with a dot or an underscore are ignored.
+
+    Parameters
+    ----------
+    path : str or path
+        A CSV, JSON lines, Arrow or npy file, plain or compressed (gzip, bz2, zstd, lz4, xz, zip); a
+        Parquet or npz file; or a folder of Parquet files or of CSV files with the same columns.
+    format : {"csv", "jsonl", "parquet", "arrow", "npz", "npy"}, optional
+        Format of the file. None detects it.
+    encoding : str, optional
+        Encoding of a text file. None detects it.
+    delimiter : str, optional
+        Delimiter of a CSV file. None detects it.
+    header : bool, optional
+        Whether the first line of a CSV file holds the column names. None detects it.
+    skip : int, optional
+        Number of lines above the table in a CSV file. None finds and skips title lines.
+    name : str, optional
+        Name of the table in messages. None is the path.
+
+    Returns
+    -------
+    Source
+        The table, ready to be read in record batches.
+
+    Raises
+    ------
+    TableError
+        If the file is not a table, or damaged.
+    ParameterError
+        If an option has an invalid value or does not apply to the format.
+    OSError
+        If the file does not exist or cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "sizes.csv")
+    ...     _ = path.write_text("name;size\nfirst;1,5\nsecond;2,5\n")
+    ...     table = open_table(path)
+    ...     print(table.format, table.schema.names)
+    ...     next(table.batches(["size"])).to_pydict()
+    csv ['name', 'size']
+    {'size': ['1,5', '2,5']}
+    """
+    if format not in (None, *_FORMATS):
+        raise ParameterError(f"format={format!r}, but expected one of {', '.join(_FORMATS)}.")
+    path = os.fspath(path)
+    name = name or path
+    options = TextOptions(encoding, delimiter, header, skip)
+    if Path(path).is_dir() and format in (None, "csv", "parquet"):
+        found, paths = _list_table_files(path, name, format)
+        _check_options(found, name, options)
+        return _open_folder(found, path, name, paths, options)
+    packed, head, found = _detect_file(path, name, format)
+    _check_options(found, name, options)
+    return _open_file(found, packed, head, options)
+
+
+# The readers are imported where they are used, so that a run only imports one of them.
+
+
+def _open_file(format: str, packed: CompressedFile, head: bytes, options: TextOptions) -> Source:
+    """Open a file with the reader of its format; `head` holds its first decompressed bytes."""
+    if format == "parquet":
+        from altbi.io._parquet import open_parquet
+
+        return open_parquet(packed)
+    if format == "arrow":
+        from altbi.io._arrow import open_arrow
+
+        return open_arrow(packed, head)
+    if format in ("npz", "npy"):
+        from altbi.io._numpy import open_npy, open_npz
+
+        return open_npz(packed) if format == "npz" else open_npy(packed)
+    file, notes = open_text_file(packed, options.encoding)
+    if format == "jsonl":
+        from altbi.io._json_lines import open_json_lines
+
+        return open_json_lines(file, notes)
+    from altbi.io._csv import open_csv
+
+    return open_csv(file, notes, options)
+
+
+def _open_folder(
+    format: str, path: str, name: str, paths: list[str], options: TextOptions
+) -> Source:
+    """Open the Parquet or CSV files `paths` of a folder as one table, called `name` in messages."""
+    if format == "parquet":
+        from altbi.io._parquet import open_parquet_folder
+
+        return open_parquet_folder(path, name, paths)
+    from altbi.io._csv import open_csv_folder
+
+    return open_csv_folder(path, name, paths, options)
+
+
+def _detect_file(path: str, name: str, format: str | None) -> tuple[CompressedFile, bytes, str]:
+    """Return the file with its compression, its first decompressed bytes, and its format.
+
+    A format that the user states is not verified. For npz archives, the bytes are not decompressed.
+    A file that cannot be read twice, such as a pipe, raises a `TableError`.
+    """
+    mode = Path(path).stat().st_mode
+    # Opening a pipe would wait until somebody writes to it.
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+        raise TableError(
+            f"{escape_text(name)}: it cannot be read twice, because it is not a regular "
+            "file. Write it to a file first, or pass it on standard input."
+        )
+    with Path(path).open("rb") as file:
+        start = file.read(_START_BYTES)
+    path = str(Path(path).absolute())  # a worker may have another working directory
+    if format == "npz":
+        return CompressedFile(path, name), start, "npz"
+    packed, is_npz = detect_compression(path, name, start)
+    if is_npz and format is None:
+        return packed, start, "npz"
+    head = next(packed.pieces(_HEAD_BYTES), b"")
+    return packed, head, format or _detect_format(packed, head)
+
+
+def _detect_format(packed: CompressedFile, head: bytes) -> str:
+    """Return the format that the first decompressed bytes show; other text is "csv".
+
+    Formats that are not supported, binary data and doubly compressed files raise a `TableError`.
+    """
+    for magic, format in _FORMAT_MAGIC.items():
+        if head.startswith(magic):
+            return format
+    for magic, kind in _UNSUPPORTED_MAGIC.items():
+        if head.startswith(magic):
+            raise TableError(f"{packed.where}: it is {kind}. Save the table as CSV or Parquet.")
+    if head.startswith(tuple(COMPRESSION_MAGIC)):
+        raise TableError(f"{packed.where}: it is compressed twice. Unpack it once.")
+    encoding = guess_encoding(packed, head)
+    text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
+    text = text.removeprefix("\ufeff").lstrip()
+    is_array = text.startswith("[") and text[1:].lstrip().startswith("{")
+    return "jsonl" if text.startswith("{") or is_array else "csv"
+
+
+def _check_options(format: str, name: str, stated: TextOptions) -> None:
+    """Raise a `ParameterError` if an option was passed that does not apply to the format."""
+    options: dict[str, object] = {}
+    if format != "csv":
+        options |= {"delimiter": stated.delimiter, "header": stated.header, "skip": stated.skip}
+    if format not in ("csv", "jsonl"):
+        options |= {"encoding": stated.encoding}
+    if stated.skip is not None and stated.skip < 0:
+        raise ParameterError(f"skip={stated.skip}, but expected a number of lines of at least 0.")
+    for option, value in options.items():
+        if value is not None:
+            raise ParameterError(
+                f"{option}={value!r}, but {escape_text(name)} has the format {format}, to "
+                "which it does not apply. Leave it out."
+            )
+
+
+def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, list[str]]:
+    """Return the format and the sorted paths of the table files in a folder and its subfolders.
+
+    `format` restricts the search to one format. An unfinished folder, a folder without table files,
+    and a folder with both Parquet and CSV files raise a `TableError`.
+    """
+    where, paths = escape_text(name), list(_walk_files(Path(folder).resolve()))
+    unfinished = [path for path in paths if Path(path).name == UNFINISHED_MARKER]
+    if unfinished:
+        raise TableError(
+            f"{where}: the file {escape_text(unfinished[0])} marks the folder as not "
+            "finished. Run the command that writes it again: it continues where it stopped."
+        )
+    files = {
+        each: sorted(path for path in paths if path.lower().endswith(endings))
+        for each, endings in _FOLDER_ENDINGS.items()
+        if format in (None, each)
+    }
+    found = [each for each, matching in files.items() if matching]
+    if not found:
+        endings = " or ".join(_FOLDER_ENDINGS[each][0] for each in files)
+        raise TableError(
+            f"{where}: the folder holds no file that ends with {endings}. "
+            "Pass a file, or a folder of Parquet or CSV files."
+        )
+    if len(found) > 1:
+        raise TableError(
+            f"{where}: the folder holds Parquet and CSV files, which are not one table. "
+            "Pass --input-format parquet or csv."
+        )
+    return found[0], files[found[0]]
+
+
+def is_table_file(path: Path) -> bool:
+    """Return whether a file with this relative path in a folder would be read with the folder.
+
+    It must end like a Parquet or CSV file. No part of the path may start with a dot or an
+    underscore.
+
+    >>> is_table_file(Path("year/a.csv.gz")), is_table_file(Path("_old/a.csv"))
+    (True, False)
+    """
+    endings = tuple(ending for each in _FOLDER_ENDINGS.values() for ending in each)
+    is_hidden = any(folder.startswith((".", "_")) for folder in path.parts)
+    return not is_hidden and path.name.lower().endswith(endings)
+
+
+def _walk_files(folder: Path) -> Iterator[str]:
+    """Yield the paths of all files in a folder and its subfolders.
+
+    Names that start with a dot or an underscore are skipped, except for `UNFINISHED_MARKER`. A
+    folder that cannot be read raises an `OSError`.
+    """
+    for above, folders, names in os.walk(folder, onerror=_raise_error):
+        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        for name in names:
+            if name == UNFINISHED_MARKER or not name.startswith((".", "_")):
+                yield str(Path(above, name))
+
+
+def _raise_error(error: OSError) -> None:
+    """Raise the error; passed to `os.walk`, which ignores errors otherwise."""
+    raise error

@@ -1,0 +1,109 @@
+"""Text files for DuckDB: the file itself if it is plain UTF-8, else a temporary copy in UTF-8."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, final
+
+from altbi.io._files import CompressedFile, detect_encoding, read_utf8
+from altbi.io._private_folder import PrivateFolder
+
+_HEAD_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class TextOptions:
+    """What the user states about a text file; options that are None are detected."""
+
+    encoding: str | None = None
+    delimiter: str | None = None  # of a CSV file
+    header: bool | None = None  # whether the first line of a CSV file holds the column names
+    skip: int | None = None  # lines above the table of a CSV file; None finds title lines
+
+
+@final
+@dataclass(slots=True)
+class TextFile:
+    """A text file, and its temporary copy in UTF-8, which is made when it is first needed.
+
+    DuckDB reads the file itself if it is plain UTF-8. Other encodings and compressed files are
+    copied: DuckDB knows few of them, and does not verify the checksums of gzip. The copy is removed
+    with the object. A pickled object makes its own copy again.
+    """
+
+    packed: CompressedFile
+    encoding: str  # a codec of Python; UTF-8 files are not validated here
+    unify_newlines: bool = False  # whether all newlines of the copy are \n
+    has_mark: bool = False  # whether a byte order mark must be removed by a copy
+    is_stated: bool = False  # whether the user states the encoding
+    _copy: PrivateFolder | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether a copy is read in place of the file."""
+        is_plain = self.packed.compression is None and self.encoding == "utf-8"
+        return not is_plain or self.unify_newlines or self.has_mark
+
+    @property
+    def path(self) -> str:
+        """Absolute path of a plain UTF-8 file with the text; makes the copy if there is none.
+
+        Damaged data, and bytes that the encoding does not have, raise a `TableError`.
+        """
+        if not self.is_copied:
+            return self.packed.path
+        if self._copy is None:
+            folder = PrivateFolder()
+            with Path(folder.path, "text").open("wb") as file:
+                file.writelines(self._decode())
+            self._copy = folder
+        return str(self._copy.path / "text")
+
+    def with_encoding(self, encoding: str) -> "TextFile":
+        """Return the same file, read in another encoding."""
+        return replace(self, encoding=encoding, _copy=None)
+
+    def with_equal_newlines(self) -> "TextFile":
+        r"""Return the same file, in whose copy all newlines are ``\n``."""
+        return replace(self, unify_newlines=True, _copy=None)
+
+    def _decode(self) -> Iterator[bytes]:
+        """Yield the text of the copy as UTF-8 in pieces, without a byte order mark."""
+        pieces = read_utf8(self.packed, self.encoding)
+        if not self.unify_newlines:
+            yield from pieces
+            return
+        # Bytes above 127 are never newlines in UTF-8, so they may be decoded as Latin-1.
+        decoder = io.IncrementalNewlineDecoder(None, translate=True)
+        for piece in pieces:
+            yield decoder.decode(piece.decode("latin-1")).encode("latin-1")
+        yield decoder.decode("", final=True).encode("latin-1")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields without the copy, which only this process has."""
+        return {
+            "packed": self.packed,
+            "encoding": self.encoding,
+            "unify_newlines": self.unify_newlines,
+            "has_mark": self.has_mark,
+            "is_stated": self.is_stated,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Set the fields; the copy is made again when it is needed."""
+        for name, value in state.items():
+            object.__setattr__(self, name, value)
+        self._copy = None
+
+
+def open_text_file(packed: CompressedFile, encoding: str | None) -> tuple[TextFile, list[str]]:
+    """Return a text file with its encoding, and a list with a note if it is an assumption.
+
+    `encoding` is the one that the user states, or None. The first bytes are read, and all of the
+    file if they are not UTF-8. Errors are those of `detect_encoding`.
+    """
+    with packed.open() as stream:
+        head = stream.read(_HEAD_BYTES)
+    detected, notes = detect_encoding(packed, head, encoding)
+    return TextFile(packed, detected, is_stated=encoding is not None), notes
