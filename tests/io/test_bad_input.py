@@ -366,7 +366,7 @@ def drop_privileges():
     ("arguments", "why"),
     [
         ((), "required: COMMAND"),
-        (("detect",), "required: TABLE"),
+        (("detect",), "one of the arguments TABLE --sql is required"),
         (("score", "x.csv"), "required: --model"),
         (("detect", "x.csv", "--colums", "a"), "unrecognized arguments: --colums"),
         (("fit", "x.csv", "--contamination", "7"), "'7', but expected a share in (0, 0.5]"),

@@ -210,3 +210,108 @@ def test_mixed_formats_need_a_choice(tmp_path):
         open_table(tmp_path)
     assert open_table(tmp_path, format="csv").schema.names == ["a"]
     assert open_table(tmp_path, format="parquet").schema.names == ["p"]
+
+
+# Title lines, newlines and long lines
+
+
+@pytest.mark.parametrize(
+    "title",
+    [
+        b"Sales 2026\n\n",
+        b"Sales 2026;;\n",
+        b"# made by hand\n# a;b\n",
+        b'"Sales"\n',
+        b"\nSales\n\nall shops\n\n",
+    ],
+)
+def test_title_lines_are_skipped_with_a_note(open_bytes, title):
+    rows = b"shop;kind;price\nA;x;1,5\nB;y;2,5\nC;y;3,5\n"
+
+    source = open_bytes(title + rows)
+
+    assert cells(source)["price"] == ["1,5", "2,5", "3,5"]
+    (note,) = source.notes
+    assert "above the table" in note
+    assert "--skip 0" in note
+
+
+def test_number_of_skipped_lines_can_be_passed(open_bytes, error_of):
+    data = b'the "first\nsecond, line, here\na,b\n1,2\n3,4\n5,6\n'
+    assert cells(open_bytes(data, skip=2)) == {"a": ["1", "3", "5"], "b": ["2", "4", "6"]}
+    assert "pass --skip" in error_of(b"x,y,z\na,b\n1,2\n3,4\n")
+    assert cells(open_bytes(b"title\na,b\n1,2\n", skip=1)) == {"a": ["1"], "b": ["2"]}
+
+
+def test_names_above_numbers_are_no_title(open_bytes):
+    assert open_bytes(b"a,,\n1,2,3\n4,5,6\n").schema.names == ["a", "unnamed_2", "unnamed_3"]
+    source = open_bytes(b"x,,\ny,z,1\n", header=False)
+    assert cells(source) == {"x0": ["x", "y"], "x1": ["", "z"], "x2": ["", "1"]}
+
+
+def test_open_quotes_above_the_table_raise(error_of):
+    assert "quotes that are not closed" in error_of(b'"Sales" of\na,b\n1,2\n3,4\n5,6\n')
+    assert "quotes that are not closed" in error_of(b'"Sales" of\n"x\na,b\n1,2\n3,4\n5,6\n')
+
+
+def test_late_mixed_newlines_end_lines_with_a_note(open_bytes):
+    data = b"a,b\n" + b"1,2\n" * 300_000 + b'3,"x\n"\r\n5,6\r7,8\n'
+    source = open_bytes(data)
+
+    table = read(source)
+
+    assert table.num_rows == 300_003
+    assert table.slice(300_000).to_pydict() == {"a": ["3", "5", "7"], "b": ["x\n", "6", "8"]}
+    assert "newlines of several kinds" in source.notes[0]
+    assert len(read(source)) == 300_003
+
+
+def test_quoted_newlines_of_another_kind_are_kept(open_bytes):
+    source = open_bytes(b'a,b\r\n1,"x\ny"\r\n3,4\r\n')
+    assert cells(source) == {"a": ["1", "3"], "b": ["x\ny", "4"]}
+    assert source.notes == []
+
+
+@pytest.mark.parametrize("end", [b"", b"\n"])
+def test_long_last_line_is_never_dropped(error_of, end):
+    data = b"a,b\n1,2\n3," + b"x" * 40_000_000 + end
+    assert "the last line is longer than 16 MiB" in error_of(data)
+
+
+def test_blank_lines_are_no_rows(open_bytes):
+    assert cells(open_bytes(b'a\n1\n\n""\n2\n\n')) == {"a": ["1", "", "2"]}
+    assert cells(open_bytes(b"a,b\n\n1,2\n\n3,4\n\n")) == {"a": ["1", "3"], "b": ["2", "4"]}
+
+
+def test_names_that_differ_in_case_are_columns(open_bytes):
+    assert cells(open_bytes(b"a,A,rowid\n1,2,3\n")) == {"a": ["1"], "A": ["2"], "rowid": ["3"]}
+
+
+def test_too_many_columns_raise(error_of):
+    names = b",".join(b"c%d" % number for number in range(300_000))
+    assert "300,000 columns, but expected at most 262,144" in error_of(names + b"\n1\n")
+
+
+def test_files_with_names_like_patterns_are_read(tmp_path):
+    for name in ("a[1].csv", "it's.csv", "*.csv"):
+        (tmp_path / "a1.csv").write_text("x\nwrong\n")
+        (tmp_path / name).write_text("x\nright\n")
+        assert cells(open_table(tmp_path / name)) == {"x": ["right"]}
+
+
+def test_rows_keep_their_order(open_bytes):
+    data = b"a,b\n" + b"".join(b"%d,x\n" % number for number in range(400_000))
+    assert read(open_bytes(data)).column("a").to_pylist() == list(map(str, range(400_000)))
+
+
+def test_late_other_encoding_continues_at_its_row(open_bytes):
+    data = b"a,b\n" + b"".join(b"%d,x\n" % number for number in range(400_000)) + b"\xe9,y\n"
+    source = open_bytes(data)
+    assert read(source).column("a").to_pylist() == [*map(str, range(400_000)), "é"]
+    assert len(source.notes) == 1
+
+
+def test_partitions_know_the_encoding(open_bytes):
+    source = open_bytes(b"a,b\n" + b"x,y\n" * 300_000 + b"\xe9,y\n")
+    (only,) = source.partitions(1)
+    assert "read as cp1252" in only.notes[0]

@@ -79,6 +79,7 @@ def test_duplicate_keys_have_the_first_value(open_bytes):
         (b'{\n"a": 1\n}\n', "line 1 is no JSON"),
         (b'{"a": 1} {"a": 2}\n', "line 1 is no JSON"),
         (b'{"a": 1}\n[1]\n', "line 2 holds no object"),
+        (b'{"a": 1}\nnull\n', "line 2 holds no object"),
         (b'{"a": {"b": 1}, "a.b": 1}\n', "same name: 'a.b'"),
         (b"{}\n{}\n", "no columns"),
         (b'{"a": "\\ud800"}\n', "half a letter"),
@@ -102,6 +103,12 @@ def test_objects_among_plain_values_are_text(open_bytes):
 
     assert cells(source) == {"a": ["1", '{"b":2}']}
     assert source.notes == ["Column 'a' holds values of several types; they are read as text."]
+
+
+def test_objects_without_keys_join_others(open_bytes):
+    assert cells(open_bytes(b'{"a": {}}\n{"a": {"b": 2}}\n{}\n')) == {"a.b": [None, 2, None]}
+    assert cells(open_bytes(b'{"a": {"b": 2}}\n{"a": {}}\n')) == {"a.b": [2, None]}
+    assert cells(open_bytes(b'{"a": {}}\n')) == {"a": ["{}"]}
 
 
 def test_arrays_of_objects_are_tables(open_bytes):

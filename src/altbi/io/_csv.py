@@ -42,8 +42,9 @@ _ERROR_WIDTHS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 _INVALID_UTF8 = "Invalid unicode"
 # DuckDB's words for a line that is longer than its buffer.
 _TOO_LONG = "Parallel CSV Reader currently does not support"
-# DuckDB's words for newlines of several kinds in one file.
-_MIXED_NEWLINES = "state machine reached an invalid state"
+_UNCLOSED = "unterminated quote"
+# DuckDB's words for newlines of several kinds in one file; the second has other causes, too.
+_MIXED_NEWLINES = ("state machine reached an invalid state", _UNCLOSED)
 
 
 class _NoRowsError(TableError):
@@ -95,6 +96,8 @@ class CsvSource(Source):
                 for batch in self._read(columns, n_read):
                     n_read += len(batch)
                     yield from split_batch(batch)
+                if not n_read and self._layout.first_row is not None:
+                    raise self._build_skip_error()
             except DuckDBError as error:
                 self._file = self._choose_copy(str(error))
             else:
@@ -105,7 +108,7 @@ class CsvSource(Source):
 
         Workers would not pass on the note about another encoding.
         """
-        if not self._file.is_copied:
+        if not self._file.is_copied and not self._file.is_stated:
             self._use_fallback_encoding()
         return [self]
 
@@ -162,24 +165,30 @@ class CsvSource(Source):
             return
         for index, array in zip(indices, arrays, strict=True):
             if _simplify(array[0].as_py()) != _simplify(expected[index]):
-                raise TableError(
-                    f"{self._file.packed.where}: the lines above the first row have quotes that "
-                    "are not closed. Remove these lines or their quotes."
-                )
+                raise self._build_skip_error()
+
+    def _build_skip_error(self) -> TableError:
+        """Return the error for a file of which DuckDB skips too many lines at the start."""
+        return TableError(
+            f"{self._file.packed.where}: the lines above the first row have quotes that are not "
+            "closed properly. Remove these lines or their quotes."
+        )
 
     def _choose_copy(self, error: str) -> TextFile:
         """Return the copy that can be read in place of the file that raised an error of DuckDB.
 
         If there is none, the error is raised as a `TableError`.
         """
-        if _INVALID_UTF8 in error and not self._file.is_copied and not self._file.is_stated:
+        before = self._file
+        if _INVALID_UTF8 in error and not before.is_copied and not before.is_stated:
             self._use_fallback_encoding()
-            return self._file
-        if _MIXED_NEWLINES in error and not self._file.unify_newlines:
+            if self._file != before:
+                return self._file
+        if any(each in error for each in _MIXED_NEWLINES) and not before.unify_newlines:
             self.notes.append(
                 f"{self._file.packed.where} has newlines of several kinds; all of them end a line."
             )
-            return self._file.with_equal_newlines()
+            return before.with_equal_newlines()
         raise self._build_error(error)
 
     def _use_fallback_encoding(self) -> None:
@@ -208,7 +217,7 @@ class CsvSource(Source):
                 f"{self._layout.dialect.delimiter!r}, or pass the right --delimiter. If the table "
                 "starts below it, pass --skip."
             )
-        if "unterminated quote" in error:
+        if _UNCLOSED in error:
             return TableError(
                 f"{where} has a quote that is not closed properly. Close or double it."
             )
@@ -398,7 +407,8 @@ def _open_like(first: CsvSource, packed: CompressedFile, options: TextOptions) -
     try:
         source = open_csv(file, notes, same)
     except _NoRowsError as error:
-        source, found = CsvSource(file, layout, names), error.names or names
+        source = CsvSource(file, replace(layout, first_row=None), names)
+        found = error.names or names
     else:
         found = source.schema.names
     if found != names:

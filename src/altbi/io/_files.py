@@ -200,15 +200,16 @@ def guess_encoding(packed: CompressedFile, head: bytes) -> str:
 
 
 def detect_encoding(
-    packed: CompressedFile, head: bytes, asked: str | None
+    packed: CompressedFile, head: bytes, asked: str | None, *, is_complete: bool
 ) -> tuple[str, list[str]]:
     """Return the encoding of a text file, and a list with a note if it is an assumption.
 
     `asked` is the encoding that the user states, or None; an unknown one raises a `ParameterError`.
     If `head`, the first bytes, is not UTF-8, the encoding of `replace_invalid_utf8` is returned.
+    `is_complete` is whether these are all bytes of the file.
     """
     encoding = guess_encoding(packed, head) if asked is None else _normalize_encoding(asked)
-    if encoding != "utf-8" or _is_start_of_utf8(head):
+    if encoding != "utf-8" or _is_start_of_utf8(head, is_complete):
         return encoding, []
     if asked is not None:
         bad, _ = _find_invalid_utf8(packed)
@@ -218,10 +219,10 @@ def detect_encoding(
     return replace_invalid_utf8(packed, encoding)
 
 
-def _is_start_of_utf8(head: bytes) -> bool:
-    """Return whether bytes are UTF-8; the last letter may be incomplete."""
+def _is_start_of_utf8(head: bytes, is_complete: bool) -> bool:
+    """Return whether bytes are UTF-8; the last letter must be complete if `is_complete`."""
     try:
-        codecs.getincrementaldecoder("utf-8")("strict").decode(head)
+        codecs.getincrementaldecoder("utf-8")("strict").decode(head, is_complete)
     except UnicodeDecodeError:
         return False
     return True

@@ -16,7 +16,11 @@ from altbi.io._text_file import TextFile
 
 Path = tuple[str, ...]
 
-_INTEGERS = ("BIGINT", "UBIGINT", "HUGEINT")
+# What DuckDB writes for a value: the name of a type, a list, or an object of structures.
+Structure = str | list[Any] | dict[str, Any]
+
+_INTEGERS = frozenset({"BIGINT", "UBIGINT", "HUGEINT"})
+_NUMBERS = _INTEGERS | {"DOUBLE"}
 _SQL_TYPES = {"BOOLEAN": "BOOLEAN", "DOUBLE": "DOUBLE"} | dict.fromkeys(_INTEGERS, "BIGINT")
 _TEXT = "VARCHAR"
 # What a column holds that is read as text although its values are not texts.
@@ -91,19 +95,48 @@ def _infer_types(database: Database, objects: str, file: TextFile) -> dict[Path,
     Lines that are not objects, no rows and too many columns raise a `TableError`.
     """
     where = file.packed.where
-    query = f"SELECT count(*), json_group_structure(json) FROM {objects}"
-    n_rows, found = database.fetch_row(query)
-    if not n_rows:
+    found: Any = {}
+    n_structures = 0
+    # DuckDB can join the structures itself, but only with all of them in memory.
+    query = f"SELECT DISTINCT json_structure(json)::VARCHAR FROM {objects}"
+    for batch in database.batches(query):
+        for text in batch.column(0).to_pylist():
+            n_structures += 1
+            each = json.loads(text)
+            if not isinstance(each, dict) and each != "JSON":
+                _raise_invalid(file, "a line holds no object")
+            found = _join_structures(found, each)
+            check_number_of_columns(len(found), where)
+    if not n_structures:
         raise TableError(f"{where}: it holds no rows. Expected one JSON object per line.")
-    structure = json.loads(str(found))
-    if not isinstance(structure, dict):
-        if structure != "JSON" or any(_find_invalid_line(file)):
-            _raise_invalid(file, "a line holds no object")
-        structure = {}  # all objects are empty
-    types = dict(_walk_structure(structure))
+    types = dict(_walk_structure(found))
     check_number_of_columns(len(types), where)
     first = _list_first_keys(database, objects)
     return dict(sorted(types.items(), key=lambda each: _rank_path(each[0], first)))
+
+
+def _join_structures(one: Structure, other: Structure) -> Structure:
+    """Return the structure of values of which some have one structure, and some another.
+
+    Integers and other numbers are numbers, and "NULL" joins all others. Different structures are
+    "MIXED". The first argument may be changed.
+    """
+    # DuckDB describes an object without keys as "JSON".
+    one, other = ({} if each == "JSON" else each for each in (one, other))
+    if one == other or other == "NULL":
+        return one
+    if one == "NULL":
+        return other
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key, below in other.items():
+            one[key] = _join_structures(one.get(key, "NULL"), below)
+        return one
+    if isinstance(one, list) and isinstance(other, list):
+        return one
+    types = {each if isinstance(each, str) else "MIXED" for each in (one, other)}
+    if types <= _INTEGERS:
+        return "BIGINT"
+    return "DOUBLE" if types <= _NUMBERS else "MIXED"
 
 
 def _list_first_keys(database: Database, objects: str) -> dict[Path, int]:
@@ -128,10 +161,12 @@ def _rank_path(path: Path, ranks: Mapping[Path, int]) -> list[tuple[int, str]]:
     return [(ranks.get(step, len(ranks)), step[-1]) for step in steps]
 
 
-def _walk_structure(structure: Mapping[str, Any], above: Path = ()) -> Iterator[tuple[Path, str]]:
+def _walk_structure(
+    structure: Mapping[str, Structure], above: Path = ()
+) -> Iterator[tuple[Path, str]]:
     """Yield the path and SQL type of each value in a structure that DuckDB has inferred.
 
-    A list is "LIST", and values of several types are "MIXED". Objects without keys are mixed, too.
+    A list is "LIST", and values of several types are "MIXED". Objects without keys are texts.
     """
     for key, below in structure.items():
         path = (*above, key)
@@ -140,7 +175,7 @@ def _walk_structure(structure: Mapping[str, Any], above: Path = ()) -> Iterator[
         elif isinstance(below, list):
             yield path, "LIST"
         else:
-            yield path, _SQL_TYPES.get(str(below), "MIXED" if below == "JSON" else _TEXT)
+            yield path, _SQL_TYPES.get(str(below), "MIXED" if below == "MIXED" else _TEXT)
 
 
 def _read_rows(database: Database, objects: str, types: Mapping[Path, str]) -> Iterator[Any]:

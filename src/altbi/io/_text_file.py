@@ -105,5 +105,6 @@ def open_text_file(packed: CompressedFile, encoding: str | None) -> tuple[TextFi
     """
     with packed.open() as stream:
         head = stream.read(_HEAD_BYTES)
-    detected, notes = detect_encoding(packed, head, encoding)
+    is_complete = len(head) < _HEAD_BYTES
+    detected, notes = detect_encoding(packed, head, encoding, is_complete=is_complete)
     return TextFile(packed, detected, is_stated=encoding is not None), notes
