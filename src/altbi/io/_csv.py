@@ -1,18 +1,19 @@
-"""CSV files and folders of CSV files, parsed by DuckDB; all values are texts."""
+"""CSV files, parsed by DuckDB; all values are texts."""
 
 import codecs
 import csv
 import io
 import itertools
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
 import pyarrow as pa
 
-from altbi.errors import TableError, escape_text
+from altbi.errors import TableError
 from altbi.io._csv_dialect import (
     Dialect,
     Record,
@@ -21,17 +22,15 @@ from altbi.io._csv_dialect import (
     find_header,
     name_columns,
 )
-from altbi.io._duckdb import DuckDBError, open_duckdb, quote_sql
+from altbi.io._duckdb import Database, DuckDBError, open_duckdb, quote_sql
 from altbi.io._files import (
     LINE_BYTES,
-    CompressedFile,
     describe_cause,
-    detect_compression,
     read_utf8,
     replace_invalid_utf8,
 )
-from altbi.io._source import Source, format_names, split_batch
-from altbi.io._text_file import TextFile, TextOptions, open_text_file
+from altbi.io._source import Source, split_batch
+from altbi.io._text_file import TextFile, TextOptions
 
 _HEAD_BYTES = 1 << 20
 _HEAD_RECORDS = 1000
@@ -47,7 +46,7 @@ _UNCLOSED = "unterminated quote"
 _MIXED_NEWLINES = ("state machine reached an invalid state", _UNCLOSED)
 
 
-class _NoRowsError(TableError):
+class NoRowsError(TableError):
     """The error for a CSV file without rows. In a folder, such a file is skipped.
 
     `names` are the names in its header, or None without one.
@@ -57,7 +56,7 @@ class _NoRowsError(TableError):
 
 
 @dataclass(frozen=True, slots=True)
-class _Layout:
+class Layout:
     """Where the rows of a CSV file start, and how they are written."""
 
     dialect: Dialect
@@ -69,18 +68,21 @@ class _Layout:
 
 @final
 class CsvSource(Source):
-    """A CSV file, plain or compressed, whose columns are all read as text."""
+    """A CSV file, plain or compressed, whose columns are all read as text.
+
+    `file` and `layout` state how it is read.
+    """
 
     format = "csv"
     is_untyped = True
 
-    def __init__(self, file: TextFile, layout: _Layout, names: Sequence[str]) -> None:
+    def __init__(self, file: TextFile, layout: Layout, names: Sequence[str]) -> None:
         self.name = file.packed.name
         self.paths = (file.packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = []
-        self._file = file
-        self._layout = layout
+        self.file = file
+        self.layout = layout
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text in record batches; missing values are texts as well.
@@ -90,44 +92,62 @@ class CsvSource(Source):
         turns out not to be UTF-8, or to have newlines of several kinds, a copy is read from there
         on, and a note is added.
         """
+        yield from self.read(columns, {})
+
+    def read(
+        self, columns: Sequence[str], databases: Mapping[str, tuple[Database, str]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches as `batches` does, with an open database if there is one for the path.
+
+        `databases` has a locked database that may read a file, and the quoted path, by path.
+        """
         n_read = 0
         while True:
             try:
-                for batch in self._read(columns, n_read):
+                for batch in self._read(columns, n_read, databases):
                     n_read += len(batch)
                     yield from split_batch(batch)
-                if not n_read and self._layout.first_row is not None:
+                if not n_read and self.layout.first_row is not None:
                     raise self._build_skip_error()
             except DuckDBError as error:
-                self._file = self._choose_copy(str(error))
+                self.file = self._choose_copy(str(error))
             else:
                 return
+
+    @property
+    def plain_paths(self) -> tuple[str, ...]:
+        """The path of the file if DuckDB reads the file itself, and not a copy of it."""
+        return () if self.file.is_copied else self.paths
 
     def partitions(self, max_rows: int) -> Sequence[Source]:
         """Return this source as the only partition, after checking the encoding of the whole file.
 
         Workers would not pass on the note about another encoding.
         """
-        if not self._file.is_copied and not self._file.is_stated:
+        if not self.file.is_copied and not self.file.is_stated:
             self._use_fallback_encoding()
         return [self]
 
-    def _read(self, columns: Sequence[str], offset: int) -> Iterator[pa.RecordBatch]:
+    def _read(
+        self,
+        columns: Sequence[str],
+        offset: int,
+        databases: Mapping[str, tuple[Database, str]],
+    ) -> Iterator[pa.RecordBatch]:
         """Yield these columns in record batches from the row `offset` on; errors are DuckDB's."""
         names = self.schema.names
         indices = [names.index(name) for name in columns]
         schema = pa.schema([self.schema.field(name) for name in columns])
-        with open_duckdb() as database:
-            self._check_last_line()
-            path = database.quote_path(self._file.path)
-            database.lock([path])
+        self._check_last_line()
+        with open_databases([self.file.path], databases) as opened:
+            database, path = opened[self.file.path]
             # One column shows the number of rows.
             selected = ", ".join(f"coalesce(c{index}, '')" for index in indices or [0])
             # A blank line of a file with one column is no row; an empty value is quoted there.
             where = "WHERE c0 IS NOT NULL " if len(names) == 1 else ""
             table = self._describe_table(path)
             query = f"SELECT {selected} FROM {table} {where}OFFSET {offset}"
-            for number, batch in enumerate(database.batches(query, self._layout.row_bytes)):
+            for number, batch in enumerate(database.batches(query, self.layout.row_bytes)):
                 arrays = batch.columns[: len(indices)]
                 if number == offset == 0:
                     self._check_first_row(indices, arrays)
@@ -143,12 +163,12 @@ class CsvSource(Source):
         Columns have generated names, because DuckDB's names do not distinguish upper and lower
         case.
         """
-        dialect, n_columns = self._layout.dialect, len(self.schema.names)
+        dialect, n_columns = self.layout.dialect, len(self.schema.names)
         columns = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(n_columns))
         escape = "\\" if dialect.escape else dialect.quote
         return (
             f"read_csv({path}, auto_detect = false, header = false, columns = {{{columns}}}, "
-            f"skip = {self._layout.n_skipped}, delim = {quote_sql(dialect.delimiter)}, "
+            f"skip = {self.layout.n_skipped}, delim = {quote_sql(dialect.delimiter)}, "
             f"quote = {quote_sql(dialect.quote)}, escape = {quote_sql(escape)}, "
             f"max_line_size = {LINE_BYTES}, buffer_size = {_BUFFER_BYTES}, compression = 'none', "
             "allow_quoted_nulls = false, hive_partitioning = false)"
@@ -160,7 +180,7 @@ class CsvSource(Source):
         DuckDB skips another number of records if quotes in them are not closed properly. Quotes,
         escapes and spaces are ignored in the comparison.
         """
-        expected = self._layout.first_row
+        expected = self.layout.first_row
         if expected is None or len(expected) != len(self.schema.names):
             return
         for index, array in zip(indices, arrays, strict=True):
@@ -170,7 +190,7 @@ class CsvSource(Source):
     def _build_skip_error(self) -> TableError:
         """Return the error for a file of which DuckDB skips too many lines at the start."""
         return TableError(
-            f"{self._file.packed.where}: the lines above the first row have quotes that are not "
+            f"{self.file.packed.where}: the lines above the first row have quotes that are not "
             "closed properly. Remove these lines or their quotes."
         )
 
@@ -179,14 +199,14 @@ class CsvSource(Source):
 
         If there is none, the error is raised as a `TableError`.
         """
-        before = self._file
+        before = self.file
         if _INVALID_UTF8 in error and not before.is_copied and not before.is_stated:
             self._use_fallback_encoding()
-            if self._file != before:
-                return self._file
+            if self.file != before:
+                return self.file
         if any(each in error for each in _MIXED_NEWLINES) and not before.unify_newlines:
             self.notes.append(
-                f"{self._file.packed.where} has newlines of several kinds; all of them end a line."
+                f"{self.file.packed.where} has newlines of several kinds; all of them end a line."
             )
             return before.with_equal_newlines()
         raise self._build_error(error)
@@ -196,13 +216,13 @@ class CsvSource(Source):
 
         A note is added. Files that are partly UTF-8 raise a `TableError`.
         """
-        encoding, notes = replace_invalid_utf8(self._file.packed, self._file.encoding)
+        encoding, notes = replace_invalid_utf8(self.file.packed, self.file.encoding)
         self.notes += notes
-        self._file = self._file.with_encoding(encoding)
+        self.file = self.file.with_encoding(encoding)
 
     def _build_error(self, error: str) -> TableError:
         """Return the error for a file that DuckDB cannot parse; it names the line if known."""
-        where = self._file.packed.where
+        where = self.file.packed.where
         line = _ERROR_LINE.search(error)
         widths = _ERROR_WIDTHS.search(error)
         if _TOO_LONG in error:
@@ -214,7 +234,7 @@ class CsvSource(Source):
             return TableError(
                 f"{where} has {widths[2]} cells, but expected {widths[1]} as in the first line. "
                 "Put quotes around the cells that hold the delimiter "
-                f"{self._layout.dialect.delimiter!r}, or pass the right --delimiter. If the table "
+                f"{self.layout.dialect.delimiter!r}, or pass the right --delimiter. If the table "
                 "starts below it, pass --skip."
             )
         if _UNCLOSED in error:
@@ -230,7 +250,7 @@ class CsvSource(Source):
 
         DuckDB drops such a line without an error, if no line follows.
         """
-        with Path(self._file.path).open("rb") as file:
+        with Path(self.file.path).open("rb") as file:
             size = file.seek(0, io.SEEK_END)
             end = b""
             while len(end) < min(size, LINE_BYTES):
@@ -240,21 +260,38 @@ class CsvSource(Source):
                 if end.rstrip(b"\r\n").rfind(b"\n") >= 0 or b"\r" in end.rstrip(b"\r\n"):
                     return
         if size > LINE_BYTES:
-            raise _build_length_error(f"{self._file.packed.where}: the last line")
+            raise _build_length_error(f"{self.file.packed.where}: the last line")
 
     def _find_line(self, number: int) -> int:
         """Return the line of a record; DuckDB counts records, whose values may hold newlines.
 
         The lines above are read by Python for this.
         """
-        with Path(self._file.path).open(encoding="utf-8", errors="replace", newline="") as text:
-            reader = self._layout.dialect.read(text)
+        with Path(self.file.path).open(encoding="utf-8", errors="replace", newline="") as text:
+            reader = self.layout.dialect.read(text)
             try:
                 for _ in itertools.islice(reader, number - 1):
                     pass
             except csv.Error:  # a value that is too long for Python
                 return number
             return reader.line_num + 1
+
+
+@contextmanager
+def open_databases(
+    paths: Sequence[str], databases: Mapping[str, tuple[Database, str]]
+) -> Iterator[Mapping[str, tuple[Database, str]]]:
+    """Yield a database that may read some files, and the quoted path, by path.
+
+    If `databases` has all of them, they are used. Otherwise one is opened for all `paths`.
+    """
+    if all(path in databases for path in paths):
+        yield databases
+        return
+    with open_duckdb() as database:
+        quoted = {path: database.quote_path(path) for path in paths}
+        database.lock(quoted.values())
+        yield {path: (database, each) for path, each in quoted.items()}
 
 
 def _build_length_error(where: str) -> TableError:
@@ -268,39 +305,6 @@ def _build_length_error(where: str) -> TableError:
 def _simplify(text: str) -> str:
     """Return a text without quotes, backslashes and white space."""
     return re.sub(r"[\s\"'\\]", "", text)
-
-
-@final
-class CsvFolder(Source):
-    """The rows of several CSV files with the same columns, read one file after the other.
-
-    The `name` of each file is set to that of the folder, because it is a partition of this source.
-    """
-
-    format = "csv"
-    is_untyped = True
-
-    def __init__(self, name: str, files: Sequence[CsvSource]) -> None:
-        self.name = name
-        self.paths = tuple(path for file in files for path in file.paths)
-        self.schema = files[0].schema
-        self.notes = [note for file in files for note in file.notes]
-        self._files = files
-        for file in files:
-            file.name = name
-            file.notes = self.notes  # one list, because reading a file may add notes
-
-    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns as text, file by file."""
-        for file in self._files:
-            yield from file.batches(columns)
-
-    def partitions(self, max_rows: int) -> Sequence[Source]:
-        """Return one source per file; files are not divided, so `max_rows` is ignored.
-
-        The encoding of all files is checked.
-        """
-        return [each for file in self._files for each in file.partitions(max_rows)]
 
 
 def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSource:
@@ -321,13 +325,13 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     n_skipped = start + columns.header
     rows = [record for record in records[n_skipped:] if record]
     if not rows and is_complete and len(records) < _HEAD_RECORDS:
-        error = _NoRowsError(
+        error = NoRowsError(
             f"{where}: it holds no rows, only the line with the names of the columns. "
             "If that line is a row, pass --no-header."
         )
         error.names = columns.names
         raise error
-    layout = _Layout(
+    layout = Layout(
         dialect,
         n_skipped + (options.skip or 0),
         columns.header,
@@ -343,7 +347,7 @@ def _explain_no_records(file: TextFile, head: str, is_complete: bool) -> TableEr
     """Return the error for a file in whose head no record was found."""
     where = file.packed.where
     if is_complete and not head.strip("\r\n"):
-        return _NoRowsError(f"{where}: it holds no rows. Expected lines with cells.")
+        return NoRowsError(f"{where}: it holds no rows. Expected lines with cells.")
     check_number_of_columns(max(head.count(each) for each in ",;\t|") + 1, where)
     return TableError(
         f"{where}: its first line has a value of more than 131,072 letters, or a quote that is "
@@ -394,55 +398,3 @@ def _skip_lines(text: str, n_lines: int) -> str:
     for _ in range(n_lines):
         text = re.sub(r"\A[^\r\n]*(\r\n|\n|\r|\Z)", "", text, count=1)
     return text
-
-
-def _open_like(first: CsvSource, packed: CompressedFile, options: TextOptions) -> CsvSource:
-    """Open another file of a folder with the delimiter and header of the first one.
-
-    Other columns raise a `TableError`. A file without rows is accepted.
-    """
-    layout, names = first._layout, first.schema.names
-    file, notes = open_text_file(packed, options.encoding)
-    same = replace(options, delimiter=layout.dialect.delimiter, header=layout.has_header)
-    try:
-        source = open_csv(file, notes, same)
-    except _NoRowsError as error:
-        source = CsvSource(file, replace(layout, first_row=None), names)
-        found = error.names or names
-    else:
-        found = source.schema.names
-    if found != names:
-        raise TableError(
-            f"{packed.where}: its columns are {format_names(found)}, but expected "
-            f"{format_names(names)} as in {first._file.packed.where}. Write the same header into "
-            "all files of the folder."
-        )
-    return source
-
-
-def open_csv_folder(
-    folder: str, name: str, paths: Sequence[str], options: TextOptions
-) -> CsvFolder:
-    """Open CSV files with the encoding, delimiter and columns of the first file with rows.
-
-    `name` is the folder in messages. Options that are None are detected. Files with other columns,
-    and a folder without rows, raise a `TableError`.
-    """
-    base = Path(folder).resolve()
-    files = []
-    for path in paths:
-        with Path(path).open("rb") as file:
-            start = file.read(_START_BYTES)
-        in_messages = str(Path(name, Path(path).relative_to(base)))
-        files.append(detect_compression(path, in_messages, start)[0])
-    for packed in files:
-        text, notes = open_text_file(packed, options.encoding)
-        try:
-            first = open_csv(text, notes, options)
-        except _NoRowsError:
-            continue
-        sources = [
-            first if other == packed else _open_like(first, other, options) for other in files
-        ]
-        return CsvFolder(name, sources)
-    raise TableError(f"{escape_text(name)}: none of its {len(files)} CSV files holds a row.")

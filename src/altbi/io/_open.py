@@ -151,7 +151,7 @@ def _open_folder(
         from altbi.io._parquet import open_parquet_folder
 
         return open_parquet_folder(path, name, paths)
-    from altbi.io._csv import open_csv_folder
+    from altbi.io._csv_folder import open_csv_folder
 
     return open_csv_folder(path, name, paths, options)
 
