@@ -315,3 +315,18 @@ def test_partitions_know_the_encoding(open_bytes):
     source = open_bytes(b"a,b\n" + b"x,y\n" * 300_000 + b"\xe9,y\n")
     (only,) = source.partitions(1)
     assert "read as cp1252" in only.notes[0]
+
+
+@pytest.mark.slow
+def test_quoted_lines_like_rows_are_values(tmp_path):
+    # DuckDB's threads start in the middle of the file, here inside of quoted values.
+    values = ["x\n" + "1,2\n" * (number % 7) for number in range(1_500_000)]
+    path = tmp_path / "quoted.csv"
+    with path.open("w", newline="") as file:
+        file.write("a,b\n")
+        file.writelines(f'{number},"{value}"\n' for number, value in enumerate(values))
+
+    table = read(open_table(path))
+
+    assert table.column("b").to_pylist() == values
+    assert table.column("a")[-1].as_py() == "1499999"

@@ -81,6 +81,7 @@ class CsvSource(Source):
         self.paths = (file.packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = []
+        self._is_parallel = True
         self.file = file
         self.layout = layout
 
@@ -110,7 +111,7 @@ class CsvSource(Source):
                 if not n_read and self.layout.first_row is not None:
                     raise self._build_skip_error()
             except DuckDBError as error:
-                self.file = self._choose_copy(str(error))
+                self._adapt(str(error))
             else:
                 return
 
@@ -171,7 +172,8 @@ class CsvSource(Source):
             f"skip = {self.layout.n_skipped}, delim = {quote_sql(dialect.delimiter)}, "
             f"quote = {quote_sql(dialect.quote)}, escape = {quote_sql(escape)}, "
             f"max_line_size = {LINE_BYTES}, buffer_size = {_BUFFER_BYTES}, compression = 'none', "
-            "allow_quoted_nulls = false, hive_partitioning = false)"
+            "allow_quoted_nulls = false, hive_partitioning = false, "
+            f"parallel = {self._is_parallel})"
         )
 
     def _check_first_row(self, indices: Sequence[int], arrays: Sequence[pa.Array]) -> None:
@@ -194,21 +196,26 @@ class CsvSource(Source):
             "closed properly. Remove these lines or their quotes."
         )
 
-    def _choose_copy(self, error: str) -> TextFile:
-        """Return the copy that can be read in place of the file that raised an error of DuckDB.
+    def _adapt(self, error: str) -> None:
+        """Change how the file is read after an error of DuckDB.
 
-        If there is none, the error is raised as a `TableError`.
+        Another encoding, one thread, and a copy with equal newlines are tried in this order. If
+        none is left, the error is raised as a `TableError`.
         """
-        before = self.file
-        if _INVALID_UTF8 in error and not before.is_copied and not before.is_stated:
+        file = self.file
+        if _INVALID_UTF8 in error and not file.is_copied and not file.is_stated:
             self._use_fallback_encoding()
-            if self.file != before:
-                return self.file
-        if any(each in error for each in _MIXED_NEWLINES) and not before.unify_newlines:
-            self.notes.append(
-                f"{self.file.packed.where} has newlines of several kinds; all of them end a line."
-            )
-            return before.with_equal_newlines()
+            if self.file != file:
+                return
+        elif self._is_parallel:
+            # A thread that starts inside of a quoted value may misread it.
+            self._is_parallel = False
+            return
+        elif _may_be_newlines(error, file):
+            where = file.packed.where
+            self.notes.append(f"{where} has newlines of several kinds; all of them end a line.")
+            self.file = file.with_equal_newlines()
+            return
         raise self._build_error(error)
 
     def _use_fallback_encoding(self) -> None:
@@ -292,6 +299,17 @@ def open_databases(
         quoted = {path: database.quote_path(path) for path in paths}
         database.lock(quoted.values())
         yield {path: (database, each) for path, each in quoted.items()}
+
+
+def _may_be_newlines(error: str, file: TextFile) -> bool:
+    """Return whether newlines of several kinds may be the cause of an error of DuckDB.
+
+    The file must have carriage returns, which are not changed yet.
+    """
+    if file.unify_newlines or not any(each in error for each in _MIXED_NEWLINES):
+        return False
+    with Path(file.path).open("rb") as text:
+        return any(b"\r" in piece for piece in iter(lambda: text.read(LINE_BYTES), b""))
 
 
 def _build_length_error(where: str) -> TableError:
