@@ -250,8 +250,8 @@ def test_names_above_numbers_are_no_title(open_bytes):
 
 
 def test_open_quotes_above_the_table_raise(error_of):
-    assert "quotes that are not closed" in error_of(b'"Sales" of\na,b\n1,2\n3,4\n5,6\n')
-    assert "quotes that are not closed" in error_of(b'"Sales" of\n"x\na,b\n1,2\n3,4\n5,6\n')
+    assert "quote that is not closed properly" in error_of(b'"Sales" of\na,b\n1,2\n3,4\n5,6\n')
+    assert "quote that is not closed properly" in error_of(b'"Sales" of\n"x\na,b\n1,2\n3,4\n5,6\n')
 
 
 def test_late_mixed_newlines_end_lines_with_a_note(open_bytes):

@@ -33,13 +33,6 @@ def test_other_encodings_are_copied_once(tmp_path):
     assert not Path(path).exists()
 
 
-@pytest.mark.parametrize("split", [False, True])
-def test_newlines_of_a_copy_are_equal(tmp_path, split):
-    start = b"x" * ((1 << 22) - 1) if split else b"x"  # the pair is cut by two pieces
-    file = write(tmp_path, start + b"\r\n\xc3\xa9\ry\n", encoding="utf-8").with_equal_newlines()
-    assert Path(file.path).read_bytes() == start + b"\n\xc3\xa9\ny\n"
-
-
 def test_damaged_gzip_is_never_read_in_part(tmp_path):
     packed = bytearray(gzip.compress(b"a\n" * 1000))
     packed[-6] ^= 0xFF  # the checksum

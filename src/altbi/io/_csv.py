@@ -1,13 +1,11 @@
 """CSV files, parsed by DuckDB; all values are texts."""
 
 import codecs
-import csv
 import io
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import final
 
@@ -15,17 +13,17 @@ import pyarrow as pa
 
 from altbi.errors import TableError
 from altbi.io._csv_dialect import (
-    Dialect,
+    Layout,
     Record,
     check_number_of_columns,
     detect_dialect,
     find_header,
     name_columns,
 )
+from altbi.io._csv_python import build_length_error, read_by_python
 from altbi.io._duckdb import Database, DuckDBError, open_duckdb, quote_sql
 from altbi.io._files import (
     LINE_BYTES,
-    describe_cause,
     read_utf8,
     replace_invalid_utf8,
 )
@@ -36,14 +34,7 @@ _HEAD_BYTES = 1 << 20
 _HEAD_RECORDS = 1000
 _START_BYTES = 1 << 16
 _BUFFER_BYTES = 2 * LINE_BYTES  # of each of DuckDB's threads; its default is 32 lines
-_ERROR_LINE = re.compile(r"CSV Error on Line: (\d+)")
-_ERROR_WIDTHS = re.compile(r"Expected Number of Columns: (\d+) Found: (\d+)")
 _INVALID_UTF8 = "Invalid unicode"
-# DuckDB's words for a line that is longer than its buffer.
-_TOO_LONG = "Parallel CSV Reader currently does not support"
-_UNCLOSED = "unterminated quote"
-# DuckDB's words for newlines of several kinds in one file; the second has other causes, too.
-_MIXED_NEWLINES = ("state machine reached an invalid state", _UNCLOSED)
 
 
 class NoRowsError(TableError):
@@ -53,17 +44,6 @@ class NoRowsError(TableError):
     """
 
     names: list[str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where the rows of a CSV file start, and how they are written."""
-
-    dialect: Dialect
-    n_skipped: int  # records before the first row, blank lines included
-    has_header: bool  # whether the last of them holds the column names
-    first_row: Record | None  # values of the first row, if the head of the file has one
-    row_bytes: int  # mean size of the rows in the head
 
 
 @final
@@ -81,7 +61,7 @@ class CsvSource(Source):
         self.paths = (file.packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = []
-        self._is_parallel = True
+        self._is_read_by_python = False
         self.file = file
         self.layout = layout
 
@@ -90,8 +70,8 @@ class CsvSource(Source):
 
         Records with another number of values than the header, a quote that is never closed and
         lines of more than `LINE_BYTES` bytes raise a `TableError` with their line. If the file
-        turns out not to be UTF-8, or to have newlines of several kinds, a copy is read from there
-        on, and a note is added.
+        turns out not to be UTF-8, a copy is read from there on, and a note is added. Python reads
+        on where DuckDB gives up.
         """
         yield from self.read(columns, {})
 
@@ -102,14 +82,18 @@ class CsvSource(Source):
 
         `databases` has a locked database that may read a file, and the quoted path, by path.
         """
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        indices = [self.schema.names.index(name) for name in columns]
         n_read = 0
         while True:
             try:
-                for batch in self._read(columns, n_read, databases):
+                for batch in self._read_from(n_read, indices, databases):
                     n_read += len(batch)
-                    yield from split_batch(batch)
-                if not n_read and self.layout.first_row is not None:
-                    raise self._build_skip_error()
+                    named = batch.select([])
+                    if indices:
+                        arrays = batch.columns[: len(indices)]
+                        named = pa.RecordBatch.from_arrays(arrays, schema=schema)
+                    yield from split_batch(named)
             except DuckDBError as error:
                 self._adapt(str(error))
             else:
@@ -129,34 +113,33 @@ class CsvSource(Source):
             self._use_fallback_encoding()
         return [self]
 
-    def _read(
-        self,
-        columns: Sequence[str],
-        offset: int,
-        databases: Mapping[str, tuple[Database, str]],
+    def _read_from(
+        self, offset: int, indices: Sequence[int], databases: Mapping[str, tuple[Database, str]]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield these columns in record batches from the row `offset` on; errors are DuckDB's."""
-        names = self.schema.names
-        indices = [names.index(name) for name in columns]
-        schema = pa.schema([self.schema.field(name) for name in columns])
+        """Yield the columns with these indices, at least one, from the row `offset` on.
+
+        Errors are DuckDB's, unless Python reads the file.
+        """
+        if self._is_read_by_python:
+            width = len(self.schema.names)
+            batches = read_by_python(self.file, self.layout, width, indices or [0], self.notes)
+            yield from _skip_rows(batches, offset)
+            return
         self._check_last_line()
         with open_databases([self.file.path], databases) as opened:
             database, path = opened[self.file.path]
-            # One column shows the number of rows.
-            selected = ", ".join(f"coalesce(c{index}, '')" for index in indices or [0])
-            # A blank line of a file with one column is no row; an empty value is quoted there.
-            where = "WHERE c0 IS NOT NULL " if len(names) == 1 else ""
-            table = self._describe_table(path)
-            query = f"SELECT {selected} FROM {table} {where}OFFSET {offset}"
-            for number, batch in enumerate(database.batches(query, self.layout.row_bytes)):
-                arrays = batch.columns[: len(indices)]
-                if number == offset == 0:
-                    self._check_first_row(indices, arrays)
-                yield (
-                    pa.RecordBatch.from_arrays(arrays, schema=schema)
-                    if indices
-                    else batch.select([])
-                )
+            query = f"{self._describe_query(path, indices or [0])} OFFSET {offset}"
+            batches = database.batches(query, self.layout.row_bytes)
+            if offset == 0:
+                batches = self._check_first_row(batches, indices)
+            yield from batches
+
+    def _describe_query(self, path: str, indices: Sequence[int]) -> str:
+        """Return the query for the columns with these indices of the file with a quoted path."""
+        selected = ", ".join(f"coalesce(c{index}, '')" for index in indices)
+        # A blank line of a file with one column is no row; an empty value is quoted there.
+        where = "WHERE c0 IS NOT NULL" if len(self.schema.names) == 1 else ""
+        return f"SELECT {selected} FROM {self._describe_table(path)} {where}"
 
     def _describe_table(self, path: str) -> str:
         """Return DuckDB's table function that reads a quoted path as this file.
@@ -169,54 +152,41 @@ class CsvSource(Source):
         escape = "\\" if dialect.escape else dialect.quote
         return (
             f"read_csv({path}, auto_detect = false, header = false, columns = {{{columns}}}, "
-            f"skip = {self.layout.n_skipped}, delim = {quote_sql(dialect.delimiter)}, "
+            f"skip = {self.layout.n_lines + self.layout.n_records}, "
+            f"delim = {quote_sql(dialect.delimiter)}, "
             f"quote = {quote_sql(dialect.quote)}, escape = {quote_sql(escape)}, "
             f"max_line_size = {LINE_BYTES}, buffer_size = {_BUFFER_BYTES}, compression = 'none', "
-            "allow_quoted_nulls = false, hive_partitioning = false, "
-            f"parallel = {self._is_parallel})"
+            "allow_quoted_nulls = false, hive_partitioning = false)"
         )
 
-    def _check_first_row(self, indices: Sequence[int], arrays: Sequence[pa.Array]) -> None:
-        """Raise a `TableError` if the first row is not the one that was found in the file's head.
+    def _check_first_row(
+        self, batches: Iterator[pa.RecordBatch], indices: Sequence[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield all batches; raise a `DuckDBError` if the first row is not that of the file's head.
 
         DuckDB skips another number of records if quotes in them are not closed properly. Quotes,
         escapes and spaces are ignored in the comparison.
         """
         expected = self.layout.first_row
-        if expected is None or len(expected) != len(self.schema.names):
-            return
-        for index, array in zip(indices, arrays, strict=True):
-            if _simplify(array[0].as_py()) != _simplify(expected[index]):
-                raise self._build_skip_error()
-
-    def _build_skip_error(self) -> TableError:
-        """Return the error for a file of which DuckDB skips too many lines at the start."""
-        return TableError(
-            f"{self.file.packed.where}: the lines above the first row have quotes that are not "
-            "closed properly. Remove these lines or their quotes."
-        )
+        first = next(batches, None)
+        if expected is not None and len(expected) == len(self.schema.names):
+            found = [] if first is None else [column[0].as_py() for column in first.columns]
+            if list(map(_simplify, found)) != [_simplify(expected[i]) for i in indices or [0]]:
+                raise DuckDBError("another first row")
+        if first is not None:
+            yield first
+        yield from batches
 
     def _adapt(self, error: str) -> None:
-        """Change how the file is read after an error of DuckDB.
+        """Change how the file is read after an error of DuckDB: its encoding, or by Python.
 
-        Another encoding, one thread, and a copy with equal newlines are tried in this order. If
-        none is left, the error is raised as a `TableError`.
+        A note about the encoding is added. Files that are partly UTF-8 raise a `TableError`.
         """
-        file = self.file
-        if _INVALID_UTF8 in error and not file.is_copied and not file.is_stated:
+        if _INVALID_UTF8 in error and not self.file.is_copied and not self.file.is_stated:
             self._use_fallback_encoding()
-            if self.file != file:
-                return
-        elif self._is_parallel:
-            # A thread that starts inside of a quoted value may misread it.
-            self._is_parallel = False
+            self._is_read_by_python = not self.file.is_copied
             return
-        elif _may_be_newlines(error, file):
-            where = file.packed.where
-            self.notes.append(f"{where} has newlines of several kinds; all of them end a line.")
-            self.file = file.with_equal_newlines()
-            return
-        raise self._build_error(error)
+        self._is_read_by_python = True
 
     def _use_fallback_encoding(self) -> None:
         """Read the file in another encoding from now on if it is not valid UTF-8.
@@ -226,31 +196,6 @@ class CsvSource(Source):
         encoding, notes = replace_invalid_utf8(self.file.packed, self.file.encoding)
         self.notes += notes
         self.file = self.file.with_encoding(encoding)
-
-    def _build_error(self, error: str) -> TableError:
-        """Return the error for a file that DuckDB cannot parse; it names the line if known."""
-        where = self.file.packed.where
-        line = _ERROR_LINE.search(error)
-        widths = _ERROR_WIDTHS.search(error)
-        if _TOO_LONG in error:
-            return _build_length_error(f"{where}: a line")
-        if line is None:
-            return TableError(f"{where}: it cannot be read as CSV ({describe_cause(error)}).")
-        where = f"{where}: line {self._find_line(int(line[1]))}"
-        if widths is not None:
-            return TableError(
-                f"{where} has {widths[2]} cells, but expected {widths[1]} as in the first line. "
-                "Put quotes around the cells that hold the delimiter "
-                f"{self.layout.dialect.delimiter!r}, or pass the right --delimiter. If the table "
-                "starts below it, pass --skip."
-            )
-        if _UNCLOSED in error:
-            return TableError(
-                f"{where} has a quote that is not closed properly. Close or double it."
-            )
-        if "Maximum line size" in error:
-            return _build_length_error(where)
-        return TableError(f"{where} cannot be read as CSV ({describe_cause(error)}).")
 
     def _check_last_line(self) -> None:
         """Raise a `TableError` if the last line is longer than `LINE_BYTES`.
@@ -267,21 +212,7 @@ class CsvSource(Source):
                 if end.rstrip(b"\r\n").rfind(b"\n") >= 0 or b"\r" in end.rstrip(b"\r\n"):
                     return
         if size > LINE_BYTES:
-            raise _build_length_error(f"{self.file.packed.where}: the last line")
-
-    def _find_line(self, number: int) -> int:
-        """Return the line of a record; DuckDB counts records, whose values may hold newlines.
-
-        The lines above are read by Python for this.
-        """
-        with Path(self.file.path).open(encoding="utf-8", errors="replace", newline="") as text:
-            reader = self.layout.dialect.read(text)
-            try:
-                for _ in itertools.islice(reader, number - 1):
-                    pass
-            except csv.Error:  # a value that is too long for Python
-                return number
-            return reader.line_num + 1
+            raise build_length_error(f"{self.file.packed.where}: the last line")
 
 
 @contextmanager
@@ -301,23 +232,12 @@ def open_databases(
         yield {path: (database, each) for path, each in quoted.items()}
 
 
-def _may_be_newlines(error: str, file: TextFile) -> bool:
-    """Return whether newlines of several kinds may be the cause of an error of DuckDB.
-
-    The file must have carriage returns, which are not changed yet.
-    """
-    if file.unify_newlines or not any(each in error for each in _MIXED_NEWLINES):
-        return False
-    with Path(file.path).open("rb") as text:
-        return any(b"\r" in piece for piece in iter(lambda: text.read(LINE_BYTES), b""))
-
-
-def _build_length_error(where: str) -> TableError:
-    """Return the error for a line that is too long; `where` names the file and the line."""
-    return TableError(
-        f"{where} is longer than {LINE_BYTES >> 20} MiB, or a quote that opens there is never "
-        "closed. Shorten its values, or close the quote."
-    )
+def _skip_rows(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of batches without the first rows."""
+    for batch in batches:
+        if n_rows < len(batch):
+            yield batch.slice(n_rows)
+        n_rows = max(n_rows - len(batch), 0)
 
 
 def _simplify(text: str) -> str:
@@ -340,8 +260,8 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     if start is None:
         raise _explain_no_records(file, head, is_complete)
     columns = name_columns(records[start], options.header, where)
-    n_skipped = start + columns.header
-    rows = [record for record in records[n_skipped:] if record]
+    n_records = start + columns.header
+    rows = [record for record in records[n_records:] if record]
     if not rows and is_complete and len(records) < _HEAD_RECORDS:
         error = NoRowsError(
             f"{where}: it holds no rows, only the line with the names of the columns. "
@@ -351,7 +271,8 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
         raise error
     layout = Layout(
         dialect,
-        n_skipped + (options.skip or 0),
+        options.skip or 0,
+        n_records,
         columns.header,
         rows[0] if rows else None,
         len(head) // max(head.count("\n"), 1),

@@ -55,15 +55,31 @@ class Dialect:
         except csv.Error:
             return
 
-    def read(self, lines: Iterable[str]) -> "Reader":
-        """Return a reader of Python's that yields the values of each record in some lines."""
+    def read(self, lines: Iterable[str], *, strict: bool = False) -> "Reader":
+        """Return a reader of Python's that yields the values of each record in some lines.
+
+        If it is `strict`, quotes that are not closed properly raise a `csv.Error`.
+        """
         return csv.reader(
             lines,
+            strict=strict,
             delimiter=self.delimiter,
             quotechar=self.quote,
             doublequote=not self.escape,
             escapechar="\\" if self.escape else None,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the rows of a CSV file start, and how they are written."""
+
+    dialect: Dialect
+    n_lines: int  # lines above the table that the user states
+    n_records: int  # records below them and above the first row, blank lines included
+    has_header: bool  # whether the last of them holds the column names
+    first_row: Record | None  # values of the first row, if the head of the file has one
+    row_bytes: int  # mean size of the rows in the head
 
 
 def detect_dialect(head: str, delimiter: str | None = None) -> Dialect:

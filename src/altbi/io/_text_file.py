@@ -1,7 +1,5 @@
 """Text files for DuckDB: the file itself if it is plain UTF-8, else a temporary copy in UTF-8."""
 
-import io
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
@@ -34,7 +32,6 @@ class TextFile:
 
     packed: CompressedFile
     encoding: str  # a codec of Python; UTF-8 files are not validated here
-    unify_newlines: bool = False  # whether all newlines of the copy are \n
     has_mark: bool = False  # whether a byte order mark must be removed by a copy
     is_stated: bool = False  # whether the user states the encoding
     _copy: PrivateFolder | None = field(default=None, compare=False, repr=False)
@@ -43,7 +40,7 @@ class TextFile:
     def is_copied(self) -> bool:
         """Whether a copy is read in place of the file."""
         is_plain = self.packed.compression is None and self.encoding == "utf-8"
-        return not is_plain or self.unify_newlines or self.has_mark
+        return not is_plain or self.has_mark
 
     @property
     def path(self) -> str:
@@ -56,7 +53,7 @@ class TextFile:
         if self._copy is None:
             folder = PrivateFolder()
             with Path(folder.path, "text").open("wb") as file:
-                file.writelines(self._decode())
+                file.writelines(read_utf8(self.packed, self.encoding))
             self._copy = folder
         return str(self._copy.path / "text")
 
@@ -64,28 +61,11 @@ class TextFile:
         """Return the same file, read in another encoding."""
         return replace(self, encoding=encoding, _copy=None)
 
-    def with_equal_newlines(self) -> "TextFile":
-        r"""Return the same file, in whose copy all newlines are ``\n``."""
-        return replace(self, unify_newlines=True, _copy=None)
-
-    def _decode(self) -> Iterator[bytes]:
-        """Yield the text of the copy as UTF-8 in pieces, without a byte order mark."""
-        pieces = read_utf8(self.packed, self.encoding)
-        if not self.unify_newlines:
-            yield from pieces
-            return
-        # Bytes above 127 are never newlines in UTF-8, so they may be decoded as Latin-1.
-        decoder = io.IncrementalNewlineDecoder(None, translate=True)
-        for piece in pieces:
-            yield decoder.decode(piece.decode("latin-1")).encode("latin-1")
-        yield decoder.decode("", final=True).encode("latin-1")
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields without the copy, which only this process has."""
         return {
             "packed": self.packed,
             "encoding": self.encoding,
-            "unify_newlines": self.unify_newlines,
             "has_mark": self.has_mark,
             "is_stated": self.is_stated,
         }
