@@ -25,8 +25,9 @@ def read_by_python(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the columns with these indices, at least one, as text in record batches.
 
-    All newlines end a line, whatever their kind; a note is added if there are several. Records that have another number of values than
-    `width`, open quotes and lines of more than `LINE_BYTES` letters raise a `TableError`.
+    All newlines end a line, whatever their kind; a note is added if there are several. Records that
+    have another number of values than `width`, open quotes and lines of more than `LINE_BYTES`
+    letters raise a `TableError`.
     """
     names = [f"c{index}" for index in indices]
     with Path(file.path).open(encoding="utf-8", newline="") as text:
