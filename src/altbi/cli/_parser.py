@@ -161,6 +161,7 @@ def _add_explain_command(commands: Commands) -> None:
         metavar="FILE",
         help="write one record for each reason to a file (CSV, Parquet, ...)",
     )
+    _add_raw_option(added)
     _add_column_options(added)
     _add_execution_options(added)
 
@@ -353,10 +354,21 @@ def _add_privacy_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scores_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the scores file: --format and --keep-columns."""
+    """Add the options of the scores file: --format, --keep-columns and --raw."""
     parser.add_argument("--format", choices=OUTPUTS, help="format of the scores (default: csv)")
     parser.add_argument(
         "--keep-columns", action="store_true", help="add all columns of the table to the scores"
+    )
+    _add_raw_option(parser)
+
+
+def _add_raw_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option --raw of commands that write CSV."""
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="write texts such as =1+1 to CSV unchanged (default: with an apostrophe before them, "
+        "so that no spreadsheet runs them)",
     )
 
 
