@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from altbi._parameters import is_count
 from altbi.detection import Detection
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, quote
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -151,10 +151,11 @@ def detect(
     """
     if scores_format not in SCORES_FORMATS:
         raise ParameterError(
-            f"scores_format={scores_format!r}, but expected one of {', '.join(SCORES_FORMATS)}."
+            f"scores_format={quote(scores_format)}, but expected one of "
+            f"{', '.join(SCORES_FORMATS)}."
         )
     if not is_count(top):
-        raise ParameterError(f"top={top!r}, but expected a whole number of at least 1.")
+        raise ParameterError(f"top={quote(top)}, but expected a whole number of at least 1.")
     settings = _read_settings(detector)
     source = _open_source(table)
     selection = ColumnSelection(
@@ -496,7 +497,7 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
         return detector
     if not hasattr(detector, "settings"):
         raise ParameterError(
-            f"detector={detector!r}, but expected an OutlierDetector, an ALTBI or an ODIM."
+            f"detector={quote(detector)}, but expected an OutlierDetector, an ALTBI or an ODIM."
         )
     settings: FitSettings = detector.settings()
     return settings
@@ -506,8 +507,8 @@ def read_seed(settings: FitSettings) -> int:
     """Return the random state as the sample's seed; if not an integer, raise a `ParameterError`."""
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
-            f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "
-            "of the training sample."
+            f"random_state={quote(settings.random_state)}, but expected an integer: it is also the "
+            "seed of the training sample."
         )
     return int(settings.random_state)
 

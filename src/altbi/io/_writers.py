@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, quote, shorten
 from altbi.io._formulas import quote_formulas, quote_schema
 
 _FORMAT_ENDINGS = {
@@ -113,8 +113,8 @@ def _report_unsupported() -> Iterator[None]:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as cause:
         raise TableError(
-            f"the output format does not support a column ({cause}). Write another format, such as "
-            "Parquet, or leave the column out."
+            f"the output format does not support a column ({shorten(str(cause), 200)}). Write "
+            "another format, such as Parquet, or leave the column out."
         ) from None
 
 
@@ -189,8 +189,9 @@ def check_writable(schema: pa.Schema, format_: str) -> None:
                 writer.write(missing)
         except TableError:
             raise TableError(
-                f"column {field.name!r} has the type {field.type}, which {format_} files do not "
-                "support. Write another format, such as Parquet, or leave the column out."
+                f"column {quote(field.name)} has the type {shorten(str(field.type), 100)}, which "
+                f"{format_} files do not support. Write another format, such as Parquet, or leave "
+                "the column out."
             ) from None
 
 
