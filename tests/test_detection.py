@@ -181,6 +181,7 @@ def test_texts_with_newlines_are_read_from_csv(table):
 
 
 HOSTILE = {"=key": ["=1+1", "'=1", "'a", "-5", "\t@x", "plain"] * 20, "@kind": ["-x", "+y"] * 60}
+HOSTILE["-code"] = ["007", "008"] * 60
 
 
 @pytest.mark.parametrize("format_", ["csv", "parquet", "arrow", "jsonl"])

@@ -307,8 +307,10 @@ def test_file_removed_before_its_lock_is_recreated(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "open", open_and_lose)
 
-    write(tmp_path / "a", "new")
+    with atomic_file(tmp_path / "a") as first:
+        first.write_text("first")
+        write(tmp_path / "a", "second")
 
     assert len(removed) == 1
     assert names_in(tmp_path) == ["a"]
-    assert (tmp_path / "a").read_text() == "new"
+    assert (tmp_path / "a").read_text() == "first"
