@@ -1,3 +1,4 @@
+import csv
 import gc
 import sys
 import tempfile
@@ -177,6 +178,39 @@ def test_texts_with_newlines_are_read_from_csv(table):
 
     assert found.scores()["key"].to_pylist() == keys
     assert found.scores()["row"].to_pylist() == list(range(120))
+
+
+HOSTILE = {"=key": ["=1+1", "'=1", "'a", "-5", "\t@x", "plain"] * 20, "@kind": ["-x", "+y"] * 60}
+HOSTILE["-code"] = ["007", "008"] * 60
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "arrow", "jsonl"])
+@pytest.mark.parametrize("raw", [False, True])
+def test_formulas_are_read_back_unchanged(table, tmp_path, format_, raw):
+    hostile = pa.table({**HOSTILE, "=size": table["size"]})
+    options = {"id": "=key", "keep_columns": True, "scores_format": format_, "raw": raw}
+
+    detection = detect(hostile, tmp_path / "out", **options)
+
+    assert detection.scores().drop(["row", "score", "outlier"]) == hostile
+    assert detection.flagged()["=key"][0].as_py() == detection.top[0].ids[0]
+    reasons = detection.reasons().to_pylist()
+    assert reasons[0]["id_=key"] == detection.top[0].ids[0] == "plain"
+    assert reasons[0]["column"] == "=size"
+    assert {reason["value"] for reason in reasons if reason["column"] == "@kind"} <= {"-x", "+y"}
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_only_raw_files_have_formulas(table, tmp_path, raw):
+    hostile = pa.table({**HOSTILE, "=size": table["size"]})
+
+    detect(hostile, tmp_path / "out", id="=key", keep_columns=True, raw=raw)
+
+    for name in ("scores.csv", "reasons.csv"):
+        rows = csv.reader((tmp_path / "out" / name).open(newline="", encoding="utf-8"))
+        cells = {cell for row in rows for cell in row}
+        assert bool({cell for cell in cells if cell[:1] in "=@\t"} - {""}) == raw
+        assert ("=1+1" in cells, "'=1+1" in cells) == (raw, not raw)
 
 
 def test_reasons_keep_column_names_of_digits(table):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any, Self
 
-from altbi.errors import ParameterError, shorten
+from altbi.errors import ParameterError, quote
 
 # For each parameter: whether its value is valid, and a description of the valid values.
 Rules = Mapping[str, tuple[bool, str]]
@@ -61,7 +61,7 @@ class ParameterObject:
         for name, value in params.items():
             if name not in names:
                 raise ParameterError(
-                    f"{type(self).__name__} has no parameter {name!r}. Use one of {names}."
+                    f"{type(self).__name__} has no parameter {quote(name)}. Use one of {names}."
                 )
             setattr(self, name, value)
         return self
@@ -108,7 +108,10 @@ def is_number(value: object, least: float = -math.inf, most: float = math.inf) -
     """
     if not isinstance(value, Real) or isinstance(value, bool):
         return False
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer above 1e308
+        return False
     return math.isfinite(number) and least <= number <= most
 
 
@@ -126,5 +129,5 @@ def check_parameters(owner: str, values: Mapping[str, object], rules: Rules) -> 
     """
     for name, (is_valid, expected) in rules.items():
         if not is_valid:
-            shown = shorten(repr(values[name]), MAX_SHOWN)
+            shown = quote(values[name], MAX_SHOWN)
             raise ParameterError(f"{owner}: {name}={shown}, but expected {expected}.")

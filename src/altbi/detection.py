@@ -12,6 +12,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from altbi.errors import import_extra
+from altbi.io import quote_names, unquote_formulas
 from altbi.model import FittedModel
 from altbi.report import Summary, TopRow
 
@@ -44,6 +45,8 @@ class Detection:
         The index of the table, if it was a pandas data frame.
     temporary : bool, default=False
         Whether to remove the folder when this object is garbage-collected.
+    raw : bool, default=False
+        Whether CSV files have texts such as ``=1+1`` unchanged, without an apostrophe before them.
 
     Attributes
     ----------
@@ -75,12 +78,14 @@ class Detection:
         *,
         index: Any = None,  # noqa: ANN401 - a pandas index
         temporary: bool = False,
+        raw: bool = False,
     ) -> None:
         self.folder = folder
         self.summary = summary
         self._scores_path = scores_path
         self._scores_schema = scores_schema
         self._index = index
+        self._raw = raw
         if temporary:
             weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
@@ -125,7 +130,7 @@ class Detection:
         """
         texts = [field.name for field in self._scores_schema if _is_text(field.type)]
         if self._scores_path.suffix == ".csv":
-            return _read_csv(self._scores_path, texts)
+            return _read_csv(self._scores_path, texts, raw=self._raw)
         if self._scores_path.suffix == ".jsonl":
             found = _read_json_lines(self._scores_path, texts)
             return found.select(self._scores_schema.names)
@@ -158,7 +163,7 @@ class Detection:
         ids = [f"id_{name}" for name in self.summary.id_columns]
         nearest = [f"nearest_{number}" for number in (1, 2, 3)]
         texts = [*ids, "column", "value", "expected", *nearest]
-        return _read_csv(self.folder / "reasons.csv", texts)
+        return _read_csv(self.folder / "reasons.csv", texts, raw=self._raw)
 
     def model(self) -> FittedModel:
         """Load the fitted model from the output folder.
@@ -195,16 +200,19 @@ def _is_text(type_: pa.DataType) -> bool:
     return pa.types.is_string(type_) or pa.types.is_large_string(type_)
 
 
-def _read_csv(path: Path, texts: list[str]) -> pa.Table:
+def _read_csv(path: Path, texts: list[str], *, raw: bool) -> pa.Table:
     """Read a CSV file. The columns `texts` stay text even if they look like numbers.
 
-    The types of the other columns are inferred. Texts may contain newlines.
+    The types of the other columns are inferred. Texts may contain newlines. Unless `raw`, the
+    apostrophe before formulas is removed.
     """
-    return pyarrow.csv.read_csv(
+    types = dict.fromkeys(texts if raw else quote_names(texts), pa.string())
+    table = pyarrow.csv.read_csv(
         path,
         parse_options=pyarrow.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(column_types=dict.fromkeys(texts, pa.string())),
+        convert_options=pyarrow.csv.ConvertOptions(column_types=types),
     )
+    return table if raw else unquote_formulas(table)
 
 
 def _read_json_lines(path: Path, texts: list[str]) -> pa.Table:

@@ -1,6 +1,8 @@
 """Exceptions and warnings, and helpers for their messages."""
 
 import importlib
+import reprlib
+from collections.abc import Sequence
 from types import ModuleType
 
 __all__ = [
@@ -15,12 +17,21 @@ __all__ = [
     "escape_text",
     "import_extra",
     "infinity_error",
+    "list_names",
+    "quote",
     "shorten",
+    "shorten_message",
 ]
+
+MAX_MESSAGE, MESSAGE_START = 500, 200
+MAX_NAME, MAX_NAMES = 40, 150  # characters of one name, and of a list of names
+MAX_INTEGER_BITS = 10_000  # Python refuses to convert much larger integers to text
 
 
 class AltbiError(Exception):
     """Base class of all errors that `altbi` raises on purpose.
+
+    Their text has at most 500 characters: from a longer one, the middle is left out.
 
     Examples
     --------
@@ -31,6 +42,10 @@ class AltbiError(Exception):
     ...     print(error)
     format='xlsx', but expected one of csv, jsonl, parquet, arrow, npz, npy.
     """
+
+    def __str__(self) -> str:
+        """Return the message, without its middle if it is long."""
+        return shorten_message(super().__str__())
 
 
 class TableError(AltbiError, ValueError):
@@ -79,8 +94,9 @@ def import_extra(module: str, *, extra: str | None) -> ModuleType:
 def infinity_error(name: str, row: int) -> TableError:
     """Return (do not raise) the `TableError` for an infinite value in a column."""
     return TableError(
-        f"Column {name!r} contains infinity, first in row {row} (counted from 0), but expected "
-        "finite numbers. Replace infinite values by finite numbers, or leave them empty (missing)."
+        f"Column {quote(name)} contains infinity, first in row {row} (counted from 0), but "
+        "expected finite numbers. Replace infinite values by finite numbers, or leave "
+        "them empty (missing)."
     )
 
 
@@ -96,6 +112,66 @@ def escape_text(text: str) -> str:
         letter if letter.isprintable() else letter.encode("unicode_escape").decode()
         for letter in text
     )
+
+
+def quote(text: object, limit: int = 60) -> str:
+    r"""Return the `repr` of a value for a message, in at most `limit` printable characters.
+
+    A longer one is cut and has "…" in place of the rest. Long containers are never converted as a
+    whole, and neither are integers that are too long for `repr`.
+
+    >>> quote("größe\x1b"), quote("a" * 100_000, 9), quote([1] * 100_000)
+    ("'größe\\x1b'", "'aaaaaa…'", '[1, 1, 1, 1, 1, 1, …]')
+    """
+    if not isinstance(text, str):
+        return shorten(escape_text(_represent(text, limit)), limit)
+    start = str(text[:limit])
+    shown = repr(start)
+    if len(text) <= limit and len(shown) <= limit:
+        return shown
+    while start and len(shown) >= limit:  # an escape such as \x1b is never cut
+        start = start[:-1]
+        shown = repr(start)
+    return f"{shown[:-1]}…{shown[-1]}"
+
+
+def _represent(value: object, limit: int) -> str:
+    """Return the `repr` of a value that is not text; long containers and integers are cut."""
+    if isinstance(value, int) and value.bit_length() > MAX_INTEGER_BITS:
+        return f"an integer of {value.bit_length()} bits"
+    cut = reprlib.Repr()
+    cut.maxstring = cut.maxlong = cut.maxother = limit
+    cut.fillvalue = "…"
+    return cut.repr(value)
+
+
+def list_names(names: Sequence[str], limit: int = 10) -> str:
+    """Return quoted names, separated by commas, for a message.
+
+    A long list is cut after `limit` names, or after 150 characters.
+
+    >>> list_names(["a", "b", "c"], limit=2)
+    "'a', 'b', … (3 in all)"
+    """
+    shown = ""
+    for number, name in enumerate(names):
+        if number == limit or len(shown) > MAX_NAMES:
+            return f"{shown}, … ({len(names)} in all)"
+        shown += f"{', ' if shown else ''}{quote(name, MAX_NAME)}"
+    return shown
+
+
+def shorten_message(text: str) -> str:
+    """Return a message of at most 500 characters; from a longer one, the middle is left out.
+
+    The start has the place, and the end what to do.
+
+    >>> shorten_message("a.csv: " + "x" * 1000 + " is wrong.")[-20:]
+    'xxxxxxxxxx is wrong.'
+    """
+    if len(text) <= MAX_MESSAGE:
+        return text
+    return f"{text[:MESSAGE_START]} … {text[MESSAGE_START + 3 - MAX_MESSAGE :]}"
 
 
 def shorten(text: str, width: int) -> str:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from altbi._parameters import is_count
 from altbi.detection import Detection
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, quote
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -35,6 +35,7 @@ from altbi.io import (
     open_in_memory,
     open_table,
     open_writer,
+    remove_leftovers,
     report_errors_as,
     scan_table,
     select_columns,
@@ -60,6 +61,7 @@ from altbi.report._summarize import ExplainedRows, build_reasons_table, explain_
 __all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
 
 SCORES_FORMATS = ("csv", "parquet", "arrow", "jsonl")
+OUTPUTS = ("reasons.csv", "model.altbi", "report.html")
 # Opens the file for the scores, given its columns.
 WriterFactory = Callable[[pa.Schema], AbstractContextManager[TableWriter]]
 
@@ -76,6 +78,7 @@ def detect(
     missing: str | Sequence[str] = (),
     keep_columns: bool = False,
     scores_format: Literal["csv", "parquet", "arrow", "jsonl"] = "csv",
+    raw: bool = False,
     report: bool = True,
     top: int = 200,
     engine: Any = None,  # noqa: ANN401 - altbi.distributed.Engine
@@ -108,6 +111,9 @@ def detect(
         Whether the scores file has all columns of the table.
     scores_format : {"csv", "parquet", "arrow", "jsonl"}, default='csv'
         Format of the scores file.
+    raw : bool, default=False
+        Whether CSV files have texts and column names such as ``=1+1`` unchanged. By default they
+        begin with an apostrophe, so that no spreadsheet runs them as a formula.
     report : bool, default=True
         Whether to write the report page.
     top : int, default=200
@@ -145,10 +151,11 @@ def detect(
     """
     if scores_format not in SCORES_FORMATS:
         raise ParameterError(
-            f"scores_format={scores_format!r}, but expected one of {', '.join(SCORES_FORMATS)}."
+            f"scores_format={quote(scores_format)}, but expected one of "
+            f"{', '.join(SCORES_FORMATS)}."
         )
     if not is_count(top):
-        raise ParameterError(f"top={top!r}, but expected a whole number of at least 1.")
+        raise ParameterError(f"top={quote(top)}, but expected a whole number of at least 1.")
     settings = _read_settings(detector)
     source = _open_source(table)
     selection = ColumnSelection(
@@ -159,7 +166,12 @@ def detect(
         missing=_as_tuple(missing),
         keep=keep_columns,
     )
-    options: dict[str, Any] = {"top": top, "command": command, "on_progress": on_progress}
+    options: dict[str, Any] = {
+        "top": top,
+        "raw": raw,
+        "command": command,
+        "on_progress": on_progress,
+    }
     if engine is None:
         pipeline = Pipeline(source, selection, **options)
     else:
@@ -180,6 +192,7 @@ def detect(
         summary,
         index=table.index if hasattr(table, "iloc") else None,
         temporary=output is None,
+        raw=raw,
     )
 
 
@@ -207,6 +220,7 @@ class Pipeline:
     selection: ColumnSelection = field(default_factory=ColumnSelection)
     _: KW_ONLY
     top: int = 200  # number of rows with the highest scores to explain
+    raw: bool = False  # whether CSV files have formulas unchanged
     command: str = ""  # shown in the report
     on_progress: ProgressCallback = no_progress  # receives chunks and steps, and returns them
 
@@ -227,13 +241,16 @@ class Pipeline:
         _check_no_leftovers(folder, self.scores_name(scores_format), report=report)
         self._check_writable(scores_format)
         with atomic_files(folder) as temporary:
+            for name in (*map(self.scores_name, SCORES_FORMATS), *OUTPUTS):
+                remove_leftovers(folder / name)
             prepared = self.fit(settings)
             scored = self.score_to_folder(prepared, folder, scores_format, temporary)
             explained = self.explain_top(prepared, scored)
             summary = self.summarize(prepared, scored, explained)
             reasons = build_reasons_table(explained, prepared.selected)
             name = str(folder / "reasons.csv")
-            with open_writer(temporary("reasons.csv"), name, "csv", reasons.schema) as writer:
+            path = temporary("reasons.csv")
+            with open_writer(path, name, "csv", reasons.schema, raw=self.raw) as writer:
                 writer.write(reasons)
             with report_errors_as(folder / "model.altbi"):
                 temporary("model.altbi").write_bytes(prepared.model.to_bytes())
@@ -316,7 +333,10 @@ class Pipeline:
         name = self.scores_name(scores_format)
         path = temporary(name)
         return self.score(
-            prepared, lambda schema: open_writer(path, str(folder / name), scores_format, schema)
+            prepared,
+            lambda schema: open_writer(
+                path, str(folder / name), scores_format, schema, raw=self.raw
+            ),
         )
 
     def explain_top(self, prepared: PreparedTable, scored: ScoreSummary) -> ExplainedRows:
@@ -477,7 +497,7 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
         return detector
     if not hasattr(detector, "settings"):
         raise ParameterError(
-            f"detector={detector!r}, but expected an OutlierDetector, an ALTBI or an ODIM."
+            f"detector={quote(detector)}, but expected an OutlierDetector, an ALTBI or an ODIM."
         )
     settings: FitSettings = detector.settings()
     return settings
@@ -487,8 +507,8 @@ def read_seed(settings: FitSettings) -> int:
     """Return the random state as the sample's seed; if not an integer, raise a `ParameterError`."""
     if not isinstance(settings.random_state, int | np.integer):
         raise ParameterError(
-            f"random_state={settings.random_state!r}, but expected an integer: it is also the seed "
-            "of the training sample."
+            f"random_state={quote(settings.random_state)}, but expected an integer: it is also the "
+            "seed of the training sample."
         )
     return int(settings.random_state)
 

@@ -3,6 +3,7 @@ import gzip
 import io
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -136,6 +137,81 @@ def test_scores_are_written_in_other_formats(folder, capsys, scores, format_):
     assert read["score"].to_pylist() == scores
     assert read["key"].to_pylist()[:2] == ["000", "001"]
     assert output in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "command", ["detect formulas.csv --exclude key", "score formulas.csv -m sizes.altbi"]
+)
+def test_only_raw_output_has_formulas(folder, capfd, fast, command):
+    rows = "\n".join(f"=1+{number},{number},{number % 7}" for number in range(40))
+    (folder / "formulas.csv").write_text(f"key,size,weight\n{rows}\n")
+    options = ["--keep-columns", "-o", "-"]
+
+    assert main([*command.split(), *options]) == 0
+    quoted = capfd.readouterr().out
+    assert main([*command.split(), *options, "--raw"]) == 0
+    raw = capfd.readouterr().out
+
+    assert [quoted.count(text) for text in (',"=1+', ",\"'=1+")] == [0, 40]
+    assert raw == quoted.replace("'", "")
+
+
+def test_explained_formulas_are_quoted(folder, capfd):
+    rows = "\n".join(f"=1+{number},{number},{number % 7}" for number in range(40))
+    (folder / "formulas.csv").write_text(f"key,size,weight\n{rows}\n")
+    command = ["explain", "formulas.csv", "-m", "sizes.altbi", "--id", "key", "--rows", "3"]
+
+    assert main([*command, "-o", "-"]) == 0
+    assert "'=1+3" in capfd.readouterr().out
+    assert main([*command, "-o", "-", "--raw"]) == 0
+    assert "'=1+3" not in capfd.readouterr().out
+    assert main([*command, "--json"]) == 0
+    assert '"=1+3"' in capfd.readouterr().out
+
+
+# Runs a command, but is ready to be killed when all but the reasons are written.
+STOPPED = """
+import signal, sys
+from altbi.cli import main
+from altbi.pipeline import Pipeline
+
+def stop(*_):
+    print("ready", flush=True)
+    signal.pause()
+
+Pipeline.explain_top = stop
+main(sys.argv[1:])
+"""
+
+
+def kill_command(*arguments):
+    command = [sys.executable, "-c", STOPPED, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.kill()
+    assert process.returncode == -signal.SIGKILL
+
+
+@pytest.mark.slow
+def test_files_of_killed_detect_are_removed(folder, fast):
+    options = ["detect", "sizes.csv", "--columns", "size", "--quiet", "--no-report"]
+    kill_command(*options, "--format", "parquet")
+    assert names_in(folder / "sizes-altbi") == [".scores.parquet.0.part"]
+
+    assert main(options) == 0
+
+    assert names_in(folder / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+
+
+@pytest.mark.slow
+def test_files_of_killed_score_are_removed(folder):
+    before = names_in(folder)
+    kill_command(*SCORE)
+    assert names_in(folder) == [".sizes-scores.csv.0.part", *before]
+
+    assert main([*SCORE, "--quiet"]) == 0
+
+    assert names_in(folder) == sorted([*before, "sizes-scores.csv"])
 
 
 @pytest.mark.slow

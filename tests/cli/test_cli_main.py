@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import subprocess
@@ -6,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 import altbi._demo
 from altbi.cli import main
-from altbi.errors import TrainingError
+from altbi.errors import MAX_MESSAGE, TableError, TrainingError
 from altbi.model._file import encode_model, read_model
 from small_tables import fast_altbi, fast_detector, write_csv
 
@@ -116,6 +118,145 @@ def test_errors_have_exit_codes_and_messages(capsys, monkeypatch, error, code, m
     assert capsys.readouterr().err.startswith(message)
 
 
+def raise_from(error, cause):
+    try:
+        raise cause
+    except type(cause):
+        raise error from None
+
+
+MEMORY_ERRORS = {
+    "numpy": lambda: np.empty(10**15),
+    "arrow": lambda: pa.allocate_buffer(2**62),
+    "duckdb": lambda: run_duckdb("select list(range) from range(10_000_000)"),
+    "system": lambda: raise_error(OSError(errno.ENOMEM, "Cannot allocate memory")),
+    "converted": lambda: raise_from(TableError("t.csv: damaged"), pa.ArrowMemoryError("malloc")),
+}
+
+
+def raise_error(error):
+    raise error
+
+
+def run_duckdb(query):
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect(config={"memory_limit": "10MB", "threads": 1}) as connection:
+        connection.execute("set temp_directory = ''")
+        connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("run_out", MEMORY_ERRORS.values(), ids=MEMORY_ERRORS)
+def test_too_little_memory_is_one_sentence(capsys, monkeypatch, run_out):
+    monkeypatch.setattr(altbi._demo, "run_demo", lambda *_: run_out())
+
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().err == (
+        "altbi: not enough memory for this table. Select fewer columns with --columns.\n"
+    )
+
+
+def test_memory_errors_do_not_import_duckdb(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "duckdb", None)
+    monkeypatch.setattr(altbi._demo, "run_demo", lambda *_: raise_error(MemoryError()))
+
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().err.startswith("altbi: not enough memory")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("can't start new thread"),
+        pa.ArrowException("Unknown error: Failed to launch worker thread: Resource temporarily"),
+    ],
+)
+def test_missing_threads_are_one_sentence(capsys, monkeypatch, error):
+    monkeypatch.setattr(altbi._demo, "run_demo", lambda *_: raise_error(error))
+
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().err == (
+        "altbi: no thread can be started. Free memory, or raise the limit of processes "
+        "(ulimit -u).\n"
+    )
+
+
+# Runs a command that may not allocate more memory than its imports have.
+LIMITED = """
+import resource, sys
+import altbi.cli._commands, altbi.pipeline
+from altbi.cli import main
+
+with open("/proc/self/statm") as file:
+    limit = int(file.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+sys.exit(main())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
+def test_memory_limit_ends_in_one_sentence(tmp_path):
+    columns = {f"x{number}": np.arange(200_000.0) + number for number in range(20)}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, "fit", str(tmp_path / "t.parquet"), "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "altbi: not enough memory for this table. Select fewer columns with --columns.\n"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
+
+
+LONG, DIGITS = "x" * 100_000, "9" * 100_000
+HOSTILE = {
+    "command": [LONG],
+    "option": ["inspect", "m", f"--{LONG}"],
+    "table": ["detect", LONG],
+    "long path": ["detect", f"/{'x' * 200}" * 19],
+    "column": ["fit", "t.csv", "--columns", LONG],
+    "excluded": ["fit", "t.csv", "--exclude", LONG],
+    "id": ["fit", "t.csv", "--id", LONG],
+    "label": ["fit", "t.csv", "--label", f"size={LONG}"],
+    "delimiter": ["fit", "t.csv", "--delimiter", LONG],
+    "encoding": ["fit", "t.csv", "--encoding", LONG],
+    "format": ["fit", "t.csv", "--input-format", LONG],
+    "method": ["fit", "t.csv", "--method", LONG],
+    "bounds": ["fit", "t.csv", "--epsilon", "1", "--bounds", LONG, LONG],
+    "share": ["fit", "t.csv", "--contamination", DIGITS],
+    "seed": ["fit", "t.csv", "--seed", DIGITS],
+    "rows": ["explain", "t.csv", "-m", "m", "--rows", f"1,{LONG}"],
+    "model": ["score", "t.csv", "-m", LONG],
+    "output": ["score", "t.csv", "-m", "m", "-o", f"{LONG}.csv"],
+    "ending": ["score", "t.csv", "-m", "m", "-o", f"out.{LONG}"],
+    "folder": ["detect", "t.csv", "-o", f"{LONG}/{LONG}"],
+    "scheduler": ["detect", "t.csv", "--engine", "dask", "--scheduler", LONG],
+    "unprintable": ["fit", "t.csv", "--columns", "\x1b" * 100_000],
+}
+
+
+@pytest.mark.parametrize("arguments", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_arguments_have_short_messages(capsys, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("size\n1\n2\n3\n")
+
+    try:
+        code = main(arguments)
+    except SystemExit as stop:
+        code = stop.code
+
+    *_, message = capsys.readouterr().err.splitlines()
+    assert code in (1, 2)
+    assert message.startswith("altbi")
+    assert len(message) <= MAX_MESSAGE + 30
+    assert message.isprintable()
+
+
 def test_programming_errors_are_not_hidden(monkeypatch):
     def fail(*_):
         raise ZeroDivisionError
@@ -135,6 +276,22 @@ def test_closed_pipe_prints_nothing(model):
         result = run_process("inspect", model, stdout=closed, stderr=subprocess.PIPE, env=buffered)
 
     assert (result.returncode, result.stderr) == (1, b"")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("format_", ["csv", "jsonl", "parquet"])
+def test_reader_may_stop_after_some_scores(model, tmp_path, format_):
+    rows = {"size": np.arange(200_000.0), "größe\x1b[2J": ["red", "blue"] * 100_000}
+    write_csv(pa.table(rows), tmp_path / "t.csv")
+    options = ["score", str(tmp_path / "t.csv"), "-m", model, "-o", "-", "--format", format_]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, *options], **pipes) as process:
+        assert process.stdout.read(4)
+        process.stdout.close()
+        assert process.stderr.read() == b""
+
+    assert process.returncode == 1
 
 
 @pytest.mark.slow

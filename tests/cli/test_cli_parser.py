@@ -63,6 +63,16 @@ def test_invalid_arguments_exit_with_2(capsys, arguments):
     assert "altbi" in capsys.readouterr().err
 
 
+def test_numbers_of_any_length_are_refused_alike(capsys):
+    for digits in ("9" * 12, "9" * 100_000):
+        with pytest.raises(SystemExit):
+            build_parser().parse_args(["demo", "--seed", digits])
+
+        error = capsys.readouterr().err
+        assert error.endswith("', but expected an integer from 0 to 4294967295\n")
+        assert "argument --seed: '999" in error
+
+
 @pytest.mark.parametrize("text", ["auto", "0.5", "1e-9"])
 def test_contamination_may_be_auto_or_a_share(text):
     parsed = build_parser().parse_args(["fit", "t.csv", "--contamination", text]).contamination

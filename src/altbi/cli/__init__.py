@@ -4,6 +4,7 @@ Commands import the library when they run, so that ``--help`` is fast.
 """
 
 import argparse
+import errno
 import io
 import os
 import signal
@@ -17,12 +18,17 @@ from importlib.abc import MetaPathFinder
 from types import FrameType
 
 from altbi.cli._parser import build_parser
-from altbi.errors import AltbiError, escape_text
+from altbi.errors import AltbiError, escape_text, shorten_message
 
 __all__ = ["main", "run_program"]
 
 DONE, FAILED, INTERRUPTED, TERMINATED = 0, 1, 130, 143
 NOTHING_LEFT = "No incomplete file is left."
+ALLOCATION_FAILED = "not enough memory for this table. Select fewer columns with --columns."
+THREAD_ERRORS = ("can't start new thread", "Failed to launch worker thread")  # Python and Arrow
+NO_THREAD_STARTED = (
+    "no thread can be started. Free memory, or raise the limit of processes (ulimit -u)."
+)
 PARTITIONS_LEFT = "Complete partitions are kept; run the same command again to continue."
 
 
@@ -77,7 +83,7 @@ def run_program(
 ) -> int:
     """Parse the arguments, call `run` with them, and return its exit code.
 
-    Expected errors are printed to stderr as one line: `AltbiError`, `OSError` and `MemoryError`
+    Expected errors are printed to stderr as one line: `AltbiError`, `OSError` and too little memory
     return 1, Ctrl-C 130 and SIGTERM 143. Other exceptions are raised. A pipe that its reader has
     closed returns 1 without a message. Wrong usage exits with code 2.
 
@@ -100,11 +106,11 @@ def run_program(
     except BrokenPipeError:
         _detach_stdout()
         return FAILED
-    except (AltbiError, OSError) as error:
-        fail(_format_error(error))
-        return FAILED
-    except MemoryError:
-        fail("not enough memory for this table. Select fewer columns with --columns.")
+    except Exception as error:
+        sentence = _describe_error(error)
+        if sentence is None:
+            raise
+        fail(sentence)
         return FAILED
     except KeyboardInterrupt:
         fail(f"interrupted. {describe_leftovers(args)}")
@@ -182,21 +188,57 @@ def name_stdout_errors() -> Iterator[None]:
         raise OSError(error.errno, os.strerror(error.errno), "standard output") from error
 
 
-def _format_error(error: AltbiError | OSError) -> str:
-    """Return the message of an error; for an `OSError` with a path, ``path: reason``."""
+def _describe_error(error: Exception) -> str | None:
+    """Return the sentence to print for an expected error; return None for another error.
+
+    For an `OSError` with a path it is ``path: reason``. If too little memory is the cause of an
+    error, the sentence is about memory.
+    """
+    causes = _list_causes(error)
+    if any(map(_is_allocation_error, causes)):
+        return ALLOCATION_FAILED
+    if any(text in str(cause) for cause in causes for text in THREAD_ERRORS):
+        return NO_THREAD_STARTED
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    return str(error)
+    return str(error) if isinstance(error, AltbiError | OSError) else None
+
+
+def _list_causes(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes.
+
+    A cause is an error from which another one was raised, or that was handled meanwhile. So the
+    list also has an error that a library has converted.
+    """
+    causes: list[BaseException] = []
+    found: BaseException | None = error
+    while found is not None:
+        causes.append(found)
+        found = found.__cause__ or found.__context__
+    return causes
+
+
+def _is_allocation_error(error: BaseException) -> bool:
+    """Return whether an error is that memory could not be allocated.
+
+    Errors of NumPy and Arrow are a `MemoryError`. DuckDB has a class of its own, which only exists
+    if it is imported.
+    """
+    of_duckdb = getattr(sys.modules.get("duckdb"), "OutOfMemoryException", MemoryError)
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError | of_duckdb)
 
 
 def _print_error(program: str, sentence: str) -> None:
     """Print ``program: sentence`` to stderr as one line.
 
-    Line breaks become spaces, and control characters are escaped. On a terminal, the line of a
-    progress bar is cleared first.
+    Line breaks become spaces, control characters are escaped, and the middle of a long sentence is
+    left out. On a terminal, the line of a progress bar is cleared first.
     """
     clear_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
-    sys.stderr.write(f"{clear_progress}{program}: {escape_text(' '.join(sentence.split()))}\n")
+    line = shorten_message(escape_text(" ".join(sentence.split())))
+    sys.stderr.write(f"{clear_progress}{program}: {line}\n")
 
 
 def _escape_unprintable_output() -> None:

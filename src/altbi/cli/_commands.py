@@ -66,7 +66,7 @@ def detect(args: argparse.Namespace) -> None:
     with _open_pipeline(args) as pipeline:
         settings = read_settings(args)
         if folder is None:
-            pipeline.score(pipeline.fit(settings), _open_stdout(args.format))
+            pipeline.score(pipeline.fit(settings), _open_stdout(args.format, raw=args.raw))
             return
         summary = pipeline.run(settings, folder, scores_format, report=page)
     files = [str(folder / name) for name in names]
@@ -106,7 +106,10 @@ def score(args: argparse.Namespace) -> None:
         return
     check_engine(args)
     path = resolve_output(args, f"-scores.{args.format or 'csv'}", stdout_for_stdin=True)
-    with _open_output(path, args.format) as output, _open_pipeline(args) as pipeline:
+    with (
+        _open_output(path, args.format, raw=args.raw) as output,
+        _open_pipeline(args) as pipeline,
+    ):
         prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score(prepared, output)
         if path is None:
@@ -143,7 +146,7 @@ def explain(args: argparse.Namespace) -> None:
     scores. With --output the reasons are a table file, or CSV on stdout for ``-``.
     """
     path = None if args.output is None else resolve_output(args, "")
-    with _open_output(path, None) as output:
+    with _open_output(path, None, raw=args.raw) as output:
         with _open_pipeline(args) as pipeline:
             from altbi.report._summarize import build_reasons_table
 
@@ -247,6 +250,7 @@ def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
         selection = read_selection(args)
         options: dict[str, Any] = {
             "top": getattr(args, "top", 10),
+            "raw": getattr(args, "raw", False),
             "command": shlex.join(["altbi", *args.arguments]),
             "on_progress": terminal_progress(quiet=args.quiet) or no_progress,
         }
@@ -279,32 +283,32 @@ def _set_threads(threads: int | None) -> None:
 
 
 @contextmanager
-def _open_output(path: Path | None, format_: str | None) -> Iterator[WriterFactory]:
+def _open_output(path: Path | None, format_: str | None, *, raw: bool) -> Iterator[WriterFactory]:
     """Yield a function that opens the output for a given schema.
 
     The output is a file, or stdout if `path` is None. The file is written under a temporary name,
     and renamed when the block ends without an error. Without a format, it follows from the suffix
-    of the path; on stdout it is CSV.
+    of the path; on stdout it is CSV. `raw` is whether CSV has formulas unchanged.
     """
     if path is None:
-        yield _open_stdout(format_)
+        yield _open_stdout(format_, raw=raw)
         return
     written = format_ or infer_format(str(path))
     with atomic_file(path) as temporary:
-        yield lambda schema: open_writer(temporary, str(path), written, schema)
+        yield lambda schema: open_writer(temporary, str(path), written, schema, raw=raw)
 
 
-def _open_stdout(format_: str | None) -> WriterFactory:
+def _open_stdout(format_: str | None, *, raw: bool) -> WriterFactory:
     """Return a function that opens stdout as a table writer; the default format is CSV."""
-    return lambda schema: _open_stdout_writer(format_ or "csv", schema)
+    return lambda schema: _open_stdout_writer(format_ or "csv", schema, raw=raw)
 
 
 @contextmanager
-def _open_stdout_writer(format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
+def _open_stdout_writer(format_: str, schema: pa.Schema, *, raw: bool) -> Iterator[TableWriter]:
     """Yield a writer to stdout, which disk errors name."""
     with (
         name_stdout_errors(),
-        open_stream_writer(_get_binary_stdout(), format_, schema) as writer,
+        open_stream_writer(_get_binary_stdout(), format_, schema, raw=raw) as writer,
     ):
         yield writer
 

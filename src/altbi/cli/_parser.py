@@ -3,12 +3,14 @@
 import argparse
 import math
 from collections.abc import Collection
-from typing import Any
+from typing import Any, NoReturn, final
 
 from altbi._version import __version__
+from altbi.errors import escape_text, quote, shorten_message
 
 MAX_SEED = 2**32 - 1
 MAX_WORKERS = 10_000
+MAX_DIGITS = 1000  # Python refuses to convert much longer texts to integers
 INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy")
 OUTPUTS = ("csv", "parquet", "arrow", "jsonl")
 ENGINES = ("local", "dask")
@@ -29,13 +31,22 @@ SHELLS = tuple(_FILE)
 _FILE_NAMES = {"table", "file", "output", "model"}
 
 
+@final
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose error messages are short and printable, whatever the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the usage and the message to stderr, and exit with code 2."""
+        super().error(shorten_message(escape_text(message)))
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the program `altbi`, with all commands and options.
 
     Parsed arguments have `run`, the name of the command, and `wrong`, a function that prints a
     message and exits with code 2.
     """
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="altbi",
         description="Find outliers in tables that nobody has labelled, and explain them.",
         epilog="exit codes: 0 success, 1 error in the data or the model, 2 wrong usage\n\n"
@@ -161,6 +172,7 @@ def _add_explain_command(commands: Commands) -> None:
         metavar="FILE",
         help="write one record for each reason to a file (CSV, Parquet, ...)",
     )
+    _add_raw_option(added)
     _add_column_options(added)
     _add_execution_options(added)
 
@@ -366,10 +378,21 @@ def _add_privacy_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_scores_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the scores file: --format and --keep-columns."""
+    """Add the options of the scores file: --format, --keep-columns and --raw."""
     parser.add_argument("--format", choices=OUTPUTS, help="format of the scores (default: csv)")
     parser.add_argument(
         "--keep-columns", action="store_true", help="add all columns of the table to the scores"
+    )
+    _add_raw_option(parser)
+
+
+def _add_raw_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option --raw of commands that write CSV."""
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="write texts such as =1+1 to CSV unchanged (default: with an apostrophe before them, "
+        "so that no spreadsheet runs them)",
     )
 
 
@@ -451,8 +474,9 @@ def _parse_integer(text: str, low: int, high: int, expected: str) -> int:
 
     Any other text raises an `ArgumentTypeError` that states what was `expected`.
     """
-    if not (text.isascii() and text.isdigit() and low <= int(text) <= high):
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected {expected}")
+    is_integer = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+    if not (is_integer and low <= int(text) <= high):
+        raise argparse.ArgumentTypeError(f"{quote(text)}, but expected {expected}")
     return int(text)
 
 
@@ -495,7 +519,7 @@ def _parse_number(text: str, low: float, high: float, expected: str) -> float:
     except ValueError:
         number = math.nan
     if not low < number < high:
-        raise argparse.ArgumentTypeError(f"{text!r}, but expected {expected}")
+        raise argparse.ArgumentTypeError(f"{quote(text)}, but expected {expected}")
     return number
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from altbi._formatting import format_number
-from altbi.errors import escape_text, shorten
+from altbi.errors import escape_text, quote, shorten
 from altbi.report import ReasonFact, Summary
 
 if TYPE_CHECKING:  # these load torch
@@ -59,9 +59,9 @@ def print_summary(summary: Summary, files: Sequence[str], *, page: bool) -> None
     if summary.metrics is not None:
         _print_lines([""])
         _print_text(
-            f"Compared with column {summary.metrics.label!r} ({summary.metrics.outliers:,} known "
-            f"outliers, not used for training): AUC {summary.metrics.auc:.4f}, average precision "
-            f"{summary.metrics.average_precision:.4f}."
+            f"Compared with column {quote(summary.metrics.label)} ({summary.metrics.outliers:,} "
+            f"known outliers, not used for training): AUC {summary.metrics.auc:.4f}, average "
+            f"precision {summary.metrics.average_precision:.4f}."
         )
     _print_lines([""])
     _print_rows(

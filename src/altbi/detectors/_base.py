@@ -13,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from altbi.encoding import TableEncoder
-from altbi.errors import ModelFileError, ParameterError, TableError
+from altbi.errors import ModelFileError, ParameterError, TableError, quote
 from altbi.explain import Explanation
 from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
 from altbi.model._labels import parse_labels
@@ -262,8 +262,8 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         model = FittedModel.load(path, backbone=backbone)
         if model.settings.detector != cls.__name__:
             raise ModelFileError(
-                f"{path}: the file holds the detector {model.settings.detector!r}, but expected "
-                f"{cls.__name__!r}. Load it with that class, or with altbi.load."
+                f"{path}: the file holds the detector {quote(model.settings.detector)}, but "
+                f"expected {cls.__name__!r}. Load it with that class, or with altbi.load."
             )
         detector = cls(**model.settings.parameters)
         detector.n_features_in_ = len(model.encoder.names)
@@ -376,8 +376,8 @@ def _build_text_error(X: object, error: ValueError) -> ValueError:
         value = values[row, column]
         if isinstance(value, str) and not _is_number(value):
             return TableError(
-                f"could not convert string to float: {value!r} in column {column}, row {row} of "
-                "the array. Pass numbers, or a data frame, whose text columns become categories."
+                f"could not convert string to float: {quote(value)} in column {column}, row {row} "
+                "of the array. Pass numbers, or a data frame, whose text columns become categories."
             )
     return error
 

@@ -11,7 +11,7 @@ from multiprocessing import resource_tracker
 from typing import Any, Self, TypeVar, final
 from uuid import uuid4
 
-from altbi.errors import AltbiError, EngineError, import_extra
+from altbi.errors import AltbiError, EngineError, import_extra, quote
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -234,8 +234,8 @@ class Dask(Engine):
             self._cluster = _start_cluster(distributed, self.workers)
         elif not ADDRESS.fullmatch(self.scheduler):
             raise EngineError(
-                f"{self.scheduler!r} is not the address of a Dask scheduler. Expected one such "
-                "as tcp://10.0.0.1:8786, as `dask scheduler` prints it."
+                f"{quote(self.scheduler)} is not the address of a Dask scheduler. Expected one "
+                "such as tcp://10.0.0.1:8786, as `dask scheduler` prints it."
             )
         try:
             self._client = distributed.Client(

@@ -36,10 +36,13 @@ class DistributedPipeline(Pipeline):
         engine: Engine,
         *,
         top: int = 200,
+        raw: bool = False,
         command: str = "",
         on_progress: ProgressCallback = no_progress,
     ) -> None:
-        super().__init__(source, selection, top=top, command=command, on_progress=on_progress)
+        super().__init__(
+            source, selection, top=top, raw=raw, command=command, on_progress=on_progress
+        )
         self.engine = engine
 
     def scores_name(self, scores_format: str) -> str:

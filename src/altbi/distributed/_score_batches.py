@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from altbi._threads import single_blas_thread
 from altbi.encoding import Drift
-from altbi.errors import ParameterError, TableError, TableWarning
+from altbi.errors import ParameterError, TableError, TableWarning, list_names, quote
 from altbi.io import ColumnParser
 from altbi.model import FittedModel
 from altbi.model._score_source import score_batch
@@ -75,7 +75,7 @@ class ScoreBatches:
     def __init__(self, model: Model, *, keep: Sequence[str] = ()) -> None:
         if isinstance(keep, str) or set(keep) & set(ADDED_COLUMNS):
             raise ParameterError(
-                f"keep={keep!r}, but expected a list of columns, none of them called "
+                f"keep={quote(keep)}, but expected a list of columns, none of them called "
                 f"{' or '.join(ADDED_COLUMNS)}. Rename the column."
             )
         self.model = model if isinstance(model, bytes) else str(Path(model).absolute())
@@ -129,8 +129,9 @@ class ScoreBatches:
         absent = [name for name in (*wanted, *self.keep) if name not in names]
         if absent or len(wanted) != len(model.encoder.names):
             raise TableError(
-                f"The batch has the columns {list(names)}, but expected "
-                f"{[*model.encoder.names, *self.keep]}. Select the columns of the model."
+                f"The batch has the columns {list_names(names)}, but expected "
+                f"{list_names([*model.encoder.names, *self.keep])}. "
+                "Select the columns of the model."
             )
         return wanted
 

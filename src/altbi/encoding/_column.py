@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from altbi.errors import ModelFileError, infinity_error
+from altbi.errors import ModelFileError, infinity_error, quote
 from altbi.table import Kind
 
 # A Gaussian decoder with a variance of exp(-6) adds exp(6) / 2 = 200 nats for a feature that is off
@@ -254,15 +254,15 @@ def describe_problems(column: Column) -> Iterator[str]:
         return
     n_rows = column.n_present + column.n_missing
     if not column.n_present:
-        yield f"Column {column.name!r} has no value in any of {n_rows} rows; it is a constant."
+        yield f"Column {quote(column.name)} has no value in any of {n_rows} rows; it is a constant."
         return
     if column.is_constant and abs(column.low) > MAX_EXACT_INTEGER:
         yield (
-            f"Column {column.name!r} holds numbers too large to be distinguished; it is a "
+            f"Column {quote(column.name)} holds numbers too large to be distinguished; it is a "
             "constant. If they identify rows, exclude the column."
         )
     elif column.is_constant:
-        yield f"Column {column.name!r} holds a single value; it is a constant."
+        yield f"Column {quote(column.name)} holds a single value; it is a constant."
     if column.n_missing:
         share = column.n_missing / n_rows
         # Losses and whitened distances use the median, other distances give the weight 0.
@@ -273,10 +273,11 @@ def describe_problems(column: Column) -> Iterator[str]:
             "distances"
         )
         yield (
-            f"Column {column.name!r} has {column.n_missing} missing values ({share:.2%}); "
+            f"Column {quote(column.name)} has {column.n_missing} missing values ({share:.2%}); "
             f"{encoded}."
         )
     if column.n_rare:
         yield (
-            f"Column {column.name!r} has {column.n_rare} rare categories; they count as {OTHER!r}."
+            f"Column {quote(column.name)} has {column.n_rare} rare categories; "
+            f"they count as {OTHER!r}."
         )

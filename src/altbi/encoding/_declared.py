@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time
 from msgspec.structs import replace
 
 from altbi.encoding._column import CATEGORY_WEIGHT, Column
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, list_names, quote
 from altbi.table import Kind
 
 # Either one range (low, high) for all number columns, or a range or categories by column name.
@@ -33,8 +33,8 @@ def declare_columns(
         unknown = [name for name in bounds if name not in names]
         if unknown:
             raise ParameterError(
-                f"bounds: the table has no column {unknown[0]!r}. "
-                f"Expected some of: {', '.join(map(repr, names))}."
+                f"bounds: the table has no column {quote(unknown[0])}. "
+                f"Expected some of: {list_names(names)}."
             )
     return tuple(
         declare_column(name, kind, _select_bounds(name, kind, bounds))
@@ -54,13 +54,14 @@ def _select_bounds(name: str, kind: Kind, bounds: Bounds) -> Sequence[object]:
         if kind == "number":
             return bounds
         raise ParameterError(
-            f"bounds: column {name!r} holds a {kind}, but bounds are two numbers for all columns. "
-            "Pass a dict with the bounds of each column: two dates, or a list of categories."
+            f"bounds: column {quote(name)} holds a {kind}, but bounds are two numbers for all "
+            "columns. Pass a dict with the bounds of each column: two dates, or a list of "
+            "categories."
         )
     if name not in bounds:
         raise ParameterError(
-            f"bounds: column {name!r} has no bounds. They cannot be computed from the table under "
-            "a privacy budget: declare them, or leave the column out."
+            f"bounds: column {quote(name)} has no bounds. They cannot be computed from the table "
+            "under a privacy budget: declare them, or leave the column out."
         )
     if not _has_valid_types(kind, bounds[name]):
         raise _build_bounds_error(name, kind, bounds[name])
@@ -155,6 +156,6 @@ def _convert_to_number(end: object, kind: Kind) -> float:
 def _build_bounds_error(name: str, kind: Kind, bounds: object) -> ParameterError:
     """Return the error for invalid bounds of a column, with what was expected."""
     return ParameterError(
-        f"bounds of column {name!r}: {bounds!r}, but it is a {kind} column. "
+        f"bounds of column {quote(name)}: {quote(bounds)}, but it is a {kind} column. "
         f"Expected {EXPECTED[kind]}."
     )

@@ -32,7 +32,14 @@ from altbi.encoding._values import (
     read_numbers,
     read_values,
 )
-from altbi.errors import AltbiError, ModelFileError, ParameterError, TableError, infinity_error
+from altbi.errors import (
+    AltbiError,
+    ModelFileError,
+    ParameterError,
+    TableError,
+    infinity_error,
+    quote,
+)
 from altbi.table import Kind, Table
 
 # Encoded values are clipped here. The networks square them, and the sum of larger squares over
@@ -197,7 +204,7 @@ class TableEncoder:
         for name, least in (("max_categories", 0), ("min_count", 1)):
             if getattr(self, name) < least:
                 raise ParameterError(
-                    f"{name}={getattr(self, name)!r}, but expected at least {least}."
+                    f"{name}={quote(getattr(self, name))}, but expected at least {least}."
                 )
         columns = self._fit_columns(table)
         if not any(column.n_present for column in columns):
@@ -315,8 +322,8 @@ class TableEncoder:
         `features` is the encoded training sample, from `transform` or `standardize`.
         """
         return [
-            f"Column {column.name!r} holds {column.n_categories} different texts, most of them too "
-            f"rare for a feature of their own; they count as {OTHER!r}. "
+            f"Column {quote(column.name)} holds {column.n_categories} different texts, most of "
+            f"them too rare for a feature of their own; they count as {OTHER!r}. "
             "If it holds dates or numbers, convert it. If it identifies rows, exclude it."
             for number, column in enumerate(self.columns)
             if column.kind == "category"

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self, final
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altbi.encoding._column import OTHER, Column
-from altbi.errors import TableError, shorten
+from altbi.errors import TableError, list_names, quote
 from altbi.table import Kind, Table
 
 # Robust z-scores beyond this grow by their logarithm, so that one extreme value does not hide the
@@ -61,7 +61,7 @@ def _check_kind(table: Table, number: int, column: Column) -> None:
         return
     if not _find_missing(table, number).all():
         raise TableError(
-            f"Column {column.name!r} is a {table.kinds[number]} column, but expected a "
+            f"Column {quote(column.name)} is a {table.kinds[number]} column, but expected a "
             f"{column.kind} column as at fit. Convert it, or fit again."
         )
 
@@ -69,26 +69,21 @@ def _check_kind(table: Table, number: int, column: Column) -> None:
 def _build_names_error(fitted: tuple[str, ...], given: tuple[str, ...]) -> TableError:
     """Return (do not raise) the error for columns that are missing, unexpected or in another order.
 
-    The message lists at most ten names of each kind.
+    The message lists some names of each kind.
     """
-    missing = [name for name in fitted if name not in set(given)]
-    unexpected = [name for name in given if name not in set(fitted)]
+    before, now = set(fitted), set(given)
+    missing = [name for name in fitted if name not in now]
+    unexpected = [name for name in given if name not in before]
     problem = "the columns have another order"
     if missing or unexpected:
         problem = (
-            f"columns [{_list_names(missing)}] are missing and columns "
-            f"[{_list_names(unexpected)}] are unexpected"
+            f"columns [{list_names(missing)}] are missing and columns "
+            f"[{list_names(unexpected)}] are unexpected"
         )
     return TableError(
         f"The table differs from the one at fit: {problem}. "
-        f"Pass the columns {_list_names(fitted)}, in this order."
+        f"Pass the columns {list_names(fitted)}, in this order."
     )
-
-
-def _list_names(names: Sequence[str]) -> str:
-    """Return up to ten names in quotes, each cut after 100 letters; then how many there are."""
-    shown = ", ".join(shorten(repr(name), 100) for name in names[:10])
-    return shown if len(names) <= 10 else f"{shown}, … ({len(names)} in total)"
 
 
 def read_numbers(table: Table, numeric: NDArray[np.intp]) -> Values:
@@ -303,7 +298,10 @@ class Drift:
 
 def _format_counts(counts: Counter[str]) -> str:
     """Format the five columns with the highest counts, and the number of further columns."""
-    shown = [f"{name!r} ({count} values)" for name, count in counts.most_common(MAX_SHOWN_COLUMNS)]
+    shown = [
+        f"{quote(name, 30)} ({count} values)"
+        for name, count in counts.most_common(MAX_SHOWN_COLUMNS)
+    ]
     n_more = len(counts) - len(shown)
     return ", ".join(shown) + (f" and {n_more} more columns" if n_more else "")
 

@@ -1,5 +1,12 @@
 """Tables in files: read in chunks, written in chunks, scanned for types and a sample."""
 
+from altbi.io._atomic_files import (
+    atomic_file,
+    atomic_files,
+    remove_leftovers,
+    report_errors_as,
+)
+from altbi.io._formulas import quote_names, unquote_formulas
 from altbi.io._open import UNFINISHED_MARKER, is_table_file, open_table
 from altbi.io._scan import (
     ColumnParser,
@@ -25,13 +32,10 @@ from altbi.io._sql import open_sql
 from altbi.io._type_inference import PLAIN_FORMATS, ExpectedType, InferenceState
 from altbi.io._writers import (
     TableWriter,
-    atomic_file,
-    atomic_files,
     check_writable,
     infer_format,
     open_stream_writer,
     open_writer,
-    report_errors_as,
     write_in_background,
 )
 
@@ -64,8 +68,11 @@ __all__ = [
     "open_writer",
     "parse_labels_column",
     "prefetch",
+    "quote_names",
+    "remove_leftovers",
     "report_errors_as",
     "scan_table",
     "select_columns",
+    "unquote_formulas",
     "write_in_background",
 ]

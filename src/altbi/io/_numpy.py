@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.errors import TableError, escape_text
+from altbi.errors import TableError, list_names, quote
 from altbi.io._files import CompressedFile, check_zip_member, describe_cause, report_damage
-from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, format_names
+from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names
 
 _MAX_COLUMNS = 1 << 18
 _HEADER_READERS = {
@@ -152,7 +152,7 @@ class NumpySource(Source):
             return _to_arrow(chunk if index is None else chunk[:, index])
         except (pa.ArrowException, ValueError, OverflowError) as cause:
             raise TableError(
-                f"{array.where}: column {name!r} cannot be read ({describe_cause(cause)}). "
+                f"{array.where}: column {quote(name)} cannot be read ({describe_cause(cause)}). "
                 "Write the file again."
             ) from cause
 
@@ -191,8 +191,8 @@ def open_npz(packed: CompressedFile) -> NumpySource:
     notes = []
     if extra:
         notes.append(
-            f"{packed.where}: the table is {matrix.name!r}; {format_names(names)} is read only if "
-            "it is named."
+            f"{packed.where}: the table is {quote(matrix.name)}; {list_names(names)} is read "
+            "only if it is named."
         )
     if ignored:
         notes.append(f"{packed.where}: {_format_arrays(ignored)} cannot be a column; ignored.")
@@ -213,12 +213,12 @@ def _open_members(packed: CompressedFile) -> list[_ArrayFile]:
     if not names or max(Counter(names).values()) > 1:
         raise TableError(
             f"{packed.where}: expected arrays with unique names, but it holds "
-            f"{escape_text(', '.join(names)) or 'none'}. Write it again with numpy.savez."
+            f"{list_names(names) or 'none'}. Write it again with numpy.savez."
         )
     return [
         _open_array(
             name,
-            f"{packed.where}: array {name!r}",
+            f"{packed.where}: array {quote(name)}",
             CompressedFile(packed.path, packed.name, "zip", file).open,
         )
         for name, file in zip(names, files, strict=True)
@@ -331,5 +331,5 @@ def _to_arrow(values: NDArray[Any]) -> pa.Array:
 
 def _format_arrays(arrays: Sequence[_ArrayFile]) -> str:
     """Return the names and shapes of the first five arrays for a message."""
-    shown = [f"{array.name!r} {array.shape}" for array in arrays[:5]]
+    shown = [f"{quote(array.name)} {array.shape}" for array in arrays[:5]]
     return ", ".join(shown) + (", …" if len(arrays) > 5 else "")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from altbi.errors import TableError, escape_text
+from altbi.errors import TableError, escape_text, quote
 from altbi.io._files import CompressedFile, describe_cause, report_damage
 from altbi.io._source import (
     BATCH_BYTES,
@@ -232,7 +232,7 @@ def _convert_batch(batch: pa.RecordBatch, fragment: _Fragment, schema: pa.Schema
             value = pa.scalar(fragment.partition_values[column.name], column.type)
             arrays.append(pa.repeat(value, batch.num_rows))
         elif column.name in present:
-            with report_damage(fragment.where, f"column {column.name!r}"):
+            with report_damage(fragment.where, f"column {quote(column.name)}"):
                 arrays.append(batch.column(column.name).cast(column.type, safe=False))
         else:
             arrays.append(pa.nulls(batch.num_rows, column.type))

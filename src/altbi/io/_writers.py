@@ -1,17 +1,11 @@
-"""Write tables in chunks as CSV, Parquet, Arrow IPC or JSON lines, and write files atomically.
-
-A file is written under a temporary name and renamed when it is complete.
-"""
+"""Write tables in chunks as CSV, Parquet, Arrow IPC or JSON lines."""
 
 import abc
-import errno
 import io
 import json
 import math
 import os
-import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +15,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, quote, shorten
+from altbi.io._formulas import quote_formulas, quote_schema
 
-_UMASK_LOCK = threading.Lock()
 _FORMAT_ENDINGS = {
     "csv": ("csv",),
     "parquet": ("parquet", "pq"),
@@ -82,6 +76,25 @@ class _ArrowWriter(TableWriter):
             self.writer.is_open = False
 
 
+@final
+class _FormulaQuotingWriter(TableWriter):
+    """Writes CSV in which texts and column names that are formulas begin with an apostrophe."""
+
+    def __init__(self, file: IO[bytes], schema: pa.Schema) -> None:
+        self.schema = schema
+        self.writer = _ArrowWriter(file, "csv", quote_schema(schema))
+
+    def write(self, table: pa.Table) -> None:
+        """Append the rows of a table; values that CSV does not support raise a `TableError`."""
+        with _report_unsupported():
+            quoted = quote_formulas(table.cast(self.schema))
+        self.writer.write(quoted)
+
+    def close(self) -> None:
+        """Write the end of the format. The file itself stays open."""
+        self.writer.close()
+
+
 def _decode_dictionaries(schema: pa.Schema) -> pa.Schema:
     """Return the schema with the type of their values for dictionary columns.
 
@@ -100,8 +113,8 @@ def _report_unsupported() -> Iterator[None]:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as cause:
         raise TableError(
-            f"the output format does not support a column ({cause}). Write another format, such as "
-            "Parquet, or leave the column out."
+            f"the output format does not support a column ({shorten(str(cause), 200)}). Write "
+            "another format, such as Parquet, or leave the column out."
         ) from None
 
 
@@ -142,9 +155,13 @@ def _replace_nonfinite(value: object) -> object:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _create_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> TableWriter:
+def _create_writer(file: IO[bytes], format_: str, schema: pa.Schema, raw: bool) -> TableWriter:
     """Create a writer, and write its header; an unsupported column may raise a `TableError`."""
-    return _JsonLinesWriter(file) if format_ == "jsonl" else _ArrowWriter(file, format_, schema)
+    if format_ == "jsonl":
+        return _JsonLinesWriter(file)
+    if format_ == "csv" and not raw:
+        return _FormulaQuotingWriter(file, schema)
+    return _ArrowWriter(file, format_, schema)
 
 
 def infer_format(path: str) -> str:
@@ -172,20 +189,26 @@ def check_writable(schema: pa.Schema, format_: str) -> None:
                 writer.write(missing)
         except TableError:
             raise TableError(
-                f"column {field.name!r} has the type {field.type}, which {format_} files do not "
-                "support. Write another format, such as Parquet, or leave the column out."
+                f"column {quote(field.name)} has the type {shorten(str(field.type), 100)}, which "
+                f"{format_} files do not support. Write another format, such as Parquet, or leave "
+                "the column out."
             ) from None
 
 
 @contextmanager
-def open_writer(path: Path, name: str, format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
+def open_writer(
+    path: Path, name: str, format_: str, schema: pa.Schema, *, raw: bool = False
+) -> Iterator[TableWriter]:
     """Create a file, and yield a writer of tables with this schema.
 
     The path is usually temporary; disk errors name `name`, the final file, instead. If the block
-    raises, the file is closed without the end of its format.
+    raises, the file is closed without the end of its format. `raw` is as in `open_stream_writer`.
     """
     try:
-        with path.open("wb") as file, open_stream_writer(file, format_, schema) as writer:
+        with (
+            path.open("wb") as file,
+            open_stream_writer(file, format_, schema, raw=raw) as writer,
+        ):
             yield writer
     except OSError as error:
         if error.filename is not None or not error.errno:  # the error comes from reading the input
@@ -194,12 +217,15 @@ def open_writer(path: Path, name: str, format_: str, schema: pa.Schema) -> Itera
 
 
 @contextmanager
-def open_stream_writer(file: IO[bytes], format_: str, schema: pa.Schema) -> Iterator[TableWriter]:
+def open_stream_writer(
+    file: IO[bytes], format_: str, schema: pa.Schema, *, raw: bool = False
+) -> Iterator[TableWriter]:
     """Yield a writer to an open stream, which is flushed at the end and stays open.
 
-    If the block raises, the end of the format is not written.
+    CSV has an apostrophe before texts and column names that a spreadsheet would run as a formula,
+    unless `raw`. If the block raises, the end of the format is not written.
     """
-    writer = _create_writer(file, format_, schema)
+    writer = _create_writer(file, format_, schema, raw)
     try:
         yield writer
     except BaseException:
@@ -240,106 +266,3 @@ class _BackgroundWriter(TableWriter):
         """Wait for the last table, and raise its error. The other writer stays open."""
         if self.last is not None:
             self.last.result()
-
-
-@contextmanager
-def atomic_files(folder: str | os.PathLike[str]) -> Iterator[Callable[[str], Path]]:
-    """Yield a function that returns the temporary path for the name of a file in the folder.
-
-    Files are flushed to disk and renamed when the block ends without an error. Existing files are
-    replaced only then, one by one: if a rename fails, earlier files stay replaced. After an error
-    all temporary files are removed, and the folder if it was created here.
-    """
-    folder = Path(folder)
-    created = _create_folder(folder)
-    temporary: dict[Path, Path] = {}
-
-    def temporary_path(name: str) -> Path:
-        """Create an empty file next to `name`, and return its path; a folder raises `OSError`."""
-        path = _resolve_replaceable(folder / name)
-        with report_errors_as(path):
-            descriptor, created_path = tempfile.mkstemp(
-                dir=path.parent, prefix=f".{path.name}.", suffix=".part"
-            )
-        os.close(descriptor)
-        temporary[path] = Path(created_path)
-        return temporary[path]
-
-    try:
-        yield temporary_path
-        for path, file in temporary.items():
-            with report_errors_as(path):
-                _finish_file(file)
-        for path, file in temporary.items():
-            with report_errors_as(path):
-                file.replace(path)
-    except BaseException:
-        for file in temporary.values():
-            file.unlink(missing_ok=True)
-        for empty in created:
-            if empty.is_dir() and not any(empty.iterdir()):
-                empty.rmdir()
-        raise
-
-
-@contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a temporary path that replaces the file when the block ends without an error.
-
-    A folder that does not exist raises a `FileNotFoundError`.
-    """
-    path = Path(path)
-    if not path.parent.exists():
-        raise FileNotFoundError(errno.ENOENT, "The folder does not exist", str(path.parent))
-    with atomic_files(path.parent) as temporary_path:
-        yield temporary_path(path.name)
-
-
-@contextmanager
-def report_errors_as(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise disk errors in the block with this path instead of the path of a temporary file.
-
-    An `OSError` without an error number is raised unchanged.
-    """
-    try:
-        yield
-    except OSError as error:
-        if not error.errno:
-            raise
-        raise OSError(error.errno, os.strerror(error.errno), os.fspath(path)) from error
-
-
-def _resolve_replaceable(path: Path) -> Path:
-    """Return the path with links resolved; the file need not exist.
-
-    A folder, a device, a pipe or a socket raises an `OSError`, because a rename would replace it.
-    """
-    path = path.resolve()
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "The path is a folder, not a file", str(path))
-    if path.exists() and not path.is_file():
-        problem = "The path is a device, a pipe or a socket. Pass a file, or - for standard output"
-        raise FileExistsError(errno.EEXIST, problem, str(path))
-    return path
-
-
-def _create_folder(folder: Path) -> list[Path]:
-    """Create a folder and its parents; return the folders that are new, innermost first.
-
-    A path that is a file raises a `NotADirectoryError`.
-    """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
-
-
-def _finish_file(path: Path) -> None:
-    """Flush a file to disk, and replace its private permissions by those of a normal file."""
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    with _UMASK_LOCK:  # the umask can only be read by setting it
-        mask = os.umask(0)
-        os.umask(mask)
-    path.chmod(0o666 & ~mask)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi._version import __version__
-from altbi.errors import ModelFileError, shorten
+from altbi.errors import ModelFileError, quote, shorten
 from altbi.io import atomic_file, report_errors_as
 from altbi.networks import TrainingStep
 from altbi.table import TextConventions
@@ -239,9 +239,9 @@ def _decode_header(path: FilePath, text: str) -> Fields:
         )
     if header.get("format_version") != FORMAT_VERSION:
         raise ModelFileError(
-            f"{path}: format version {_quote(header.get('format_version'))}, but this altbi reads "
+            f"{path}: format version {quote(header.get('format_version'))}, but this altbi reads "
             f"version {FORMAT_VERSION}. Load it with the altbi that wrote it "
-            f"({_quote(header.get('altbi_version', 'version unknown'))})."
+            f"({quote(header.get('altbi_version', 'version unknown'))})."
         )
     return header
 
@@ -252,7 +252,7 @@ def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa:
         return file.get_tensor(name)
     except (TypeError, ValueError, KeyError, AttributeError) as cause:
         raise ModelFileError(
-            f"{path}: tensor {name!r} cannot be read ({cause}). Save the model again."
+            f"{path}: tensor {quote(name)} cannot be read ({cause}). Save the model again."
         ) from None
 
 
@@ -277,7 +277,7 @@ def parse_header(path: FilePath, fields: dict[str, Any]) -> Header:
     except msgspec.ValidationError as error:
         raise invalid_file_error(path, error) from None
     table = header.table
-    require(path, header.detector in DETECTORS, f"it holds the detector {_quote(header.detector)}")
+    require(path, header.detector in DETECTORS, f"it holds the detector {quote(header.detector)}")
     require(path, 2 <= table.n_sample <= table.n_rows, "its sample is larger than its table")
     require(path, header.n_reference <= table.n_sample, "it holds more rows than its sample")
     is_private = header.privacy is not None
@@ -310,8 +310,3 @@ def describe_error(error: Exception) -> str:
     """
     message = f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
     return shorten(message, MAX_SHOWN)
-
-
-def _quote(value: object) -> str:
-    """Return the `repr` of a value in a file; a long one is cut."""
-    return shorten(repr(value), MAX_SHOWN)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.encoding import TableEncoder
-from altbi.errors import ParameterError, TableError, TableWarning, TrainingError
+from altbi.errors import ParameterError, TableError, TableWarning, TrainingError, quote
 from altbi.io import ScanResult
 from altbi.model._file import TrainingTable
 from altbi.model._fitted_model import FittedModel
@@ -292,8 +292,8 @@ def _check_counters(found: ScanResult) -> Iterator[str]:
     for number, name in enumerate(sample.names):
         if sample.kinds[number] == "number" and _is_counter(sample.numbers([number])[:, 0], rows):
             yield (
-                f"Column {name!r} rises by the same step from row to row, so it only numbers the "
-                "rows. Exclude it (--exclude), or use it as row id (--id)."
+                f"Column {quote(name)} rises by the same step from row to row, so it only numbers "
+                "the rows. Exclude it (--exclude), or use it as row id (--id)."
             )
 
 

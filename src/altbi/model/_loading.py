@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi.encoding import TableEncoder
-from altbi.errors import AltbiError, MissingExtraError, ModelFileError
+from altbi.errors import AltbiError, MissingExtraError, ModelFileError, quote
 from altbi.model._file import (
     SNAPSHOT,
     FilePath,
@@ -260,8 +260,8 @@ def _resolve_custom_backbone(path: FilePath, header: Header, backbone: Any) -> A
     label = stored.get("module") if isinstance(stored, dict) else None
     if backbone is None:
         raise ModelFileError(
-            f"{path}: the model was fitted with the network {label!r}, which the file does not "
-            "hold. Pass it in Python: altbi.load(path, backbone=MyNetwork)."
+            f"{path}: the model was fitted with the network {quote(label)}, which the file does "
+            "not hold. Pass it in Python: altbi.load(path, backbone=MyNetwork)."
         )
     if isinstance(backbone, ParameterObject):
         return backbone
@@ -286,7 +286,7 @@ def _from_plain(value: Any) -> Any:  # noqa: ANN401
         if name == CUSTOM:
             return None  # the caller passes the network
         if name not in PARAMETER_OBJECTS:
-            raise ModelFileError(f"a parameter has the unknown type {name!r}")
+            raise ModelFileError(f"a parameter has the unknown type {quote(name)}")
         params = {key: _from_plain(item) for key, item in value.items() if key != "object"}
         return getattr(import_module(PARAMETER_OBJECTS[name]), name)(**params)
     if isinstance(value, dict):

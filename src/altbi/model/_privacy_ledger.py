@@ -8,7 +8,7 @@ from typing import Annotated, Any, Self
 
 import msgspec
 
-from altbi.errors import ModelFileError
+from altbi.errors import ModelFileError, quote
 from altbi.model._privacy_accounting import Release, compute_epsilons, compute_rdp_epsilon
 
 ADJACENCY = "two tables are neighbours if they differ in one added or removed row"
@@ -192,7 +192,7 @@ def _validate_state(state: LedgerState) -> None:
         raise ModelFileError("privacy ledger: expected categories_delta < delta")
     if state.guarantee and state.truncation not in GUARANTEED_TRUNCATIONS:
         raise ModelFileError(
-            f"privacy ledger: truncation={state.truncation!r}, but a guarantee needs one of "
+            f"privacy ledger: truncation={quote(state.truncation)}, but a guarantee needs one of "
             f"{', '.join(GUARANTEED_TRUNCATIONS)}"
         )
     if not state.epsilon_prv <= state.epsilon_rdp + PRV_TOLERANCE:

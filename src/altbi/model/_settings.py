@@ -8,7 +8,7 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number, is_share
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, quote
 from altbi.model._threshold import Contamination, is_contamination
 from altbi.networks import (
     IWAE,
@@ -281,7 +281,7 @@ def _resolve_schedule(schedule: Schedule | None, updates: int) -> Schedule:
     """
     schedule = Schedule() if schedule is None else schedule
     if not isinstance(schedule, Schedule):
-        raise ParameterError(f"schedule={schedule!r}, but expected a Schedule or None.")
+        raise ParameterError(f"schedule={quote(schedule)}, but expected a Schedule or None.")
     schedule.validate()
     return schedule.resolve_updates(updates)
 
@@ -297,7 +297,7 @@ def _resolve_backbone(backbone: Any) -> Backbone:  # noqa: ANN401 - a backbone o
     elif not isinstance(backbone, ParameterObject):
         if isinstance(backbone, str) or not callable(backbone):
             raise ParameterError(
-                f"backbone={backbone!r}, but expected an IWAE, a Glow, a CustomBackbone, or a "
+                f"backbone={quote(backbone)}, but expected an IWAE, a Glow, a CustomBackbone, or a "
                 "class, function or nn.Module that maps rows to losses."
             )
         backbone = import_module("altbi.torch").CustomBackbone(backbone)
@@ -311,10 +311,10 @@ def _check_privacy(privacy: Privacy, backbone: Backbone) -> None:
     Only an IWAE with ``network="reference"`` is supported.
     """
     if not isinstance(privacy, ParameterObject):
-        raise ParameterError(f"privacy={privacy!r}, but expected a PrivacyBudget or None.")
+        raise ParameterError(f"privacy={quote(privacy)}, but expected a PrivacyBudget or None.")
     privacy.validate()
     if not _is_reference_iwae(backbone):
         raise ParameterError(
-            f"ALTBI: backbone={backbone!r}, but a privacy budget needs an IWAE with "
+            f"ALTBI: backbone={quote(backbone, 200)}, but a privacy budget needs an IWAE with "
             "network='reference'. Leave out backbone or privacy."
         )

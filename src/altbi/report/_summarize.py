@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from altbi._formatting import format_number
 from altbi._version import __version__
 from altbi.encoding import Column
+from altbi.errors import quote
 from altbi.explain import Explanation
 from altbi.io import ColumnParser, Label, SelectedColumns, parse_labels_column
 from altbi.model import FittedModel
@@ -199,8 +200,8 @@ def _describe_constant_labels(label: Label) -> str:
     """Return a warning that labels which are all the same cannot be compared with scores."""
     problem = "all labels are the same"
     if label.value is not None:
-        problem = f"none of the labels, or all of them, are {label.value!r}"
-    return f"Column {label.column!r}: {problem}. The scores cannot be compared with them."
+        problem = f"none of the labels, or all of them, are {quote(label.value)}"
+    return f"Column {quote(label.column)}: {problem}. The scores cannot be compared with them."
 
 
 def _compute_metrics(scored: ScoreSummary, label: Label | None) -> Metrics | None:

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, quote
 
 # The constants of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators).
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -45,7 +45,7 @@ def sample_rows(n_rows: int, limit: int, seed: int) -> NDArray[np.int64]:
     array([0, 1, 2, 3])
     """
     if limit < 1:
-        raise ParameterError(f"limit={limit!r}, but expected at least 1 row in the sample.")
+        raise ParameterError(f"limit={quote(limit)}, but expected at least 1 row in the sample.")
     if n_rows <= limit:
         return np.arange(n_rows, dtype=np.int64)
     keys = compute_row_keys(0, n_rows, seed)

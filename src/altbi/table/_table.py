@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, quote, shorten
 
 Kind = Literal["number", "boolean", "date", "category"]
 
@@ -118,7 +118,9 @@ class Matrix(Table):
 
     def categories(self, column: int) -> pa.Array:
         """Raise a `TableError`, because an array has no category columns."""
-        raise TableError(f"Column {self.names[column]!r} holds numbers, so it has no categories.")
+        raise TableError(
+            f"Column {quote(self.names[column])} holds numbers, so it has no categories."
+        )
 
     def rename(self, names: Sequence[str]) -> Self:
         """Return the same columns under other names, with the default of all other attributes."""
@@ -191,8 +193,9 @@ def require_kind(field: pa.Field) -> Kind:
     kind = _infer_kind(field.type)
     if kind is None:
         raise TableError(
-            f"Column {field.name!r} has the type {field.type}, but expected numbers, booleans, "
-            "dates or text. Drop the column, or convert it to numbers or text."
+            f"Column {quote(field.name)} has the type {shorten(str(field.type), 100)}, but "
+            "expected numbers, booleans, dates or text. Drop the column, or convert it to numbers "
+            "or text."
         )
     return kind
 
@@ -361,16 +364,16 @@ def _convert_pandas(X: Any) -> pa.Table:  # noqa: ANN401 - pandas is not importe
             arrays.append(pa.array(column, from_pandas=True))
         except _CONVERSION_ERRORS as cause:
             raise TableError(
-                f"Column {name!r} ({column.dtype}) mixes types or holds objects that are neither "
-                f"numbers, dates nor text: {_describe_error(cause)}. Drop the column, or convert "
-                "it to numbers or text."
+                f"Column {quote(name)} ({column.dtype}) mixes types or holds objects that are "
+                f"neither numbers, dates nor text: {_describe_error(cause)}. Drop the column, or "
+                "convert it to numbers or text."
             ) from cause
     return pa.table(arrays, names=names)
 
 
 def _describe_error(cause: BaseException) -> str:
-    """Return the first line of another library's message, without a period at its end."""
-    return str(cause.args[0] if cause.args else cause).splitlines()[0].rstrip(".")
+    """Return the first line of another library's message, cut, and without a period at its end."""
+    return shorten(str(cause.args[0] if cause.args else cause).splitlines()[0].rstrip("."), 200)
 
 
 def _simplify_text(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -8,7 +8,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, quote
 from altbi.torch._networks import GenerativeModel
 
 _N_CHECKED_ROWS = 64
@@ -124,8 +124,8 @@ class CustomModel(GenerativeModel):
         for name, tensor in self.module.state_dict().items():
             if not tensor.isfinite().all():
                 raise ParameterError(
-                    f"backbone: {name!r} of {self.label} is not finite, and model files hold only "
-                    "finite values. Register a constant buffer with persistent=False. If the "
+                    f"backbone: {quote(name)} of {self.label} is not finite, and model files hold "
+                    "only finite values. Register a constant buffer with persistent=False. If the "
                     "values were trained, lower learning_rate."
                 )
         try:

@@ -9,7 +9,7 @@ from typing import final
 import torch
 
 from altbi._threads import is_worker_thread
-from altbi.errors import ParameterError
+from altbi.errors import ParameterError, quote
 
 _SMALLEST_NORMAL = sys.float_info.min
 
@@ -25,7 +25,7 @@ def resolve_device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError, NotImplementedError) as cause:
         raise ParameterError(
-            f"device={name!r}: torch cannot use this device ({str(cause).splitlines()[0]}). "
+            f"device={quote(name)}: torch cannot use this device ({str(cause).splitlines()[0]}). "
             "Pass device='cpu', or install a version of torch that supports the device."
         ) from cause
 
