@@ -30,12 +30,12 @@ def run_altbi(source: Path, *arguments: str) -> tuple[float, float]:
 
 
 def measure_size(
-    sources: dict[str, Path], folder: Path, n_rows: int, repeats: int
+    sources: dict[str, Path], folder: Path, n_rows: int, per_file: int, repeats: int
 ) -> dict[str, tuple[float, float]]:
     """Return the median seconds and the largest peak of each version for a number of rows."""
     table, scores = folder / "rows", folder / "scores.parquet"
     os.environ.pop("PYTHONPATH", None)
-    grow(table, n_rows, PER_FILE)
+    grow(table, n_rows, per_file)
     found: dict[str, list[tuple[float, float]]] = {version: [] for version in sources}
     for _ in range(repeats):
         for version, source in sources.items():
@@ -52,6 +52,24 @@ def measure_size(
     }
 
 
+def measure_sizes(sources: dict[str, Path], sizes: list[int], repeats: int) -> list[list[str]]:
+    """Return a table of seconds and memory by version and number of rows, small tables first.
+
+    Files have a million rows each, or as many as the smallest table.
+    """
+    table = [["version", "rows", "seconds", "rows/s", "peak MiB", "rows/s, ours / theirs"]]
+    per_file = min(*sizes, PER_FILE)
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "rows").mkdir()
+        for n_rows in sorted(sizes):
+            found = measure_size(sources, Path(folder), n_rows, per_file, repeats)
+            for version, (seconds, peak) in found.items():
+                ratio = f"{seconds / found[OURS][0]:.2f}" if version != OURS else ""
+                cells = [f"{n_rows:,}", f"{seconds:.2f}", f"{n_rows / seconds:,.0f}", f"{peak:.0f}"]
+                table.append([version, *cells, ratio])
+    return table
+
+
 def main() -> None:
     """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -62,15 +80,8 @@ def main() -> None:
     sources = {OURS: Path(__file__).parents[1] / "src"}
     if args.source:
         sources["other version"] = args.source.resolve()
-    table = [["version", "rows", "seconds", "rows/s", "peak MiB", "rows/s, ours / theirs"]]
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "rows").mkdir()
-        for n_rows in sorted(int(float(size)) for size in args.rows.split(",")):
-            found = measure_size(sources, Path(folder), n_rows, args.repeats)
-            for version, (seconds, peak) in found.items():
-                ratio = f"{seconds / found[OURS][0]:.2f}" if version != OURS else ""
-                cells = [f"{n_rows:,}", f"{seconds:.2f}", f"{n_rows / seconds:,.0f}", f"{peak:.0f}"]
-                table.append([version, *cells, ratio])
+    sizes = [int(float(size)) for size in args.rows.split(",")]
+    table = measure_sizes(sources, sizes, args.repeats)
     sys.stdout.write(f"{describe_machine('numpy', 'pyarrow')}\n\n{markdown_grid(table)}\n")
 
 

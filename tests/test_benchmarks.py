@@ -14,7 +14,9 @@ from torch_reference import TorchNetwork
 import altbi
 import hundred_million
 import measuring
+import mixed_columns
 import peers
+import reading
 import share
 import small
 from altbi import IWAE
@@ -182,3 +184,53 @@ def test_small_jobs_save_a_model_and_print_ratios(tmp_path):
         small.format_grid("", {"base": 0.5, "other": 2.0} | outside, "base").splitlines()[3]
         == "| other | 2 | 4 |"
     )
+
+
+def test_mixed_blocks_have_all_kinds_in_equal_numbers(monkeypatch):
+    monkeypatch.setattr(mixed_columns, "BLOCK", 300)
+
+    blocks = list(mixed_columns.generate_mixed_blocks(700, 20))
+
+    assert [len(block) for block in blocks] == [300, 300, 100]
+    assert all(block.schema == blocks[0].schema for block in blocks)
+    kinds = [name.rpartition("_")[0] for name in blocks[0].column_names]
+    assert kinds == 2 * list(mixed_columns.COLUMNS)
+    is_holed = {
+        name.rpartition("_")[0] for name in blocks[0].column_names if blocks[0][name].null_count
+    }
+    assert is_holed == {"holed", "country"}
+
+
+def test_scans_of_duckdb_read_all_values(tmp_path):
+    path = tmp_path / "small.csv"
+    reading.write_table(path, 500, 20)
+
+    for as_arrow in (True, False):
+        assert reading.scan_by_duckdb(path, as_arrow=as_arrow) > 0
+    assert len(path.read_text().splitlines()) == 501
+
+
+def test_passes_are_compared_with_scans_and_commands_with_the_forest():
+    seconds = dict.fromkeys(("altbi detect, this version", reading.FOREST), 3.0)
+    seconds |= dict.fromkeys(reading.SCANS, 2.0) | {reading.FIRST: 4.0, reading.SECOND: 1.0}
+    found = {name: reading.Measured(value, 10.0) for name, value in seconds.items()}
+
+    table = reading.format_csv(found).splitlines()
+
+    assert table[2] == "| altbi detect, this version | 3.00 | 10 | 1.00 |  |  |"
+    assert table[-1] == "| both passes | 5.00 | 10 |  | 2.50 | 2.50 |"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("section", "options", "names"),
+    [
+        ("csv", ("--rows", 300), [reading.FOREST, *reading.SCANS, reading.FIRST, reading.BOTH]),
+        ("score", ("--score-rows", 300), [reading.OURS]),
+        ("wide", ("--wide", "60x20"), ["csv", "parquet"]),
+    ],
+)
+def test_reading_is_measured_in_each_section(section, options, names):
+    rows = run_script("reading", "--only", section, "--repeats", 1, *options)
+
+    assert {row[0] for row in rows} >= set(names)

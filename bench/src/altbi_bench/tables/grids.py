@@ -5,15 +5,15 @@ from collections.abc import Sequence
 __all__ = ["markdown_grid", "plain_grid"]
 
 
-def markdown_grid(rows: Sequence[Sequence[str]]) -> str:
-    """Format a Markdown table, with numbers aligned to the right.
+def markdown_grid(rows: Sequence[Sequence[str]], *, numbers: bool = True) -> str:
+    """Format a Markdown table; with numbers, all columns but the first are aligned to the right.
 
     >>> print(markdown_grid([["a", "b"], ["x", "1"]]))
     | a | b |
     | --- | ---: |
     | x | 1 |
     """
-    rule = ["---", *["---:"] * (len(rows[0]) - 1)]
+    rule = ["---", *["---:" if numbers else "---"] * (len(rows[0]) - 1)]
     return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
 
 
