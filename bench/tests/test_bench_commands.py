@@ -531,7 +531,7 @@ def test_unwritable_page_is_reported_by_its_name(workspace, capsys, monkeypatch)
         raise PermissionError(errno.EACCES, "Permission denied", "docs/.results.md.x.part")
 
     append(workspace / "transductive.jsonl", build_run(ON_WINE))
-    monkeypatch.setattr("tempfile.mkstemp", refuse)
+    monkeypatch.setattr("altbi.io._atomic_files._create_locked", refuse)
 
     assert main(["tables", "--page", "results.md", "--records", "."]) == 1
 

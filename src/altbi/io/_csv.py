@@ -34,6 +34,8 @@ _HEAD_BYTES = 1 << 20
 _HEAD_RECORDS = 1000
 _START_BYTES = 1 << 16
 _BUFFER_BYTES = 2 * LINE_BYTES  # of each of DuckDB's threads; its default is 32 lines
+# Excel writes and reads such a first line.
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?[ \t]*(\r\n?|\n)', re.IGNORECASE)
 _INVALID_UTF8 = "Invalid unicode"
 
 
@@ -253,6 +255,10 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     """
     where = file.packed.where
     head, is_complete = _read_head(file)
+    separator = _SEPARATOR_LINE.match(head) if options.skip is None else None
+    if separator is not None:
+        notes = [*notes, f"The first line of {where} states the delimiter: {separator[0].strip()}."]
+        options = replace(options, delimiter=options.delimiter or separator[1], skip=1)
     head = _skip_lines(head, options.skip or 0)
     dialect = detect_dialect(head, options.delimiter)
     records = list(itertools.islice(dialect.split(head), _HEAD_RECORDS))
