@@ -34,7 +34,7 @@ def test_every_format_keeps_missing_values():
     assert [each.parse(nothing).null_count for each in TEXT_FORMATS] == [3] * len(TEXT_FORMATS)
 
 
-def test_missing_words_depend_on_the_kind():
+def test_placeholders_depend_on_the_kind():
     texts = ["1", " n.a. ", "NA", None]
 
     assert parse(NUMBER, texts) == [1, None, None, None]
@@ -50,7 +50,7 @@ def test_declared_missing_texts_are_never_values():
 
 
 @pytest.mark.parametrize("format_", TEXT_FORMATS[:-1], ids=lambda each: each.description)
-def test_no_format_parses_a_missing_word(format_):
+def test_no_format_parses_a_placeholder(format_):
     for word in PLACEHOLDERS:
         with pytest.raises(pa.ArrowInvalid):
             format_.parse(pa.array([word]))

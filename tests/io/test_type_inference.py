@@ -254,7 +254,7 @@ def list_notes(*texts, **options):
     return list(inference.notes(pa.array(sample, pa.string())))
 
 
-def test_missing_words_are_counted_in_a_note():
+def test_placeholders_are_counted_in_a_note():
     inference, values = infer(["1", "-"], ["-", "3"], ["unknown", "NA"])
 
     assert values == [1, None, None, 3, None, None]
@@ -264,16 +264,17 @@ def test_missing_words_are_counted_in_a_note():
     ]
 
 
-def test_missing_words_are_values_among_texts():
+def test_placeholders_are_values_among_texts():
     assert infer(["1", "unknown", "x"])[1] == ["1", "unknown", "x"]
     assert infer(["true", "unknown"])[1] == ["true", "unknown"]
     assert infer(["-", "unknown"])[1] == ["-", "unknown"]
     assert list_notes("-", "unknown") == []
 
 
-def test_model_decides_whether_words_are_missing():
+def test_model_decides_whether_texts_are_values():
     assert infer(["-"], expected="number")[1] == [None]
     assert infer(["-"], expected="category")[1] == ["-"]
+    assert infer(["(5)"], expected="number")[1] == [-5]
     assert len(list_notes("-", "5", expected="number", written="numbers")) == 1
 
 
