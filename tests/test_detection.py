@@ -239,12 +239,12 @@ def test_label_is_compared_with_the_scores(table):
 
 
 def test_missing_texts_become_missing_values(tmp_path):
-    rows = [f"{i % 7},{'?' if i % 10 == 0 else i % 3}" for i in range(60)]
+    rows = [f"{i % 7},{'gone' if i % 10 == 0 else i % 3}" for i in range(60)]
     (tmp_path / "t.csv").write_text("\n".join(["a,b", *rows]))
 
     kinds = {column.name: column for column in detect(tmp_path / "t.csv").summary.columns}
     treated = {
-        column.name: column for column in detect(tmp_path / "t.csv", missing="?").summary.columns
+        column.name: column for column in detect(tmp_path / "t.csv", missing="gone").summary.columns
     }
 
     assert (kinds["b"].kind, kinds["b"].missing) == ("category", 0)

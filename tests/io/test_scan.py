@@ -122,6 +122,37 @@ def test_partitions_that_do_not_fit_change_nothing():
     assert merged.n_rows == 1
 
 
+def test_total_in_the_last_row_is_reported():
+    rows = [{"a": ["x", "y"], "b": ["1", "2"]}, {"a": ["z", "Total"], "b": ["3", "6"]}]
+    source = Chunks(*map(pa.record_batch, rows), format="csv", is_untyped=True)
+    (note,) = scan(source).notes
+    assert note == (
+        "Row 3 (counted from 0) seems to be a total of the rows above it ('Total'). Remove it from "
+        "the file if so."
+    )
+
+    merged = TableScan(source, ["a", "b"])
+    for batch in source.record_batches:
+        part = TableScan(source, ["a", "b"])
+        part.add(batch)
+        merged.merge(part.state, 2)
+    merged.merge(TableScan(source, ["a", "b"]).state, 0)
+    sample = pa.Table.from_batches(source.record_batches)
+    assert merged.result(sample, np.arange(4)).notes == (note,)
+
+    turned = Chunks(*reversed(source.record_batches), format="csv", is_untyped=True)
+    assert scan(turned).notes == ()
+
+
+def test_amounts_of_money_survive_conversion_of_the_parser():
+    batch = pa.record_batch({"a": ["$1,234.50", "$5", "-"]})
+    parser = scan(Chunks(batch, format="csv", is_untyped=True)).parser
+
+    restored = ColumnParser.from_state(json.loads(json.dumps(parser.state)))
+
+    np.testing.assert_array_equal(restored.parse(batch, 0).numbers([0])[:, 0], [1234.5, 5, np.nan])
+
+
 def test_parser_is_restored_from_its_state():
     batch = pa.record_batch({"a": ["1,5", "?"], "b": ["x", "y"]})
     parser = scan(Chunks(batch, format="csv", is_untyped=True), missing=["?"]).parser

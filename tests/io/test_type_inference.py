@@ -9,31 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from altbi.errors import TableError
-from altbi.io._type_inference import (
-    MISSING_TEXTS,
-    NUMBER,
-    TEXT,
-    TEXT_FORMATS,
-    ExpectedType,
-    TypeInference,
-    find_unparsable,
-    mask_missing_texts,
-    parse_texts,
-)
+from altbi.io._text_formats import MISSING_TEXTS, TEXT, MissingTexts, parse_texts
+from altbi.io._type_inference import ExpectedType, TypeInference
 
-MISSING = pa.array(MISSING_TEXTS, pa.string())
+MISSING = MissingTexts(MISSING_TEXTS)
 
 
-def infer(*chunks, expected=None, written=""):
+def infer(*chunks, expected=None, written="", missing=MISSING):
     """Return the inference of a column in chunks, and the parsed values of all chunks."""
-    inference, row = TypeInference("c", expected and ExpectedType(expected, written)), 0
+    inference, row = TypeInference("c", expected and ExpectedType(expected, written), missing), 0
     for chunk in chunks:
-        inference.add(mask_missing_texts(pa.array(chunk, pa.string()), MISSING), row)
+        inference.add(pa.array(chunk, pa.string()), row)
         row += len(chunk)
-    texts = mask_missing_texts(
-        pa.array([t for chunk in chunks for t in chunk], pa.string()), MISSING
-    )
-    return inference, parse_texts(inference.infer(), texts).to_pylist()
+    texts = pa.array([text for chunk in chunks for text in chunk], pa.string())
+    return inference, parse_texts(inference.infer(), texts, missing).to_pylist()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +43,7 @@ def infer(*chunks, expected=None, written=""):
         (["31/12/2024 8:30", "1/2/2024 9:05"], "date", [(2024, 12, 31, 8, 30), (2024, 2, 1, 9, 5)]),
         (["2024/12/31 10:30:59"], "date", [(2024, 12, 31, 10, 30, 59)]),
         (["31.02.2024"], "category", ["31.02.2024"]),
-        (["31.12.24"], "category", ["31.12.24"]),
+        (["31.12.24", "01.02.25"], "date", [(2024, 12, 31), (2025, 2, 1)]),
         (["01/02/2024", "03/04/2024"], "category", ["01/02/2024", "03/04/2024"]),
         (["1.234,5", "258,15"], "number", [1234.5, 258.15]),
         (["1,234.5", "12", "1,000,000"], "number", [1234.5, 12, 1e6]),
@@ -63,11 +52,27 @@ def infer(*chunks, expected=None, written=""):
         (["12,34.5"], "category", ["12,34.5"]),
         (["97%", "-2.5 %", "0", "NA"], "number", [97, -2.5, 0, None]),
         (["97,5 %", "3%"], "number", [97.5, 3]),
-        (["97%", "1.234,5%"], "category", ["97%", "1.234,5%"]),
+        (["97%", "1.234,5%"], "number", [97, 1234.5]),
+        (["97%", "1.234,5%", "1.5"], "category", ["97%", "1.234,5%", "1.5"]),
         (["97%%", "3%"], "category", ["97%%", "3%"]),
         (["97%", "% 3"], "category", ["97%", "% 3"]),
         (["12 kg", " a "], "category", ["12 kg", " a "]),
         (["2024-02-30"], "category", ["2024-02-30"]),
+        (["2024-2-9", "2024-12-31 10:30"], "date", [(2024, 2, 9), (2024, 12, 31, 10, 30)]),
+        (["31.12.2024", "1.2.2024 8:30"], "date", [(2024, 12, 31), (2024, 2, 1, 8, 30)]),
+        (["12/31/2024 3:36 PM", "1/2/2024"], "date", [(2024, 12, 31, 15, 36), (2024, 1, 2)]),
+        (["1/31/2024 3 PM", "1/31/2024 3:36"], "category", ["1/31/2024 3 PM", "1/31/2024 3:36"]),
+        (["31-Dec-24", "1-Feb-69"], "date", [(2024, 12, 31), (1969, 2, 1)]),
+        (["Dec 31, 2024"], "date", [(2024, 12, 31)]),
+        (["31-12-2024", "1-2-2024"], "date", [(2024, 12, 31), (2024, 2, 1)]),
+        (["5-", "12"], "number", [-5, 12]),
+        (["(5)", "12"], "number", [-5, 12]),
+        (["(1,200.00)", "12.5"], "number", [-1200, 12.5]),
+        (["1 234,5", "258,15"], "number", [1234.5, 258.15]),
+        (["1'234.5", "12"], "number", [1234.5, 12]),
+        (["$1,234.50", "-$5", "12"], "number", [1234.5, -5, 12]),
+        (["1.234,50 €", "12,5 €"], "number", [1234.5, 12.5]),
+        (["12 kr", "1", "-"], "number", [12, 1, None]),
         (["0x1f", "1_000"], "category", ["0x1f", "1_000"]),
     ],
 )  # fmt: skip
@@ -85,14 +90,14 @@ def test_first_format_that_parses_all_texts_is_inferred(texts, kind, values):
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_one_word_in_any_chunk_makes_text(index):
     chunks = [["1", "2"], ["3", "4"], ["5", "6"]]
-    chunks[index] = [chunks[index][0], "n.a."]
+    chunks[index] = [chunks[index][0], "soon"]
 
     inference, values = infer(*chunks)
 
     assert inference.infer() is TEXT
     assert values == [text for chunk in chunks for text in chunk]
     (note,) = inference.notes(pa.array(values))
-    assert f"row {2 * index + 1} (counted from 0) holds 'n.a.'" in note
+    assert f"row {2 * index + 1} (counted from 0) holds 'soon'" in note
 
 
 def test_columns_of_words_have_no_notes():
@@ -116,8 +121,8 @@ def test_ambiguous_day_and_month_add_a_note():
 @pytest.mark.parametrize(
     ("texts", "example"),
     [
-        (["2024-01-02", "2024-11-30", "unknown"], ": 'unknown' is not written like '2024-01-02'"),
-        (["n.a.", "1/12/2024", "13/1/2024"], ": 'n.a.' is not written like '1/12/2024'"),
+        (["2024-01-02", "2024-11-30", "soon"], ": 'soon' is not written like '2024-01-02'"),
+        (["soon", "1/12/2024", "13/1/2024"], ": 'soon' is not written like '1/12/2024'"),
         (["2024-01-02", "3.4.2024", "2024-01-05"], ": '3.4.2024' is not written like '2024-01-02'"),
         (["2024-01-02", "2024-02-30"], ""),
     ],
@@ -189,9 +194,10 @@ def test_groups_of_thousands_never_begin_with_zero():
 @pytest.mark.parametrize(
     ("expected", "chunks", "row", "text"),
     [
-        ("number", [["1", "2"], ["3", "n.a.", "x"]], 3, "'n.a.'"),
+        ("number", [["1", "2"], ["3", "n.a.", "soon", "x"]], 4, "'soon'"),
         ("date", [["2024-01-01T00:00:00Z"], ["2024-01-01T00:00:00Z", "soon"]], 2, "'soon'"),
         ("boolean", [["true", "0", "maybe"]], 2, "'maybe'"),
+        ("boolean", [["true", "n.a."]], 1, "'n.a.'"),
     ],
 )
 def test_unexpected_texts_raise_with_their_row(expected, chunks, row, text):
@@ -218,25 +224,12 @@ def test_infinity_raises_only_among_numbers():
     assert infer(["1", "inf"], ["word"])[1] == ["1", "inf", "word"]
 
 
-@given(st.lists(st.sampled_from(["1", "2.5", "x", "true"]), min_size=1), st.data())
-def test_find_unparsable_returns_the_first_text(texts, data):
-    refused = [i for i, text in enumerate(texts) if text in ("x", "true")]
-    if refused:
-        assert find_unparsable(NUMBER, pa.array(texts)) == refused[0]
-
-
 @pytest.mark.slow
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
 def test_numbers_are_parsed_exactly(values):
     _, read = infer([repr(value) for value in values])
 
     assert np.array_equal(np.array(read).view(np.int64), np.array(values).view(np.int64))
-
-
-def test_every_format_keeps_missing_values():
-    nothing = pa.nulls(3, pa.string())
-
-    assert [each.parse(nothing).null_count for each in TEXT_FORMATS] == [3] * len(TEXT_FORMATS)
 
 
 def test_numbers_that_look_like_codes_add_a_note():
@@ -252,3 +245,140 @@ def test_ambiguous_commas_add_a_note():
 
     (note,) = inference.notes(pa.array(values))
     assert "decimal or thousands separators" in note
+
+
+def list_notes(*texts, **options):
+    """Return the notes about a column of texts."""
+    inference, _ = infer(texts, **options)
+    sample = [None if text in MISSING_TEXTS else text for text in texts]
+    return list(inference.notes(pa.array(sample, pa.string())))
+
+
+def test_placeholders_are_counted_in_a_note():
+    inference, values = infer(["1", "-"], ["-", "3"], ["unknown", "NA"])
+
+    assert values == [1, None, None, 3, None, None]
+    assert list(inference.notes(pa.array(["1", "-"]))) == [
+        "Column 'c': some texts count as missing, because all other cells are numbers or dates: "
+        "'-' (2 rows), 'unknown' (1 row). If one is a value, replace it by a number or a date."
+    ]
+
+
+def test_placeholders_are_values_among_texts():
+    assert infer(["1", "unknown", "x"])[1] == ["1", "unknown", "x"]
+    assert infer(["true", "unknown"])[1] == ["true", "unknown"]
+    assert infer(["-", "unknown"])[1] == ["-", "unknown"]
+    assert list_notes("-", "unknown") == []
+
+
+def test_model_decides_whether_texts_are_values():
+    assert infer(["-"], expected="number")[1] == [None]
+    assert infer(["-"], expected="category")[1] == ["-"]
+    assert infer(["(5)"], expected="number")[1] == [-5]
+    assert len(list_notes("-", "5", expected="number", written="numbers")) == 1
+
+
+def test_texts_with_nan_are_numbers_in_every_format():
+    inference, values = infer(["nan"], ["1", "x"[:0]], missing=MissingTexts(()))
+
+    assert values[1:] == [1, None]
+    assert inference.state.placeholders == (("", 1),)
+
+
+def test_states_know_values_of_all_partitions():
+    merged, _ = infer(["1"])
+
+    merged.merge(infer(["-"])[0].state, 1)
+
+    assert merged.infer().kind == "number"
+
+
+def test_declared_missing_texts_are_not_inferred():
+    assert infer(["-99", "1.5", " -99"], missing=MissingTexts(("-99",)))[1] == [None, 1.5, None]
+
+
+def test_amounts_in_one_currency_add_a_note():
+    assert list_notes("$58.90", "(1.5)", "12") == [
+        "Column 'c' is read as amounts in $. Numbers in parentheses are negative."
+    ]
+    assert list_notes("1.234,50 €", "1,5") == [
+        "Column 'c' is read as amounts in € with points between thousands."
+    ]
+
+
+@pytest.mark.parametrize("chunks", [(["$5", "5 €", "1 £"],), (["$5"], ["5 €"], ["7"])])
+@pytest.mark.parametrize("options", [{}, {"expected": "number", "written": "amounts in $"}])
+def test_several_currencies_are_not_mixed(chunks, options):
+    problem = "its amounts are in several currencies, such as '$' and '€'; convert them to one"
+    if options:
+        with pytest.raises(TableError, match="expects a number, but its amounts are in several"):
+            infer(*chunks, **options)
+        return
+
+    inference, values = infer(*chunks)
+
+    assert values == [text for chunk in chunks for text in chunk]
+    assert list(inference.notes(pa.array(values))) == [
+        f"Column 'c' is read as text, because {problem}."
+    ]
+
+
+def test_amount_with_two_currencies_is_text():
+    assert infer(["$5 €", "$5", "5 €"])[1] == ["$5 €", "$5", "5 €"]
+
+
+def test_currency_of_the_model_is_expected():
+    written = "amounts in $"
+
+    assert list_notes("$5", expected="number", written=written) == []
+    assert list_notes("5", expected="number", written=written) == []
+    assert infer(["1.234"], expected="number", written=written)[1] == [1.234]
+    assert list_notes("5 €", expected="number", written=written) == [
+        "Column 'c' is read as amounts in €, because not all of its cells are amounts in $, as "
+        "where the model was fitted."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (["1,234 €", "12 €"], "commas in its numbers"),
+        (["1,234%", "12%"], "commas in its numbers"),
+        (["1.234 €", "12 €"], "points in its amounts"),
+        (["(1)", "(2)"], "all of its numbers are in parentheses"),
+        (["1-2-2024", "3-4-2024"], "day and month"),
+        (["1/2/24", "3/4/24"], "day, month and year"),
+        (["24-01-13", "24-01-14"], "day, month and year"),
+    ],
+)
+def test_ambiguous_texts_add_a_note(texts, problem):
+    inference, values = infer(texts)
+
+    assert values == texts
+    (note,) = inference.notes(pa.array(texts))
+    assert f"is read as text, because the {problem}" in note or f"because {problem}" in note
+
+
+@pytest.mark.parametrize("texts", [["1.23 €", "1.234 €"], ["1.234 €", "0.125 €"], ["$5", "$12"]])
+def test_clear_amounts_are_numbers(texts):
+    assert infer(texts)[0].infer().kind == "number"
+
+
+def test_times_of_day_are_seconds_since_midnight():
+    _, values = infer(["3:36 p.m.", "12:05 AM", "?"])
+    assert values == [datetime.time(15, 36), datetime.time(0, 5), None]
+    assert list_notes("15:36", "15:36:07") == ["Column 'c' is read as times of day."]
+    assert infer(["15:36", "3:36 PM"])[0].infer() is TEXT
+
+
+def test_years_of_two_digits_add_a_note():
+    assert list_notes("31.12.24") == [
+        "Column 'c' is read as dates as day.month.year with two-digit years. Their years are 1969 "
+        "to 2068."
+    ]
+
+
+def test_possible_thousands_points_of_percentages_add_a_note():
+    (first, second) = list_notes("1.234%", "12%")
+    assert first == "Column 'c' is read as percentages."
+    assert "points may be thousands separators, as in '1.234%'" in second

@@ -29,7 +29,9 @@ from altbi.io._source import (
     prefetch,
 )
 from altbi.io._sql import open_sql
-from altbi.io._type_inference import PLAIN_FORMATS, ExpectedType, InferenceState
+from altbi.io._text_batches import InferenceState
+from altbi.io._text_formats import PLAIN_FORMATS
+from altbi.io._type_inference import ExpectedType
 from altbi.io._writers import (
     TableWriter,
     check_writable,

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import final
 
@@ -257,7 +258,8 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     head, is_complete = _read_head(file)
     separator = _SEPARATOR_LINE.match(head) if options.skip is None else None
     if separator is not None:
-        notes = [*notes, f"The first line of {where} states the delimiter: {separator[0].strip()}."]
+        line = separator[0].strip()
+        notes = [*notes, f"The first line of {where} states the delimiter: {line}."]
         options = replace(options, delimiter=options.delimiter or separator[1], skip=1)
     head = _skip_lines(head, options.skip or 0)
     dialect = detect_dialect(head, options.delimiter)

@@ -12,19 +12,20 @@ from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, TableError, infinity_error
 from altbi.io._source import Source, format_names
-from altbi.io._type_inference import (
+from altbi.io._text_batches import InferenceState, first_infinite
+from altbi.io._text_formats import (
     TEXT,
-    TEXT_FORMATS,
-    ExpectedType,
-    InferenceState,
+    MissingTexts,
     TextFormat,
-    TypeInference,
-    first_infinite,
+    decode_format,
+    encode_format,
     mask_missing,
     mask_missing_texts,
     missing_value_texts,
     parse_texts,
 )
+from altbi.io._type_inference import ExpectedType, TypeInference
+from altbi.io._type_notes import describe_total
 from altbi.table import RowSampler, Table, TextConventions, as_table
 
 
@@ -233,21 +234,21 @@ class ColumnParser:
     ) -> None:
         self.names = tuple(names)
         self.text_formats = text_formats
-        self.missing = pa.array(missing, pa.string())
+        self.missing = MissingTexts(missing)
 
     @property
     def state(self) -> dict[str, Any]:
         """The parser as plain values, for `from_state` of the same version of altbi.
 
-        A text format becomes its index in `TEXT_FORMATS`.
+        Text formats are those of `encode_format`.
         """
-        formats = {name: TEXT_FORMATS.index(each) for name, each in self.text_formats.items()}
-        return {"names": self.names, "text_formats": formats, "missing": self.missing.to_pylist()}
+        formats = {name: encode_format(each) for name, each in self.text_formats.items()}
+        return {"names": self.names, "text_formats": formats, "missing": self.missing.texts}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         """Create a parser from its `state`."""
-        formats = {name: TEXT_FORMATS[index] for name, index in state["text_formats"].items()}
+        formats = {name: decode_format(*each) for name, each in state["text_formats"].items()}
         return cls(state["names"], formats, state["missing"])
 
     def parse(
@@ -268,10 +269,10 @@ class ColumnParser:
         """Parse a column by its text format; without one, only replace missing texts by null."""
         text_format = self.text_formats.get(name)
         if text_format is None:
-            return mask_missing(values, self.missing)
+            return mask_missing(values, self.missing.array)
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
-        return parse_texts(text_format, mask_missing_texts(values, self.missing))
+        return parse_texts(text_format, values, self.missing)
 
 
 def build_typed_parser(
@@ -344,10 +345,9 @@ class TableScan:
         self.names = names
         self.n_rows = 0
         self._declared_missing = tuple(missing)
-        self._missing_texts = missing_value_texts(source.format, missing)
-        self._missing = pa.array(self._missing_texts, pa.string())
+        self._missing = MissingTexts(missing_value_texts(source.format, missing))
         self._inferences = {
-            name: TypeInference(name, (expected or {}).get(name))
+            name: TypeInference(name, (expected or {}).get(name), self._missing)
             for name in names
             if source.is_untyped and source.schema.field(name).type == pa.string()
         }
@@ -360,8 +360,7 @@ class TableScan:
         """
         for name in self.names:
             if name in self._inferences:
-                texts = mask_missing_texts(batch.column(name), self._missing)
-                self._inferences[name].add(texts, self.n_rows)
+                self._inferences[name].add(batch.column(name), self.n_rows)
             elif (row := first_infinite(batch.column(name), self.n_rows)) is not None:
                 raise infinity_error(name, row)
         self.n_rows += len(batch)
@@ -376,6 +375,8 @@ class TableScan:
 
         Returns False and changes nothing if no text format parses all texts of a column.
         """
+        if not n_rows:
+            return True
         if not all(self._inferences[name].shared_formats(each) for name, each in state.items()):
             return False
         for name, each in state.items():
@@ -390,7 +391,7 @@ class TableScan:
         where a model expects a type, raise a `TableError`.
         """
         formats = {name: inference.infer() for name, inference in self._inferences.items()}
-        parser = ColumnParser(self.names, formats, self._missing_texts)
+        parser = ColumnParser(self.names, formats, self._missing.texts)
         table = parser.parse(sample, first_row=0)
         table.n_source_rows = self.n_rows
         parsed = {name: each.description for name, each in formats.items() if each is not TEXT}
@@ -399,7 +400,8 @@ class TableScan:
             note
             for name, inference in self._inferences.items()
             for note in inference.notes(
-                mask_missing_texts(sample[name].combine_chunks(), self._missing)
+                mask_missing_texts(sample[name].combine_chunks(), self._missing.array)
             )
         ]
+        notes += describe_total(each.state.total for each in self._inferences.values())
         return ScanResult(self.n_rows, parser, table, rows, tuple(notes))
