@@ -281,13 +281,13 @@ def test_missing_pandas_is_named(features, monkeypatch):
 def test_temporary_folder_is_removed_with_the_object(features, temporary_folder):
     detection = detect(features)
     folder = detection.folder
-    assert folder.parent == temporary_folder
+    assert folder.parent.parent == temporary_folder
     assert {path.name for path in folder.iterdir()} == {"model.altbi", "reasons.csv", "scores.csv"}
 
     del detection
     gc.collect()
 
-    assert not folder.exists()
+    assert not folder.parent.exists()
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The result of `altbi.detect`."""
 
-import shutil
-import weakref
 from pathlib import Path
 from typing import Any, final
 
@@ -43,8 +41,8 @@ class Detection:
         Counts, threshold and the rows with the highest scores.
     index : pandas.Index, optional
         The index of the table, if it was a pandas data frame.
-    temporary : bool, default=False
-        Whether to remove the folder when this object is garbage-collected.
+    owner : object, optional
+        An object that removes the folder when it is garbage-collected; it lives as long as this.
     raw : bool, default=False
         Whether CSV files have texts such as ``=1+1`` unchanged, without an apostrophe before them.
 
@@ -77,7 +75,7 @@ class Detection:
         summary: Summary,
         *,
         index: Any = None,  # noqa: ANN401 - a pandas index
-        temporary: bool = False,
+        owner: object = None,
         raw: bool = False,
     ) -> None:
         self.folder = folder
@@ -86,8 +84,7 @@ class Detection:
         self._scores_schema = scores_schema
         self._index = index
         self._raw = raw
-        if temporary:
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self._owner = owner
 
     def __repr__(self) -> str:
         """Return one phrase with the numbers of flagged rows and of all rows."""

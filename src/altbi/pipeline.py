@@ -3,8 +3,6 @@
 `detect` is the entry point for Python, and `Pipeline.run` shows all steps in their order.
 """
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -23,6 +21,7 @@ from altbi.io import (
     ColumnParser,
     ColumnSelection,
     ExpectedType,
+    PrivateFolder,
     ProgressCallback,
     ScanResult,
     SelectedColumns,
@@ -178,12 +177,13 @@ def detect(
         # altbi.distributed imports this module, and is only loaded if an engine is used.
         distributed = import_module("altbi.distributed._pipeline")
         pipeline = distributed.DistributedPipeline(source, selection, engine, **options)
-    folder = Path(tempfile.mkdtemp(prefix="altbi-") if output is None else output)
+    private = PrivateFolder() if output is None else None
+    folder = private.path / "found" if private is not None else Path(output or "")
     try:
         summary = pipeline.run(settings, folder, scores_format, report=report)
     except BaseException:
-        if output is None:
-            shutil.rmtree(folder, ignore_errors=True)
+        if private is not None:
+            private.close()
         raise
     return Detection(
         folder,
@@ -191,7 +191,7 @@ def detect(
         pipeline.scores_schema(),
         summary,
         index=table.index if hasattr(table, "iloc") else None,
-        temporary=output is None,
+        owner=private,
         raw=raw,
     )
 

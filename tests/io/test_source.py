@@ -30,7 +30,7 @@ from table_bytes import (
 )
 
 from altbi.errors import ParameterError, TableError
-from altbi.io import format_names, open_in_memory, open_table, prefetch
+from altbi.io import open_in_memory, open_table, prefetch
 from altbi.io._arrow import ArrowSource
 from altbi.io._converted import ConvertedSource
 from altbi.io._csv import CsvSource
@@ -102,12 +102,6 @@ def test_tables_in_memory_are_sources(table):
 def test_vector_is_not_a_table_in_memory():
     with pytest.raises(TableError, match="got a ndarray with 1 dimension"):
         open_in_memory(np.ones(3))
-
-
-def test_long_lists_of_names_are_shortened():
-    names = [f"c{number}" for number in range(12)]
-    assert format_names(names[:2]) == "'c0', 'c1'"
-    assert format_names(names).endswith("'c9', … (12 in all)")
 
 
 FORMATS = {

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from altbi.io._text_formats import NUMBER, TEXT_FORMATS
-from altbi.io._type_notes import describe_format, describe_placeholders, describe_text, quote
+from altbi.io._type_notes import describe_format, describe_placeholders, describe_text
 
 
 def test_common_missing_words_come_first():
@@ -41,8 +41,3 @@ def test_other_formats_are_named():
 def test_texts_without_majority_are_not_noted():
     assert list(describe_text("c", pa.array(["1", "x", "y"]), (1, "x"))) == []
     assert len(list(describe_text("c", pa.array(["1", "2", "y"]), (2, "y")))) == 1
-
-
-def test_long_texts_are_shortened():
-    assert quote("x" * 40) == repr("x" * 40)
-    assert quote("x" * 41) == repr("x" * 39 + "…")

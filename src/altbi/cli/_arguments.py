@@ -7,14 +7,13 @@ import json
 import math
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from altbi.errors import ParameterError, TableError
-from altbi.io import ColumnSelection, Source, open_sql, open_table
+from altbi.io import ColumnSelection, PrivateFolder, Source, open_sql, open_table
 
 if TYPE_CHECKING:  # these load torch
     from altbi.distributed import Engine
@@ -54,14 +53,23 @@ def open_input(args: argparse.Namespace) -> Iterator[Source]:
         return
     if sys.stdin is None:
         raise TableError("standard input: it is closed, but expected a table. Pass a file.")
-    with tempfile.NamedTemporaryFile(prefix="altbi-") as copy:
-        try:
-            shutil.copyfileobj(sys.stdin.buffer, copy)
-            copy.flush()
-        except OSError as error:
-            reason = f"{error.strerror} (while copying it to {copy.name})"
-            raise OSError(error.errno, reason, "standard input") from error
-        yield open_table(copy.name, name="standard input", **options)
+    folder = PrivateFolder()
+    copy = folder.path / "table"
+    try:
+        _copy_stdin(copy)
+        yield open_table(copy, name="standard input", **options)
+    finally:
+        folder.close()
+
+
+def _copy_stdin(path: Path) -> None:
+    """Copy standard input to a file; a disk error names standard input."""
+    try:
+        with path.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+    except OSError as error:
+        reason = f"{error.strerror} (while copying it to {path})"
+        raise OSError(error.errno, reason, "standard input") from error
 
 
 def read_selection(args: argparse.Namespace) -> ColumnSelection:

@@ -8,6 +8,7 @@ from altbi.io._atomic_files import (
 )
 from altbi.io._formulas import quote_names, unquote_formulas
 from altbi.io._open import UNFINISHED_MARKER, is_table_file, open_table
+from altbi.io._private_folder import PrivateFolder
 from altbi.io._scan import (
     ColumnParser,
     ColumnSelection,
@@ -23,7 +24,6 @@ from altbi.io._scan import (
 from altbi.io._source import (
     ProgressCallback,
     Source,
-    format_names,
     no_progress,
     open_in_memory,
     prefetch,
@@ -49,6 +49,7 @@ __all__ = [
     "ExpectedType",
     "InferenceState",
     "Label",
+    "PrivateFolder",
     "ProgressCallback",
     "ScanResult",
     "SelectedColumns",
@@ -59,7 +60,6 @@ __all__ = [
     "atomic_files",
     "build_typed_parser",
     "check_writable",
-    "format_names",
     "infer_format",
     "is_table_file",
     "no_progress",

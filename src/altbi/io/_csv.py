@@ -12,7 +12,7 @@ from typing import final
 
 import pyarrow as pa
 
-from altbi.errors import TableError
+from altbi.errors import TableError, quote
 from altbi.io._csv_dialect import (
     Layout,
     Record,
@@ -308,7 +308,7 @@ def _describe_titles(records: Sequence[Record], where: str) -> Iterator[str]:
     if titles:
         yield (
             f"{len(titles)} line(s) above the table in {where} were skipped, the first of them "
-            f"{titles[0][:60]!r}. If they are rows, pass --skip 0."
+            f"{quote(titles[0])}. If they are rows, pass --skip 0."
         )
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, quote
 from altbi.io._source import check_names
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _parse_delimiter(delimiter: str) -> str:
     letter = _NAMED.get(delimiter, delimiter)
     if len(letter) != 1 or not letter.isascii() or letter in "\r\n\"'\\\0":
         raise ParameterError(
-            f"delimiter={delimiter!r}, but expected one letter such as ',' or ';', or 'tab'."
+            f"delimiter={quote(delimiter)}, but expected one letter such as ',' or ';', or 'tab'."
         )
     return letter
 
@@ -250,11 +250,10 @@ def check_number_of_columns(n_columns: int, where: str) -> None:
 
 def _describe_ambiguity(values: Sequence[str], where: str) -> str:
     """Return the note that names in the header look like values; at most five are quoted."""
-    more = ", …" if len(values) > _SHOWN else ""
+    shown = ", ".join(map(quote, values[:_SHOWN])) + (", …" if len(values) > _SHOWN else "")
     return (
-        f"The first line of {where} was read as names of columns, among them "
-        f"{', '.join(map(repr, values[:_SHOWN]))}{more}. If it is a row, pass --no-header; if not, "
-        "pass --header."
+        f"The first line of {where} was read as names of columns, among them {shown}. If it is a "
+        "row, pass --no-header; if not, pass --header."
     )
 
 

@@ -7,10 +7,10 @@ from typing import final
 
 import pyarrow as pa
 
-from altbi.errors import TableError, escape_text
+from altbi.errors import TableError, escape_text, list_names
 from altbi.io._csv import CsvSource, NoRowsError, open_csv, open_databases
 from altbi.io._files import CompressedFile, detect_compression
-from altbi.io._source import Source, format_names
+from altbi.io._source import Source
 from altbi.io._text_file import TextOptions, open_text_file
 
 _START_BYTES = 16
@@ -69,8 +69,8 @@ def _open_like(first: CsvSource, packed: CompressedFile, options: TextOptions) -
         found = source.schema.names
     if found != names:
         raise TableError(
-            f"{packed.where}: its columns are {format_names(found)}, but expected "
-            f"{format_names(names)} as in {first.file.packed.where}. Write the same header into "
+            f"{packed.where}: its columns are {list_names(found)}, but expected "
+            f"{list_names(names)} as in {first.file.packed.where}. Write the same header into "
             "all files of the folder."
         )
     return source

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from altbi.errors import ParameterError, TableError, escape_text
+from altbi.errors import ParameterError, TableError, escape_text, quote
 
 LINE_BYTES = 1 << 24
 _PIECE_BYTES = 1 << 22
@@ -175,7 +175,7 @@ def check_zip_member(packed: CompressedFile, member: zipfile.ZipInfo) -> None:
     if member.flag_bits & 1 or member.compress_type not in known:
         what = "encrypted" if member.flag_bits & 1 else "compressed in an uncommon way"
         raise TableError(
-            f"{packed.where}: {member.filename!r} in the zip is {what}. Unpack it first."
+            f"{packed.where}: {quote(member.filename)} in the zip is {what}. Unpack it first."
         )
 
 
@@ -302,7 +302,8 @@ def _normalize_encoding(asked: str) -> str:
         return codecs.lookup(asked).name.removesuffix("-sig")
     except (LookupError, UnicodeError, ValueError) as cause:
         raise ParameterError(
-            f"encoding={asked!r}, but expected a text encoding such as utf-8, cp1252 or utf-16."
+            f"encoding={quote(asked)}, but expected a text encoding such as utf-8, cp1252 or "
+            "utf-16."
         ) from cause
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from altbi.errors import TableError
+from altbi.errors import TableError, quote
 from altbi.io._converted import ConvertedSource, Origin, convert
 from altbi.io._csv_dialect import check_number_of_columns
 from altbi.io._duckdb import Database, DuckDBError, format_list, open_duckdb
@@ -198,7 +198,7 @@ def _describe_texts(types: Mapping[Path, str]) -> Iterator[str]:
     """Yield a note for each column that is read as text although its values are not texts."""
     for path, type_ in types.items():
         if type_ in _NOTES:
-            yield f"Column {'.'.join(path)!r} holds {_NOTES[type_]}; they are read as text."
+            yield f"Column {quote('.'.join(path))} holds {_NOTES[type_]}; they are read as text."
 
 
 def _raise_invalid(file: TextFile, reason: str) -> NoReturn:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from altbi.errors import ParameterError, TableError, escape_text
+from altbi.errors import ParameterError, TableError, escape_text, quote
 from altbi.io._files import COMPRESSION_MAGIC, CompressedFile, detect_compression, guess_encoding
 from altbi.io._source import Source
 from altbi.io._text_file import TextOptions, open_text_file
@@ -103,7 +103,7 @@ def open_table(
     {'size': ['1,5', '2,5']}
     """
     if format not in (None, *_FORMATS):
-        raise ParameterError(f"format={format!r}, but expected one of {', '.join(_FORMATS)}.")
+        raise ParameterError(f"format={quote(format)}, but expected one of {', '.join(_FORMATS)}.")
     path = os.fspath(path)
     name = name or path
     options = TextOptions(encoding, delimiter, header, skip)
@@ -213,7 +213,7 @@ def _check_options(format: str, name: str, stated: TextOptions) -> None:
     for option, value in options.items():
         if value is not None:
             raise ParameterError(
-                f"{option}={value!r}, but {escape_text(name)} has the format {format}, to "
+                f"{option}={quote(value)}, but {escape_text(name)} has the format {format}, to "
                 "which it does not apply. Leave it out."
             )
 

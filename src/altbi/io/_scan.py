@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altbi.errors import ParameterError, TableError, infinity_error
-from altbi.io._source import Source, format_names
+from altbi.errors import ParameterError, TableError, infinity_error, list_names, quote
+from altbi.io._source import Source
 from altbi.io._text_batches import InferenceState, first_infinite
 from altbi.io._text_formats import (
     TEXT,
@@ -94,7 +94,7 @@ def select_columns(
         candidates = named or [name for name in names if name not in source.extra_columns]
         features = [name for name in candidates if name not in left_out | set(ids)]
         if not features:
-            what = f"all of {format_names(named)} are" if named else "every column is"
+            what = f"all of {list_names(named)} are" if named else "every column is"
             raise ParameterError(
                 f"{source.name}: {what} left out, but expected at least one column to search."
             )
@@ -130,8 +130,8 @@ def _to_texts(label: Label, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa
         return values.cast(pa.string())
     except pa.ArrowException:
         raise TableError(
-            f"the labels in column {label.column!r} are of the type {values.type}, but expected "
-            "numbers, booleans or text. Pass another column, or leave --label out."
+            f"the labels in column {quote(label.column)} are of the type {values.type}, but "
+            "expected numbers, booleans or text. Pass another column, or leave --label out."
         ) from None
 
 
@@ -147,8 +147,8 @@ def _parse_numbers(label: Label, texts: pa.Array) -> NDArray[np.float64]:
     if not np.isin(labels[~np.isnan(labels)], [0, 1]).all():
         found = pc.unique(texts.drop_null())[:3].to_pylist()
         raise TableError(
-            f"the labels in column {label.column!r} are {found}, but expected 0 and 1 or true and "
-            f"false. Pass the value that marks an outlier: --label {label.column}=VALUE."
+            f"the labels in column {quote(label.column)} are {found}, but expected 0 and 1 or "
+            f"true and false. Pass the value that marks an outlier: --label {label.column}=VALUE."
         )
     return labels
 
@@ -166,10 +166,10 @@ def _resolve_names(source: Source, entries: Sequence[str], option: str) -> tuple
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, source.schema.names, n=1)
-            there = f"There are {format_names(source.schema.names)}."
+            there = f"There are {list_names(source.schema.names)}."
             raise ParameterError(
-                f"{source.name}: {option} names {name!r}, but no column has it. "
-                f"{f'Did you mean {near[0]!r}?' if near else there}"
+                f"{source.name}: {option} names {quote(name)}, but no column has it. "
+                f"{f'Did you mean {quote(near[0])}?' if near else there}"
             )
     return tuple(dict.fromkeys(names))
 
@@ -187,9 +187,7 @@ def _resolve_label(source: Source, selection: ColumnSelection) -> Label | None:
     is_name = entry in source.schema.names or not equals
     names = _resolve_names(source, [entry if is_name else column], "--label")
     if len(names) > 1:
-        raise ParameterError(
-            f"{source.name}: --label names {format_names(names)}, but expected one."
-        )
+        raise ParameterError(f"{source.name}: --label names {list_names(names)}, but expected one.")
     missing = missing_value_texts(source.format, selection.missing)
     return Label(names[0], None if is_name else value, missing)
 
@@ -205,14 +203,14 @@ def _check_expected(
     absent = [name for name in expected if name not in known]
     if absent:
         raise TableError(
-            f"{source.name}: the columns {format_names(absent)} of the model are not there; the "
-            f"table has {format_names(source.schema.names)}. Score a table with the columns that "
+            f"{source.name}: the columns {list_names(absent)} of the model are not there; the "
+            f"table has {list_names(source.schema.names)}. Score a table with the columns that "
             "the model was fitted on."
         )
     removed = [name for name in expected if name in left_out or (named and name not in named)]
     if removed:
         raise ParameterError(
-            f"{source.name}: {format_names(removed)} cannot be left out, because the model was "
+            f"{source.name}: {list_names(removed)} cannot be left out, because the model was "
             "fitted on them. Fit a model without them."
         )
 

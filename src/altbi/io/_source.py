@@ -11,7 +11,7 @@ from typing import Any, TypeVar, final
 import numpy as np
 import pyarrow as pa
 
-from altbi.errors import TableError
+from altbi.errors import TableError, list_names
 from altbi.table import as_arrow_table, is_frame
 
 Item = TypeVar("Item")
@@ -171,16 +171,6 @@ def check_names(names: Sequence[str], where: str) -> None:
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
         raise TableError(
-            f"{where}: several columns have the same name: {format_names(duplicates, 5)}. "
+            f"{where}: several columns have the same name: {list_names(duplicates, 5)}. "
             "Give each column a unique name."
         )
-
-
-def format_names(names: Sequence[str], limit: int = 10) -> str:
-    """Return quoted names, separated by commas; a long list is cut after ``limit`` names.
-
-    >>> format_names(["a", "b", "c"], limit=2)
-    "'a', 'b', … (3 in all)"
-    """
-    shown = ", ".join(repr(name) for name in names[:limit])
-    return shown if len(names) <= limit else f"{shown}, … ({len(names)} in all)"

@@ -7,7 +7,7 @@ from typing import final
 
 import pyarrow as pa
 
-from altbi.errors import TableError, infinity_error
+from altbi.errors import TableError, infinity_error, quote
 from altbi.io._text_batches import (
     INDICES,
     InferenceState,
@@ -27,7 +27,7 @@ from altbi.io._text_formats import (
     split_currency,
     with_currency,
 )
-from altbi.io._type_notes import describe_format, describe_placeholders, describe_text, quote
+from altbi.io._type_notes import describe_format, describe_placeholders, describe_text
 from altbi.table import Kind
 
 # Kinds that a model accepts for one another.
@@ -111,7 +111,8 @@ class TypeInference:
         problem = self._find_problem()
         if problem and self.expected:
             raise TableError(
-                f"column {self.column!r}: the model expects a {self.expected.kind}, but {problem}."
+                f"column {quote(self.column)}: the model expects a {self.expected.kind}, but "
+                f"{problem}."
             )
         format_ = TEXT if problem or self._has_placeholders_only() else self._find_preferred()
         if format_.kind == "number" and self.state.infinite is not None:
@@ -126,13 +127,13 @@ class TypeInference:
         format_ = self.infer()
         problem = self._find_problem()
         if problem:
-            yield f"Column {self.column!r} is read as text, because {problem}."
+            yield f"Column {quote(self.column)} is read as text, because {problem}."
         elif self._is_as_fitted(format_):
             pass
         elif self.expected and self.expected.written:
             yield (
-                f"Column {self.column!r} is read as {format_.description}, because not all of its "
-                f"cells are {self.expected.written}, as where the model was fitted."
+                f"Column {quote(self.column)} is read as {format_.description}, because not all "
+                f"of its cells are {self.expected.written}, as where the model was fitted."
             )
         elif format_ is TEXT:
             yield from describe_text(self.column, sample.drop_null(), self.state.not_number)
@@ -197,7 +198,7 @@ class TypeInference:
         row = max(find_unparsable(each, batch.select_values(each)) for each in self.formats)
         kind = self.expected.kind if self.expected else TEXT.kind
         return TableError(
-            f"column {self.column!r} holds {quote(batch.texts[row].as_py())} in row "
+            f"column {quote(self.column)} holds {quote(batch.texts[row].as_py())} in row "
             f"{first_row + row} (counted from 0), but the model expects a {kind}. Fix the value, "
             "pass --missing VALUE to treat it as missing, or fit a model on this table."
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from altbi.errors import quote
 from altbi.io._text_formats import NUMBER, PLAIN_FORMATS, TextFormat
 
 _LIKE_CODE = r"^0\d"
@@ -24,15 +25,15 @@ def describe_format(
     separators, or None.
     """
     if format_.description not in PLAIN_FORMATS:
-        yield f"Column {column!r} is read as {format_.description}.{_explain(format_, sample)}"
+        yield f"Column {quote(column)} is read as {format_.description}.{_explain(format_, sample)}"
     elif format_ is NUMBER and _any_matches(sample, _LIKE_CODE):
         yield (
-            f"Column {column!r} is read as numbers, though some of its cells begin with 0 "
+            f"Column {quote(column)} is read as numbers, though some of its cells begin with 0 "
             "as codes do. If they are codes, pass the column to --exclude or --id."
         )
     if with_points:
         yield (
-            f"Column {column!r} is read as numbers with a decimal point, though its "
+            f"Column {quote(column)} is read as numbers with a decimal point, though its "
             f"points may be thousands separators, as in {quote(with_points)}. If they "
             "do, write the numbers without them."
         )
@@ -59,8 +60,8 @@ def describe_placeholders(column: str, counts: Sequence[tuple[str, int]]) -> Ite
     if len(shown) > _MAX_PLACEHOLDERS:
         shown[_MAX_PLACEHOLDERS:] = [f"and {len(shown) - _MAX_PLACEHOLDERS} others"]
     yield (
-        f"Column {column!r}: some texts count as missing, because all other cells are numbers or "
-        f"dates: {', '.join(shown)}. If one is a value, replace it by a number or a date."
+        f"Column {quote(column)}: some texts count as missing, because all other cells are numbers "
+        f"or dates: {', '.join(shown)}. If one is a value, replace it by a number or a date."
     )
 
 
@@ -87,7 +88,7 @@ def describe_text(
     if not_number and _most_match(texts, _LIKE_NUMBER):
         row, text = not_number
         yield (
-            f"Column {column!r} is read as text, because row {row} (counted from 0) holds "
+            f"Column {quote(column)} is read as text, because row {row} (counted from 0) holds "
             f"{quote(text)}, though most of its cells are numbers. Fix the value, or "
             "pass --missing VALUE to treat it as missing."
         )
@@ -100,7 +101,7 @@ def describe_text(
     if len(others):
         example = f": {quote(others[0].as_py())} is not written like {quote(first)}"
     yield (
-        f"Column {column!r} is read as text, though most of its cells look like dates"
+        f"Column {quote(column)} is read as text, though most of its cells look like dates"
         f"{example}. Write all dates in one format, and pass --missing VALUE for texts that "
         "mean a missing value."
     )
@@ -120,8 +121,3 @@ def _most_match(texts: pa.Array, pattern: str) -> bool:
 def _any_matches(texts: pa.Array, pattern: str) -> bool:
     """Return whether a text contains the pattern; null does not."""
     return pc.any(pc.match_substring_regex(texts, pattern)).as_py() is True
-
-
-def quote(text: str) -> str:
-    """Return a text in quotes, cut after 40 characters."""
-    return repr(text if len(text) <= 40 else f"{text[:39]}…")

@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 
 from altbi._threads import map_ahead
 from altbi.encoding import Drift
-from altbi.errors import ParameterError, TableError
+from altbi.errors import ParameterError, TableError, list_names
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
     ExpectedType,
     SelectedColumns,
     Source,
-    format_names,
     parse_labels_column,
     prefetch,
     select_columns,
@@ -385,7 +384,7 @@ def describe_unused(source: Source, selected: SelectedColumns) -> list[str]:
     """Return a list of one sentence about the columns that a model does not use, or of none."""
     used = {*selected.to_score, *source.extra_columns}
     unused = [name for name in source.schema.names if name not in used]
-    return [f"The model does not use the columns {format_names(unused)}."] if unused else []
+    return [f"The model does not use the columns {list_names(unused)}."] if unused else []
 
 
 @contextmanager
