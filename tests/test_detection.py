@@ -350,3 +350,16 @@ def test_engine_writes_a_folder_of_scores(table, tmp_path):
     assert partitioned.scores().equals(plain.scores())
     assert partitioned.flagged().equals(plain.flagged())
     assert partitioned.reasons().equals(plain.reasons())
+
+
+@pytest.mark.parametrize("scores_format", ["csv", "jsonl"])
+def test_dates_beyond_python_are_reported(tmp_path, scores_format):
+    days = pa.array([0] * 40 + [2**31 - 1], pa.int32()).cast(pa.date32())
+    table = pa.table({"size": np.arange(41.0), "day": days})
+
+    detection = altbi.detect(
+        table, tmp_path / "out", keep_columns=True, scores_format=scores_format, top=41
+    )
+
+    assert "out of range" in (tmp_path / "out" / "report.html").read_text()
+    assert detection.n_rows == 41

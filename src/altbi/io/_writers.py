@@ -17,6 +17,7 @@ import pyarrow.parquet
 
 from altbi.errors import ParameterError, TableError, quote, shorten
 from altbi.io._formulas import quote_formulas, quote_schema
+from altbi.table import list_values
 
 _FORMAT_ENDINGS = {
     "csv": ("csv",),
@@ -131,7 +132,9 @@ class _JsonLinesWriter(TableWriter):
 
     def write(self, table: pa.Table) -> None:
         """Append a line of JSON for each row; lone surrogates become backslash escapes."""
-        text = "".join(f"{_format_json(row)}\n" for row in table.to_pylist())
+        rows = zip(*(list_values(column) for column in table.columns), strict=True)
+        records = (dict(zip(table.column_names, row, strict=True)) for row in rows)
+        text = "".join(f"{_format_json(record)}\n" for record in records)
         self.file.write(text.encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:

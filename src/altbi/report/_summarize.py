@@ -25,6 +25,7 @@ from altbi.model._score_source import ScoreCounts, ScoreSummary
 from altbi.model._settings import PRIVATE_CONTAMINATION
 from altbi.report._metrics import compute_auc, compute_average_precision
 from altbi.report._summary import ColumnFact, Metrics, Privacy, ReasonFact, Summary, TopRow
+from altbi.table import list_values
 
 # The largest number of reasons of a row.
 MAX_REASONS = 5
@@ -117,7 +118,7 @@ def format_nearest_values(explanation: Explanation, index: int, column: int) -> 
         return ()
     value = explanation.values[column][index].as_py()
     indices = pa.array(explanation.neighbours[index, :N_NEAREST])
-    nearest = explanation.reference[column].take(indices).to_pylist()
+    nearest = list_values(explanation.reference[column].take(indices))
     return tuple(format_nearest(each, value) for each in nearest)
 
 
@@ -325,7 +326,7 @@ def _build_top_rows(
         _format_column(cells[selected.features[index]], explanation.values[index])
         for index in shown
     ]
-    ids = [[format_id(value) for value in cells[name].to_pylist()] for name in selected.ids]
+    ids = [[format_id(value) for value in list_values(cells[name])] for name in selected.ids]
     labels = np.full(len(explained.rows), np.nan)
     if selected.label is not None:
         labels = parse_labels_column(selected.label, cells[selected.label.column])
@@ -362,7 +363,7 @@ def _format_column(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
     digits. `values` has the parsed ones. A text that was parsed as missing, such as "n/a", becomes
     "" as well.
     """
-    pairs = zip(cells.to_pylist(), values.to_pylist(), strict=True)
+    pairs = zip(list_values(cells), list_values(values), strict=True)
     return ["" if value is None else format_value(cell) for cell, value in pairs]
 
 

@@ -1,5 +1,6 @@
 """Tables in memory: typed columns over arrays, data frames and Arrow, and the training sample."""
 
+from altbi.table._python_values import list_values
 from altbi.table._sampling import (
     RowSampler,
     compute_largest_sample_key,
@@ -29,5 +30,6 @@ __all__ = [
     "compute_largest_sample_key",
     "compute_row_keys",
     "is_frame",
+    "list_values",
     "sample_rows",
 ]

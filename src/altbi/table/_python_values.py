@@ -1,0 +1,22 @@
+"""Values of Arrow columns as Python values, whatever their dates are."""
+
+from typing import Any
+
+import pyarrow as pa
+
+
+def list_values(cells: pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Return the values of a column as Python values, with None for missing ones.
+
+    Python's dates end with the year 9999. If a column has dates or durations that Python cannot
+    hold, or an unknown time zone, all its values become texts. Dates of an unknown zone are in UTC.
+
+    >>> list_values(pa.array([0, 10**7], pa.int32()).cast(pa.date32()))
+    ['1970-01-01', '<value out of range: 10000000>']
+    """
+    try:
+        return list(cells.to_pylist())
+    except (OverflowError, ValueError, KeyError):
+        if pa.types.is_timestamp(cells.type):
+            cells = cells.cast(pa.timestamp(cells.type.unit))
+        return list(cells.cast(pa.string()).to_pylist())

@@ -1,0 +1,35 @@
+"""Values of Arrow columns as Python values."""
+
+import datetime
+
+import pyarrow as pa
+import pytest
+
+from altbi.table import list_values
+
+
+def test_ordinary_values_are_python_values():
+    day = datetime.date(2024, 2, 29)
+    assert list_values(pa.chunked_array([[day], [None]])) == [day, None]
+    assert list_values(pa.array([1.5, None])) == [1.5, None]
+
+
+@pytest.mark.parametrize(
+    ("integers", "type_", "text"),
+    [
+        (2**31 - 1, pa.date32(), "out of range"),
+        (2**62, pa.date64(), "out of range"),
+        (2**62, pa.timestamp("us"), "out of range"),
+        (2**62, pa.timestamp("ms", tz="UTC"), "out of range"),
+        (2**60, pa.duration("s"), "1152921504606846976"),
+        (0, pa.timestamp("s", tz="Nowhere/At"), "1970-01-01 00:00:00"),
+    ],
+)
+def test_values_that_python_lacks_are_texts(integers, type_, text):
+    width = pa.int32() if type_.bit_width == 32 else pa.int64()
+    cells = pa.array([integers, None], width).cast(type_)
+
+    value, missing = list_values(cells)
+
+    assert text in value
+    assert missing is None
