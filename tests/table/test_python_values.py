@@ -12,6 +12,11 @@ def test_ordinary_values_are_python_values():
     day = datetime.date(2024, 2, 29)
     assert list_values(pa.chunked_array([[day], [None]])) == [day, None]
     assert list_values(pa.array([1.5, None])) == [1.5, None]
+    first = pa.array([-(2**63) + 1, 1_500], pa.int64()).cast(pa.timestamp("ns"))
+    assert list_values(first) == [
+        datetime.datetime(1677, 9, 21, 0, 12, 43, 145225),
+        datetime.datetime(1970, 1, 1, 0, 0, 0, 1),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,15 @@ import pyarrow as pa
 def list_values(cells: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return the values of a column as Python values, with None for missing ones.
 
-    Python's dates end with the year 9999. If a column has dates or durations that Python cannot
+    Nanoseconds are cut to microseconds. Python's dates end with the year 9999. If a column has dates or durations that Python cannot
     hold, or an unknown time zone, all its values become texts. Dates of an unknown zone are in UTC.
 
     >>> list_values(pa.array([0, 10**7], pa.int32()).cast(pa.date32()))
     ['1970-01-01', '<value out of range: 10000000>']
     """
+    type_ = cells.type
+    if pa.types.is_timestamp(type_) and type_.unit == "ns":  # pandas would be used otherwise
+        cells = cells.cast(pa.timestamp("us", type_.tz), safe=False)
     try:
         return list(cells.to_pylist())
     except (OverflowError, ValueError, KeyError):
