@@ -266,8 +266,11 @@ def decode_format(index: int, currency: str) -> TextFormat:
 
 
 def missing_value_texts(file_format: str, further: Sequence[str]) -> tuple[str, ...]:
-    """Return the texts that mean a missing value: `further`, and for CSV also `MISSING_TEXTS`."""
-    return (*MISSING_TEXTS, *further) if file_format == "csv" else tuple(further)
+    """Return the texts that mean a missing value.
+
+    They are `further`, and for CSV files and Excel workbooks also `MISSING_TEXTS`.
+    """
+    return (*MISSING_TEXTS, *further) if file_format in ("csv", "excel") else tuple(further)
 
 
 def mask_missing(cells: pa.Array | pa.ChunkedArray, missing: pa.Array) -> pa.Array:
