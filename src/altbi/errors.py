@@ -40,7 +40,7 @@ class AltbiError(Exception):
     ...     altbi.open_table("sizes.csv", format="xlsx")
     ... except altbi.AltbiError as error:
     ...     print(error)
-    format='xlsx', but expected one of csv, jsonl, parquet, arrow, npz, npy.
+    format='xlsx', but expected one of csv, jsonl, parquet, arrow, npz, npy, excel.
     """
 
     def __str__(self) -> str:

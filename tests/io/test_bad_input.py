@@ -225,7 +225,11 @@ BROKEN = {
     "infinity": ("x.csv", "a,b\n1,2\n3,4\n5,inf\n6,7\n", ["'b'", "infinity", "row 2", "finite"]),
     "same name twice": ("x.csv", "a,b,a\n1,2,3\n4,5,6\n", ["'a'", "same name"]),
     "image": ("x.png", b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256)) * 9, ["not text"]),
-    "workbook": ("x.xlsx", zipped("[Content_Types].xml", "xl/workbook.xml"), ["Excel", "as CSV"]),
+    "workbook": (
+        "x.xlsx",
+        zipped("[Content_Types].xml", "xl/workbook.xml"),
+        ["workbook", "as CSV"],
+    ),
     "zip of many": ("x.zip", zipped("a.csv", "b.csv"), ["2 files", "exactly one"]),
     "list of numbers": ("x.json", "[{}, 1, 2]", ["JSON", "Expected one object on each line"]),
     "line of JSON": ("x.jsonl", '{"a": 1}\n{"a": 2\n{"a": 3}\n', ["line 2", "JSON"]),

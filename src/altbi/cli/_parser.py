@@ -11,7 +11,7 @@ from altbi.errors import escape_text, quote, shorten_message
 MAX_SEED = 2**32 - 1
 MAX_WORKERS = 10_000
 MAX_DIGITS = 1000  # Python refuses to convert much longer texts to integers
-INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy")
+INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy", "excel")
 OUTPUTS = ("csv", "parquet", "arrow", "jsonl")
 ENGINES = ("local", "dask")
 METHODS = ("recommended", "altbi", "altbi-paper", "altbi-glow", "odim")

@@ -20,10 +20,10 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from altbi.errors import MissingExtraError, TableError, shorten
-from altbi.io._csv import name_columns
+from altbi.errors import MissingExtraError, TableError, list_names, shorten
+from altbi.io._csv_dialect import name_columns
 from altbi.io._files import CompressedFile, describe_cause, report_damage
-from altbi.io._source import BATCH_ROWS, MemorySource, Source, format_names
+from altbi.io._source import BATCH_ROWS, MemorySource, Source
 
 # Limits of what a workbook unpacks to, and of the child process.
 MAX_UNPACKED_BYTES = 1 << 31
@@ -301,7 +301,7 @@ def _describe_sheets(packed: CompressedFile, name: str, others: list[str]) -> li
         return []
     return [
         f"The first sheet with data of {packed.where}, {name!r}, was read, but not "
-        f"{format_names(others)}. Save another sheet as CSV to read it."
+        f"{list_names(others)}. Save another sheet as CSV to read it."
     ]
 
 

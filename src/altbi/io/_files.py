@@ -40,6 +40,7 @@ COMPRESSION_MAGIC = {
     b"PK\x03\x04": "zip",
     b"PK\x05\x06": "zip",
 }
+_OLD_WORKBOOK_MAGIC = b"\xd0\xcf\x11\xe0"
 _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_LE: "utf-32",  # before UTF-16, whose mark it starts with
     codecs.BOM_UTF32_BE: "utf-32",
@@ -130,24 +131,26 @@ def describe_cause(cause: BaseException | str) -> str:
     return line[:200].rstrip(".")
 
 
-def detect_compression(path: str, name: str, start: bytes) -> tuple[CompressedFile, bool]:
-    """Return the file with the compression found in its first bytes, and whether it is npz.
+def detect_compression(path: str, name: str, start: bytes) -> tuple[CompressedFile, str | None]:
+    """Return the file with the compression found in its first bytes, and "npz", "excel" or None.
 
-    An npz archive is returned without compression, because its reader unpacks it. Other zip
-    archives that do not hold exactly one readable file raise a `TableError`.
+    Files of these two formats are returned without compression, because their readers unpack them.
+    Other zip archives that do not hold exactly one readable file raise a `TableError`.
     """
+    if start.startswith(_OLD_WORKBOOK_MAGIC):
+        return CompressedFile(path, name), "excel"
     kinds = (kind for magic, kind in COMPRESSION_MAGIC.items() if start.startswith(magic))
     compression = next(kinds, None)
     if compression == "zip":
         return _find_zip_member(CompressedFile(path, name))
-    return CompressedFile(path, name, compression), False
+    return CompressedFile(path, name, compression), None
 
 
-def _find_zip_member(packed: CompressedFile) -> tuple[CompressedFile, bool]:
-    """Return the only file of a zip archive and False, or an npz archive unchanged and True.
+def _find_zip_member(packed: CompressedFile) -> tuple[CompressedFile, str | None]:
+    """Return the only file of a zip archive and None, or other archives unchanged and their format.
 
-    Damaged and encrypted archives, Excel workbooks, and archives without or with several files
-    raise a `TableError`.
+    The formats are "npz" and "excel", which includes OpenDocument spreadsheets. Damaged and
+    encrypted archives, and archives without or with several files, raise a `TableError`.
     """
     with report_damage(packed.where, "the zip file"), zipfile.ZipFile(packed.path) as archive:
         members = [
@@ -156,17 +159,17 @@ def _find_zip_member(packed: CompressedFile) -> tuple[CompressedFile, bool]:
             if not member.filename.endswith("/") and not member.filename.startswith("__MACOSX/")
         ]
     names = [member.filename for member in members]
-    if any(name.startswith("xl/") for name in names):
-        raise TableError(f"{packed.where}: it is an Excel workbook. Save it as CSV.")
+    if any(name.startswith("xl/") for name in names) or {"content.xml", "mimetype"} <= set(names):
+        return packed, "excel"
     if names and all(name.endswith(".npy") for name in names):
-        return packed, True
+        return packed, "npz"
     if len(names) != 1:
         raise TableError(
             f"{packed.where}: the zip holds {len(names)} files, but expected exactly one table. "
             "Unpack it, and pass one of its files."
         )
     check_zip_member(packed, members[0])
-    return CompressedFile(packed.path, packed.name, "zip", names[0]), False
+    return CompressedFile(packed.path, packed.name, "zip", names[0]), None
 
 
 def check_zip_member(packed: CompressedFile, member: zipfile.ZipInfo) -> None:

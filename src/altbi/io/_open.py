@@ -17,7 +17,7 @@ from altbi.io._text_file import TextOptions, open_text_file
 # A file of this name marks a folder whose files are not complete yet.
 UNFINISHED_MARKER = "_unfinished"
 
-_FORMATS = ("csv", "jsonl", "parquet", "arrow", "npz", "npy")
+_FORMATS = ("csv", "jsonl", "parquet", "arrow", "npz", "npy", "excel")
 _START_BYTES = 16
 _HEAD_BYTES = 1 << 20
 _FORMAT_MAGIC = {
@@ -27,7 +27,6 @@ _FORMAT_MAGIC = {
     b"\x93NUMPY": "npy",
 }
 _UNSUPPORTED_MAGIC = {
-    b"\xd0\xcf\x11\xe0": "an old Excel workbook",
     b"SQLite format 3\x00": "an SQLite database",
     b"\x89HDF": "an HDF5 file",
     b"%PDF-": "a PDF document",
@@ -44,7 +43,7 @@ _FOLDER_ENDINGS = {
 def open_table(
     path: str | os.PathLike[str],
     *,
-    format: Literal["csv", "jsonl", "parquet", "arrow", "npz", "npy"] | None = None,
+    format: Literal["csv", "jsonl", "parquet", "arrow", "npz", "npy", "excel"] | None = None,
     encoding: str | None = None,
     delimiter: str | None = None,
     header: bool | None = None,
@@ -62,8 +61,9 @@ def open_table(
     ----------
     path : str or path
         A CSV, JSON lines, Arrow or npy file, plain or compressed (gzip, bz2, zstd, lz4, xz, zip); a
-        Parquet or npz file; or a folder of Parquet files or of CSV files with the same columns.
-    format : {"csv", "jsonl", "parquet", "arrow", "npz", "npy"}, optional
+        Parquet or npz file; a workbook of Excel; or a folder of Parquet files or of CSV files with
+        the same columns.
+    format : {"csv", "jsonl", "parquet", "arrow", "npz", "npy", "excel"}, optional
         Format of the file. None detects it.
     encoding : str, optional
         Encoding of a text file. None detects it.
@@ -133,6 +133,10 @@ def _open_file(format: str, packed: CompressedFile, head: bytes, options: TextOp
         from altbi.io._numpy import open_npy, open_npz
 
         return open_npz(packed) if format == "npz" else open_npy(packed)
+    if format == "excel":
+        from altbi.io._excel import open_excel
+
+        return open_excel(packed, header=options.header)
     file, notes = open_text_file(packed, options.encoding)
     if format == "jsonl":
         from altbi.io._json_lines import open_json_lines
@@ -159,7 +163,8 @@ def _open_folder(
 def _detect_file(path: str, name: str, format: str | None) -> tuple[CompressedFile, bytes, str]:
     """Return the file with its compression, its first decompressed bytes, and its format.
 
-    A format that the user states is not verified. For npz archives, the bytes are not decompressed.
+    A format that the user states is not verified. The bytes of npz archives and workbooks are not
+    decompressed.
     A file that cannot be read twice, such as a pipe, raises a `TableError`.
     """
     mode = Path(path).stat().st_mode
@@ -172,11 +177,11 @@ def _detect_file(path: str, name: str, format: str | None) -> tuple[CompressedFi
     with Path(path).open("rb") as file:
         start = file.read(_START_BYTES)
     path = str(Path(path).absolute())  # a worker may have another working directory
-    if format == "npz":
-        return CompressedFile(path, name), start, "npz"
-    packed, is_npz = detect_compression(path, name, start)
-    if is_npz and format is None:
-        return packed, start, "npz"
+    if format in ("npz", "excel"):
+        return CompressedFile(path, name), start, format
+    packed, archive = detect_compression(path, name, start)
+    if archive and format is None:
+        return packed, start, archive
     head = next(packed.pieces(_HEAD_BYTES), b"")
     return packed, head, format or _detect_format(packed, head)
 
@@ -205,7 +210,9 @@ def _check_options(format: str, name: str, stated: TextOptions) -> None:
     """Raise a `ParameterError` if an option was passed that does not apply to the format."""
     options: dict[str, object] = {}
     if format != "csv":
-        options |= {"delimiter": stated.delimiter, "header": stated.header, "skip": stated.skip}
+        options |= {"delimiter": stated.delimiter, "skip": stated.skip}
+    if format not in ("csv", "excel"):
+        options |= {"header": stated.header}
     if format not in ("csv", "jsonl"):
         options |= {"encoding": stated.encoding}
     if stated.skip is not None and stated.skip < 0:

@@ -35,7 +35,7 @@ class Source(abc.ABC):
     paths : tuple of str
         The files that hold the rows, in order.
     format : str
-        "csv", "parquet", "arrow", "jsonl", "npz" or "npy".
+        "csv", "parquet", "arrow", "jsonl", "npz", "npy" or "excel".
     schema : pyarrow.Schema
         All columns; the `extra_columns` come last.
     is_untyped : bool

@@ -8,11 +8,11 @@ import pyarrow as pa
 def list_values(cells: pa.Array | pa.ChunkedArray) -> list[Any]:
     """Return the values of a column as Python values, with None for missing ones.
 
-    Nanoseconds are cut to microseconds. Python's dates end with the year 9999. If a column has dates or durations that Python cannot
+    Nanoseconds are cut to microseconds. If a column has dates or durations that Python cannot
     hold, or an unknown time zone, all its values become texts. Dates of an unknown zone are in UTC.
 
     >>> list_values(pa.array([0, 10**7], pa.int32()).cast(pa.date32()))
-    ['1970-01-01', '<value out of range: 10000000>']
+    ['1970-01-01', '29349-01-26']
     """
     type_ = cells.type
     if pa.types.is_timestamp(type_) and type_.unit == "ns":  # pandas would be used otherwise
