@@ -1,7 +1,9 @@
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from altbi.encoding import TableEncoder
+from altbi.errors import TableError
 from altbi.model import _fitted_model
 from altbi.model._fitted_model import score_chunks
 from altbi.table import as_table
@@ -51,3 +53,13 @@ def test_repr_is_short_and_has_no_values():
         "scores by distance to 960 reference rows)"
     )
     assert by_loss == "FittedModel(ALTBI, 1,200 rows, 2 columns, scores by loss)"
+
+
+@pytest.mark.parametrize("convert", [np.asarray, lambda rows: pa.table(list(rows.T), list("ab"))])
+@pytest.mark.parametrize("method", ["score", "explain"])
+def test_other_numbers_of_columns_are_refused(convert, method):
+    model = fast_detector().fit(np.random.default_rng(0).normal(size=(50, 3))).model_
+    table = convert(np.ones((4, 2)))
+
+    with pytest.raises(TableError, match="has 2 columns, but the model was fitted on 3"):
+        getattr(model, method)(table)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from altbi._threads import count_threads, map_in_threads
 from altbi._tiles import TILE_ROWS
 from altbi.encoding import Drift, TableEncoder
-from altbi.errors import TableWarning
+from altbi.errors import TableError, TableWarning
 from altbi.explain import Explanation, explain
 from altbi.model._file import TrainingTable, model_to_bytes, save_model
 from altbi.model._privacy_ledger import Ledger
@@ -223,11 +223,22 @@ class FittedModel:
         -------
         Table
             The same rows under these names.
+
+        Raises
+        ------
+        TableError
+            If the input is not a table, or has no names and another number of columns.
         """
-        if not is_frame(X):
-            return as_table(X, self.encoder.names)
         table = as_table(X)
-        return table if self.training_table.is_frame else table.rename(self.encoder.names)
+        if is_frame(X) and self.training_table.is_frame:
+            return table
+        n_columns, n_expected = len(table.names), len(self.encoder.names)
+        if n_columns != n_expected:
+            raise TableError(
+                f"The table has {n_columns} columns, but the model was fitted on {n_expected}. "
+                "Pass the columns of the training table, in their order."
+            )
+        return table.rename(self.encoder.names)
 
 
 def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # noqa: ANN401

@@ -75,8 +75,9 @@ def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> 
     """
     explanation = explained.explanation
     records: list[dict[str, Any]] = []
+    id_values = {name: list_values(explained.cells[name]) for name in selected.ids}
     for index, row in enumerate(explained.rows.tolist()):
-        ids = {name: explained.cells[name][index].as_py() for name in selected.ids}
+        ids = {name: values[index] for name, values in id_values.items()}
         common = {
             "row": row,
             **{f"id_{name}": format_id(value) for name, value in ids.items()},
@@ -324,7 +325,7 @@ def _build_top_rows(
         _format_column(cells[selected.features[index]], explanation.values[index])
         for index in shown
     ]
-    ids = [[format_id(value) for value in cells[name].to_pylist()] for name in selected.ids]
+    ids = [[format_id(value) for value in list_values(cells[name])] for name in selected.ids]
     labels = np.full(len(explained.rows), np.nan)
     if selected.label is not None:
         labels = parse_labels_column(selected.label, cells[selected.label.column])
@@ -361,8 +362,33 @@ def _format_column(cells: pa.ChunkedArray, values: pa.Array) -> list[str]:
     digits. `values` has the parsed ones. A text that was parsed as missing, such as "n/a", becomes
     "" as well.
     """
-    pairs = zip(cells.to_pylist(), values.to_pylist(), strict=True)
+    pairs = zip(list_values(cells), values.to_pylist(), strict=True)
     return ["" if value is None else format_value(cell) for cell, value in pairs]
+
+
+def list_values(cells: pa.ChunkedArray) -> list[object]:
+    """Return the values of a column as Python objects.
+
+    Nanoseconds are cut to microseconds. Dates and times that Python does not support, such as dates
+    after 9999, are texts: a number of seconds, or of another unit.
+    """
+    type_ = cells.type
+    if pa.types.is_temporal(type_) and getattr(type_, "unit", None) == "ns":
+        # Without pandas, pyarrow does not convert nanoseconds to Python.
+        cells = cells.cast(_replace_nanoseconds(type_), safe=False)
+    try:
+        return cells.to_pylist()
+    except (OverflowError, ValueError):
+        unit = "d" if pa.types.is_date32(type_) else getattr(cells.type, "unit", "ms")
+        integers = cells.cast(pa.int32() if type_.bit_width == 32 else pa.int64()).to_pylist()
+        return [None if value is None else f"{value} {unit}" for value in integers]
+
+
+def _replace_nanoseconds(type_: pa.DataType) -> pa.DataType:
+    """Return the type of dates, times or durations with microseconds as its unit."""
+    if pa.types.is_timestamp(type_):
+        return pa.timestamp("us", type_.tz)
+    return pa.duration("us") if pa.types.is_duration(type_) else pa.time64("us")
 
 
 def _collect_versions() -> dict[str, str]:
