@@ -7,7 +7,7 @@ import abc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import msgspec
 import numpy as np
@@ -24,6 +24,7 @@ from altbi.table._arrays import (
 
 Kind = Literal["number", "boolean", "date", "category"]
 
+_FEW = msgspec.Meta(max_length=100_000)  # a model file with more is refused
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
 
@@ -32,8 +33,9 @@ class TextConventions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How values were written in a text file, so that other files are parsed in the same way."""
 
     # Description of the text format of each text column that was parsed to another type.
-    text_formats: Mapping[str, str] = msgspec.field(default_factory=dict)
-    missing: tuple[str, ...] = ()  # texts that the user declared as missing values
+    text_formats: Annotated[Mapping[str, str], _FEW] = msgspec.field(default_factory=dict)
+    # Texts that the user declared as missing values.
+    missing: Annotated[tuple[str, ...], _FEW] = ()
 
 
 class Table(abc.ABC):
