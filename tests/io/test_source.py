@@ -30,7 +30,7 @@ from table_bytes import (
 )
 
 from altbi.errors import ParameterError, TableError
-from altbi.io import format_names, open_in_memory, open_table, prefetch
+from altbi.io import _source, format_names, open_in_memory, open_table, prefetch
 from altbi.io._arrow import ArrowSource
 from altbi.io._csv import CsvSource
 from altbi.io._json_lines import JsonLinesSource
@@ -121,6 +121,18 @@ def test_vector_is_not_a_table_in_memory():
 def test_invalid_tables_in_memory_raise(table, words):
     with pytest.raises(TableError, match=words):
         open_in_memory(table)
+
+
+def test_too_many_columns_are_refused(monkeypatch, error_of):
+    monkeypatch.setattr(_source, "MAX_COLUMNS", 4)
+    message = "it holds 5 columns, but at most 4 are supported"
+    for data in (ipc_bytes(TABLE), ipc_bytes(TABLE, pa.ipc.new_file), jsonl_bytes(TABLE)):
+        assert message in error_of(data)
+    sink = pa.BufferOutputStream()
+    pq.write_table(TABLE, sink)
+    assert message in error_of(sink.getvalue().to_pybytes())
+    with pytest.raises(TableError, match=message):
+        open_in_memory(TABLE)
 
 
 def test_unions_in_memory_can_be_left_out():

@@ -218,6 +218,9 @@ def test_absent_header_field_is_rejected(write_model):
         (None, {"backbone": "x" * 10_000}),
         ("backbone", {"object": "x" * 10_000}),
         (None, {"backbone": "posix.system"}),
+        (None, {"backbone": {"object": "Schedule"}}),
+        (None, {"privacy": {"object": "IWAE"}}),
+        (None, {"schedule": {"object": "IWAE"}}),
     ],
     ids=lambda value: str(value)[:40],
 )

@@ -16,10 +16,16 @@ from numpy.typing import NDArray
 
 from altbi.errors import TableError, escape_text
 from altbi.io._files import CompressedFile, check_zip_member, describe_cause, report_damage
-from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names, format_names
+from altbi.io._source import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    MAX_COLUMNS,
+    Source,
+    check_names,
+    format_names,
+)
 from altbi.table import get_arrow_type, to_arrow
 
-_MAX_COLUMNS = 1 << 18
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -290,10 +296,10 @@ def _check_array(array: _ArrayFile) -> None:
             "Convert it, for example with astype(float) or astype(str)."
         )
     n_columns = array.shape[1] if len(array.shape) == 2 else 1
-    if len(array.shape) not in (1, 2) or n_columns > _MAX_COLUMNS:
+    if len(array.shape) not in (1, 2) or n_columns > MAX_COLUMNS:
         raise TableError(
             f"{array.where}: its shape is {array.shape}, but expected rows and at most "
-            f"{_MAX_COLUMNS} columns. Reshape it."
+            f"{MAX_COLUMNS} columns. Reshape it."
         )
     if not array.shape[0] or not n_columns:
         raise TableError(

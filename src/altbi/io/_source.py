@@ -28,6 +28,8 @@ Item = TypeVar("Item")
 # Limits of a record batch, so that memory does not grow with the table.
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 24
+# Most columns of a table, which are refused before the rows are read.
+MAX_COLUMNS = 1 << 18
 
 # A file of this name marks a folder whose files are not complete yet.
 UNFINISHED_MARKER = "_unfinished"
@@ -221,12 +223,17 @@ def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raise a `TableError` for duplicate column names or an empty list of names.
+    """Raise a `TableError` for duplicate column names, for no names and for too many names.
 
     `where` is the name of the table in the message.
     """
     if not names:
         raise TableError(f"{where}: it holds no columns. Expected at least one.")
+    if len(names) > MAX_COLUMNS:
+        raise TableError(
+            f"{where}: it holds {len(names)} columns, but at most {MAX_COLUMNS} are supported. "
+            "Leave out columns."
+        )
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
         raise TableError(
