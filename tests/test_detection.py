@@ -361,5 +361,5 @@ def test_dates_beyond_python_are_reported(tmp_path, scores_format):
         table, tmp_path / "out", keep_columns=True, scores_format=scores_format, top=41
     )
 
-    assert "out of range" in (tmp_path / "out" / "report.html").read_text()
+    assert "2147483647 d" in (tmp_path / "out" / "report.html").read_text()
     assert detection.n_rows == 41

@@ -84,6 +84,8 @@ def test_inconsistent_fit_options_are_wrong_usage(table, tmp_path, capsys, optio
         ("detect sizes.csv --scheduler tcp://a:1", "--scheduler is for --engine dask"),
         ("detect sizes.csv --engine local --workers 2", "--workers is for --engine dask"),
         ("detect sizes.csv --engine dask --workers 2 --scheduler tcp://a:1", "its own workers"),
+        ("detect sizes.csv --engine dask --tls-ca a", "are for --scheduler"),
+        ("detect sizes.csv --engine dask --scheduler tls://a:1 --tls-ca a", "needs three files"),
         ("detect sizes.csv --engine local --format csv", "writes Parquet"),
         ("detect sizes.csv --engine local --output -", "cannot go to stdout"),
         ("detect sizes.csv --epsilon 1 --bounds 0 1", "--release-scores"),

@@ -127,12 +127,47 @@ def test_tables_and_readers_are_matched_by_name(convert):
         detector.outlier_score(convert(arrow.select(["b", "a", "c", "d"])))
 
 
+RECORDS = np.zeros((9, 2), dtype=[("a", "f8"), ("b", "i4")])
+
+
 @pytest.mark.parametrize(
-    "value", [["a", "b"], "abc", [[["a"]]], 5, None, [[1, 2], [3]], {"a": [1]}, Path("a.csv")]
+    ("value", "words"),
+    [
+        (["a", "b"], "2D array"),
+        ("abc", "got a str"),
+        ([[["a"]]], "3 dimension"),
+        (5, "scalar array instead. Reshape your data"),
+        (None, "scalar array instead"),
+        ([[1, 2], [3]], "sequence"),
+        ({"a": [1]}, "got a dict"),
+        (Path("a.csv"), "got a "),
+        (X.astype(complex), "Complex data not supported"),
+        (np.ma.MaskedArray(X.astype(complex), X > 0), "complex128"),
+        (np.array([[1, 2j]], dtype=object), "complex"),
+        (np.array([[1], [10**400]], dtype=object), "too large"),
+        (RECORDS, "Cannot cast array"),
+        (RECORDS[:, 0], "Cannot cast array"),
+        (X[None], "dim 3"),
+        (X[0], "1D array instead"),
+        (X[:1], "1 sample(s)"),
+        (X[:0], "0 sample(s)"),
+        (X[:, :0], "0 feature(s)"),
+        (pd.DataFrame(X, columns=[1, "a", "b", "c"]), "string names"),
+    ],
+    ids=lambda value: str(value)[:30],
 )
-def test_input_that_is_not_a_table_is_refused(value):
-    with pytest.raises((ValueError, TypeError), match=r"array|sequence"):
+def test_input_that_is_not_a_table_is_refused(value, words):
+    with pytest.raises(TableError) as caught:
         ALTBI().fit(value)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("convert", [np.asarray, pd.DataFrame])
+def test_other_numbers_of_columns_are_refused(convert):
+    detector = ALTBI(schedule=SHORT).fit(convert(X))
+    with pytest.raises(TableError, match=r"expecting 4 features|names should match"):
+        detector.predict(convert(X[:, :3]))
 
 
 def test_lazy_frame_is_refused():

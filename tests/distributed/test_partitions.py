@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from partition_tables import create_pipeline
+from partition_tables import PARTITION_ROWS, create_pipeline, score_with
 
 from altbi.distributed import Engine, Local, _partitions
 from altbi.encoding import Drift
@@ -15,6 +15,8 @@ from altbi.io import (
     SelectedColumns,
     open_table,
 )
+from altbi.model import _fitted_model
+from altbi.model._fitted_model import score_chunks
 from altbi.model._score_source import ScoredBatch, ScoreSummary
 from altbi.pipeline import Pipeline
 from altbi.table import RowSampler, compute_largest_sample_key, sample_rows
@@ -178,3 +180,22 @@ def test_row_groups_are_not_split(paths, limit, sizes):
     partitions = open_table(paths["one parquet file"]).partitions(limit)
 
     assert [partition.n_rows for partition in partitions] == sizes
+
+
+def test_rows_without_a_finite_score_stop_the_run(paths, model, tmp_path, monkeypatch):
+    """The last row of the fourth partition has none; finished partitions are kept."""
+
+    def overflow(score, table, encoder):
+        scores, drift = score_chunks(score, table, encoder)
+        if table.first_row == 3 * PARTITION_ROWS:
+            scores[-1] = np.nan
+        return scores, drift
+
+    monkeypatch.setattr(_fitted_model, "score_chunks", overflow)
+    message = rf"ow {4 * PARTITION_ROWS - 1} \(counted from 0\) has no finite score"
+    with pytest.raises(TableError, match=message):
+        score_with(Local(), paths["parquet folder"], model, tmp_path / "out")
+
+    assert len(list((tmp_path / "out").glob("part-*.parquet"))) == 3
+    with pytest.raises(TableError, match="not finished"):
+        open_table(tmp_path / "out")

@@ -1,9 +1,11 @@
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from example_tables import make_table
 
-from altbi.encoding import Drift, TableEncoder
+from altbi.encoding import MAX_STANDARDIZED, Drift, TableEncoder
 from altbi.table import as_table
 
 
@@ -112,3 +114,15 @@ def test_only_many_values_outside_range_are_described():
         "Many values outside the range of the training sample in 'a' (6 values) of 100 rows. If "
         "the table has changed, fit again."
     ]
+
+
+@pytest.mark.parametrize("scale", [1.0, sys.float_info.min])
+def test_no_standardized_value_exceeds_the_maximum(scale):
+    state = TableEncoder().fit(as_table(np.arange(9.0)[:, None])).to_json()
+    state["columns"][0]["scales"] = [scale]
+    ends = np.array([[sys.float_info.max], [-sys.float_info.max]])
+
+    standardized = TableEncoder.from_json(state).standardize(as_table(ends))
+
+    assert (np.abs(standardized) <= MAX_STANDARDIZED).all()
+    assert np.abs(standardized).max() > 0.99 * MAX_STANDARDIZED

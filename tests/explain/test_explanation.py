@@ -10,6 +10,7 @@ from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from altbi import ALTBI, Explanation, OutlierDetector, Schedule
 from altbi.errors import ParameterError
+from altbi.scorers import LossScorer
 from altbi.torch import Glow
 
 DETECTORS = {"OutlierDetector": OutlierDetector, "ALTBI": ALTBI, "ALTBI.paper": ALTBI.paper}
@@ -364,3 +365,21 @@ def test_nearest_rows_agree_in_the_other_columns():
     (reason, *_) = explanation.reasons(0)
     assert reason.column == "price"
     assert abs(reason.expected) < 2
+
+
+def test_distances_that_overflow_are_finite(monkeypatch):
+    frame = pd.DataFrame({"a": np.arange(60.0), "b": np.arange(60.0) % 7})
+    detector = ALTBI(schedule=Schedule(n0=32, T0=1, T1=1, T2=2)).fit(frame)
+    expect = LossScorer.expect
+
+    def overflow(self, context, rows):
+        expected, distance = expect(self, context, rows)
+        distance[0] = [np.nan, np.inf]
+        return expected, distance
+
+    monkeypatch.setattr(LossScorer, "expect", overflow)
+
+    explanation = detector.explain(frame[:2])
+
+    assert explanation.z_scores[0].tolist() == [0.0, np.sqrt(2 * float(np.finfo(np.float32).max))]
+    assert explanation.reasons(0)[0].column == "b"

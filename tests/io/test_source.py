@@ -30,7 +30,7 @@ from table_bytes import (
 )
 
 from altbi.errors import ParameterError, TableError
-from altbi.io import open_in_memory, open_table, prefetch
+from altbi.io import _source, open_in_memory, open_table, prefetch
 from altbi.io._arrow import ArrowSource
 from altbi.io._converted import ConvertedSource
 from altbi.io._csv import CsvSource
@@ -100,8 +100,48 @@ def test_tables_in_memory_are_sources(table):
 
 
 def test_vector_is_not_a_table_in_memory():
-    with pytest.raises(TableError, match="got a ndarray with 1 dimension"):
+    with pytest.raises(TableError, match="is a ndarray with 1 dimension"):
         open_in_memory(np.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (np.ones((2, 2), complex), "complex128"),
+        (np.ones((2, 2, 2)), "3 dimension"),
+        (np.empty((0, 2)), "^the table: it holds no rows"),
+        (np.empty((2, 0)), "^the table: it holds no columns"),
+        (pa.table({"a": [1]}).slice(1), "^the table: it holds no rows"),
+        (pa.table({"a": [1]}).select([]), "^the table: it holds no columns"),
+        (pa.table([[1], [2]], names=["a", "a"]), "^the table: several columns .* 'a'"),
+        (np.array([[1, 2j]], dtype=object), "'x1' of the array"),
+    ],
+    ids=str,
+)
+def test_invalid_tables_in_memory_raise(table, words):
+    with pytest.raises(TableError, match=words):
+        open_in_memory(table)
+
+
+def test_too_many_columns_are_refused(monkeypatch, error_of):
+    monkeypatch.setattr(_source, "MAX_COLUMNS", 4)
+    message = "it holds 5 columns, but at most 4 are supported"
+    for data in (ipc_bytes(TABLE), ipc_bytes(TABLE, pa.ipc.new_file), jsonl_bytes(TABLE)):
+        assert message in error_of(data)
+    sink = pa.BufferOutputStream()
+    pq.write_table(TABLE, sink)
+    assert message in error_of(sink.getvalue().to_pybytes())
+    with pytest.raises(TableError, match=message):
+        open_in_memory(TABLE)
+
+
+def test_unions_in_memory_can_be_left_out():
+    union = pa.UnionArray.from_sparse(pa.array([0, 0], pa.int8()), [pa.array([1, 2])])
+    source = open_in_memory(pa.table({"a": [1, 2], "either": union}))
+
+    assert read(source, ["a"]).num_rows == 2
+    with pytest.raises(TableError, match=r"^the table: column 'either' has the type sparse_union"):
+        read(source)
 
 
 FORMATS = {

@@ -2,6 +2,7 @@ import json
 import math
 import pickle
 import struct
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,14 @@ from model_files import rewrite, rewrite_text
 from safetensors.numpy import save_file
 
 from altbi.errors import ModelFileError
-from altbi.model._file import FORMAT_VERSION, encode_model, read_header, read_model
+from altbi.model import _file
+from altbi.model._file import (
+    FORMAT_VERSION,
+    encode_model,
+    read_header,
+    read_header_text,
+    read_model,
+)
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +153,37 @@ def test_deeply_nested_header_is_rejected(path, content):
 
     with pytest.raises(ModelFileError, match="not valid JSON"):
         read_model(path)
+
+
+def test_large_headers_are_refused_before_parsing(path, content, monkeypatch):
+    tensors, header = read_model(path)
+    size = int.from_bytes(content[:8], "little")
+    monkeypatch.setattr(_file, "MAX_HEADER_BYTES", size - 1)
+    message = f"^{path}: its header has {size} bytes, but .* at most {size - 1}"
+    with (
+        mock.patch("safetensors.safe_open", side_effect=AssertionError),
+        pytest.raises(ModelFileError, match=message),
+    ):
+        read_header(path)
+    with pytest.raises(ModelFileError, match=f"cannot be saved: .* take {size} bytes"):
+        encode_model(tensors, header)
+    monkeypatch.setattr(_file, "MAX_HEADER_BYTES", size)
+    assert read_header(path)["name"] == "é"
+
+
+def test_many_tensors_are_refused_before_reading(path, monkeypatch):
+    monkeypatch.setattr(_file, "MAX_TENSORS", 1)
+    with (
+        mock.patch.object(_file, "_read_tensor", side_effect=AssertionError),
+        pytest.raises(ModelFileError, match=f"^{path}: it holds 2 tensors, but .* at most 1"),
+    ):
+        read_model(path)
+
+
+def test_other_fields_are_decoded_only_once(path):
+    """The format is known from three fields; a header may have 100,000 columns."""
+    text = read_header_text(path)
+    assert json.loads(text)["name"] == "é"
+    rewrite_text(path, lambda text: text.replace('"name": "', '"name": "\\ud800'))
+    with pytest.raises(ModelFileError, match="not valid JSON"):
+        read_header(path)

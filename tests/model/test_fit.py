@@ -4,7 +4,9 @@ import pytest
 from model_files import FAST
 
 from altbi import ALTBI, OutlierDetector
+from altbi.errors import TableError
 from altbi.io import ScanResult
+from altbi.model import _fit
 from altbi.model._fit import check_data
 from altbi.table import as_table
 from altbi.torch import PrivacyBudget
@@ -76,3 +78,10 @@ def test_labelled_inliers_become_reference_rows(n_rows):
     found = {row.tobytes() for row in model.scorer.rows}
     assert {row.tobytes() for row in expected} <= found
     assert len(found) == 50
+
+
+def test_more_columns_than_a_model_file_holds_are_refused(monkeypatch):
+    monkeypatch.setattr(_fit, "MAX_COLUMNS", 2)
+    table = np.random.default_rng(0).normal(size=(20, 3))
+    with pytest.raises(TableError, match="has 3 columns, but a fit supports at most 2"):
+        OutlierDetector(schedule=FAST).fit(table)

@@ -1,9 +1,18 @@
+from dataclasses import dataclass, replace
+from unittest import mock
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
+from altbi.distributed import ScoreBatches
 from altbi.encoding import TableEncoder
+from altbi.errors import TableError
+from altbi.io import open_table
 from altbi.model import _fitted_model
 from altbi.model._fitted_model import score_chunks
+from altbi.pipeline import Pipeline
+from altbi.scorers import DistanceScorer
 from altbi.table import as_table
 from small_tables import fast_altbi, fast_detector
 
@@ -51,3 +60,76 @@ def test_repr_is_short_and_has_no_values():
         "scores by distance to 960 reference rows)"
     )
     assert by_loss == "FittedModel(ALTBI, 1,200 rows, 2 columns, scores by loss)"
+
+
+@pytest.mark.parametrize("convert", [np.asarray, lambda rows: pa.table(list(rows.T), list("ab"))])
+@pytest.mark.parametrize("method", ["score", "explain"])
+def test_other_numbers_of_columns_are_refused(convert, method):
+    model = fast_detector().fit(np.random.default_rng(0).normal(size=(50, 3))).model_
+    table = convert(np.ones((4, 2)))
+
+    with pytest.raises(TableError, match="has 2 columns, but the model was fitted on 3"):
+        getattr(model, method)(table)
+
+
+@dataclass(frozen=True)
+class BrokenScorer:
+    """A scorer whose scores are the first column, and NaN above 5 and infinite below -5."""
+
+    scorer: object
+
+    def encode(self, table, encoder):
+        return self.scorer.encode(table, encoder), table.numbers([0])[:, 0]
+
+    def score(self, rows):
+        return np.where(rows[1] > 5, np.nan, np.where(rows[1] < -5, -np.inf, rows[1]))
+
+
+@pytest.fixture(scope="module")
+def broken():
+    """Return a detector for which rows 7 and 8 of `ROWS` have no finite score."""
+    detector = fast_detector().fit(ROWS[:7])
+    detector.model_ = replace(detector.model_, scorer=BrokenScorer(detector.model_.scorer))
+    return detector
+
+
+ROWS = np.column_stack([[0.0, 1, 2, 3, 4, 0, 1, 9, -9], np.arange(9.0)])
+NO_SCORE = r"ow 7 \(counted from 0\) has no finite score, so it is neither an inlier nor an outlier"
+
+
+@pytest.mark.parametrize(
+    "method", ["outlier_score", "score_samples", "decision_function", "predict"]
+)
+def test_rows_without_a_finite_score_are_no_inliers(broken, method):
+    assert len(getattr(broken, method)(ROWS[:7])) == 7
+    with pytest.raises(TableError, match=NO_SCORE):
+        getattr(broken, method)(ROWS)
+    with pytest.raises(TableError, match=r"ow 0 .* no finite score"):
+        getattr(broken, method)(ROWS[8:])
+
+
+def test_tables_with_such_rows_are_not_scored(broken, tmp_path):
+    """Neither in batches nor in partitions: no file has a row without a score."""
+    path = tmp_path / "rows.npy"
+    np.save(path, ROWS)
+    source = open_table(path)
+
+    pipeline = Pipeline(source)
+    with pytest.raises(TableError, match=f"^{path}: R{NO_SCORE}"):
+        pipeline.score(pipeline.prepare(broken.model_))
+    batches = pa.RecordBatch.from_arrays(list(ROWS.T), ["x0", "x1"])
+    scorer = ScoreBatches("model.altbi")
+    with (
+        mock.patch("altbi.distributed._score_batches.load_cached", return_value=broken.model_),
+        pytest.raises(TableError, match=NO_SCORE),
+    ):
+        list(scorer([batches]))
+
+
+def test_explained_rows_have_finite_scores():
+    model = fast_detector().fit(ROWS[:7]).model_
+    with (
+        mock.patch.object(DistanceScorer, "score", lambda _, rows: np.full(len(rows), np.nan)),
+        pytest.raises(TableError, match="no finite score"),
+    ):
+        model.explain(ROWS[:2])

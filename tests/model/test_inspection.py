@@ -117,3 +117,53 @@ def test_invalid_header_is_rejected(write_model, change):
     with pytest.raises(ModelFileError) as caught:
         read_description(path)
     assert str(caught.value).startswith(str(path))
+
+
+def test_long_texts_and_lists_are_cut(write_model):
+    path = write_model("loss")
+    header = read_header(path)
+    header["parameters"] |= {"schedule": "x" * 10**6, **{f"p{n}": 0 for n in range(80)}}
+    header["encoder"]["columns"][0]["name"] = "n" * 10**6
+    colour = header["encoder"]["columns"][1]
+    colour["categories"] = ["c" * 10**6, *colour["categories"][1:]]
+    formats = {f"column {n}": "a format" for n in range(500)}
+    header["table"]["conventions"] = {"text_formats": formats, "missing": ["m" * 10**6] * 9}
+    rewrite(path, **header | {"altbi_version": "1" * 10**6})
+
+    text = render(read_description(path))
+
+    assert len(text) < 10_000
+    assert max(map(len, text.splitlines())) <= 120 + len(str(path))
+    assert "409 more (all with --json)" in " ".join(text.split())
+    assert len(read_description(path).conventions.text_formats) == 500
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda header: header["table"].update(n_rows=2**60), "n_rows"),
+        (lambda header: header["parameters"].update({f"p{n}": 0 for n in range(101)}), "length"),
+        (
+            lambda header: header["table"]["conventions"].update(missing=["x"] * 100_001),
+            "length <= 100000",
+        ),
+        (
+            lambda header: header["encoder"].update(
+                columns=[header["encoder"]["columns"][0] | {"name": str(n)} for n in range(100_001)]
+            ),
+            "length <= 100000",
+        ),
+        (
+            lambda header: header["privacy"].update(releases=header["privacy"]["releases"] * 2000),
+            "length <= 2000",
+        ),
+    ],
+    ids=["rows", "parameters", "missing", "columns", "releases"],
+)
+def test_headers_larger_than_any_model_are_refused(write_model, change, message):
+    path = write_model("private")
+    header = read_header(path)
+    change(header)
+    rewrite(path, **header)
+    with pytest.raises(ModelFileError, match=message):
+        read_description(path)

@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 from model_files import DETECTORS, FAST, FRAME, N_ROWS, Centre, rewrite, rewrite_text
@@ -6,6 +8,7 @@ import altbi
 from altbi import ALTBI, IWAE, ODIM, OutlierDetector
 from altbi.errors import ModelFileError
 from altbi.model._file import read_header, read_model
+from altbi.scorers import DistanceScorer
 from altbi.table import TextConventions, as_table
 
 CLASSES = {"distance": OutlierDetector, "whitened": OutlierDetector, "odim": ODIM}
@@ -215,6 +218,9 @@ def test_absent_header_field_is_rejected(write_model):
         (None, {"backbone": "x" * 10_000}),
         ("backbone", {"object": "x" * 10_000}),
         (None, {"backbone": "posix.system"}),
+        (None, {"backbone": {"object": "Schedule"}}),
+        (None, {"privacy": {"object": "IWAE"}}),
+        (None, {"schedule": {"object": "IWAE"}}),
     ],
     ids=lambda value: str(value)[:40],
 )
@@ -336,3 +342,87 @@ def test_false_privacy_ledger_is_rejected(write_model, change):
     change(header)
     rewrite(path, **header)
     assert_rejected(path)
+
+
+# Numbers that give scores which are not finite
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        ("distance", "reference", 3.4e38),
+        ("distance", "reference", -3500.0),
+        ("loss", "low", -1e308),
+        ("loss", "low", 1e31),
+        ("loss", "width", 1e308),
+        ("loss", "baseline", 1e308),
+        ("loss", "usual", -1e308),
+        ("loss", "neutral", 1e10),
+        ("glow", "landmarks", 3e38),
+    ],
+)
+def test_values_that_no_fit_produces_are_rejected(write_model, model, name, value):
+    path = write_model(model)
+    tensors, _ = read_model(path)
+    tensors[name].flat[0] = value
+    rewrite(path, tensors)
+    assert_rejected(path, f"'{name}' has a value that no fit produces")
+
+
+@pytest.mark.parametrize(
+    ("model", "name", "value"),
+    [
+        ("loss", "snapshot.encoder.1.running_mean", 3e38),
+        ("loss", "snapshot.scoring_noise", 1e30),
+        ("odim", "snapshot.latent_mean.weight", 3e38),
+        ("private", "snapshot.encoder.0.weight", 3e38),
+        ("paper", "snapshot.decoder.0.weight", 3e38),
+        ("glow", "snapshot.levels.0.steps.0.norm.log_scale", -3e38),
+    ],
+)
+def test_networks_without_finite_losses_are_rejected(write_model, model, name, value):
+    path = write_model(model)
+    tensors, _ = read_model(path)
+    tensors[name] = np.full_like(tensors[name], value)
+    rewrite(path, tensors)
+    assert_rejected(path, "its scores of typical rows are not finite")
+
+
+def test_whitening_without_finite_scores_is_rejected(write_model, monkeypatch):
+    path = write_model("whitened")
+    monkeypatch.setattr(DistanceScorer, "score", lambda _, rows: np.full(len(rows), np.inf))
+    assert_rejected(path, "its scores of typical rows are not finite")
+
+
+EXTREMES = [1.7976931348623157e308, -1.7976931348623157e308, 1e300, 5e-324, 0.0, np.nan]
+
+
+@pytest.mark.parametrize("model", ["distance", "whitened", "loss"])
+@pytest.mark.parametrize(
+    ("number", "change"),
+    [
+        (0, {"scales": [sys.float_info.min]}),
+        (0, {"scales": [1.7e308]}),
+        (3, {"scales": [1e-300, 0.001]}),
+        (0, {"low": -1.7e308, "median": 0.0, "high": 1.7e308}),
+        (0, {"low": 0.0, "median": 0.0, "high": 5e-324}),
+        (0, {"kind": "boolean", "low": 0.0, "median": 0.0, "high": 1.7e308}),
+        (3, {"fill_value": 1.0, "n_missing": 2**53}),
+        (0, {"low": 0.0, "median": 0.0, "high": 0.0}),
+    ],
+    ids=str,
+)
+def test_extreme_encoders_give_finite_scores(write_model, model, number, change):
+    """The numbers are valid, so all rows must have finite scores and explanations."""
+    path = write_model(model)
+    header = read_header(path)
+    header["encoder"]["columns"][number].update(change)
+    rewrite(path, **header)
+
+    loaded = altbi.load(path)
+
+    rows = FRAME.iloc[: len(EXTREMES)].assign(size=EXTREMES, holed=EXTREMES[::-1])
+    assert np.isfinite(loaded.score(rows)).all()
+    explanation = loaded.explain(rows)
+    assert np.isfinite(explanation.contributions).all()
+    assert np.isfinite(explanation.z_scores).all()

@@ -1,5 +1,5 @@
 import sys
-from datetime import datetime
+from datetime import datetime, time, timedelta
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from altbi.report._summarize import (
     format_nearest,
     format_value,
 )
+from altbi.table import list_values
 from small_tables import (
     create_pipeline,
     fast_altbi,
@@ -349,3 +350,36 @@ def test_columns_are_described_by_kind():
     assert [describe_column(column) for column in columns] == [
         "true or false", "true", "1970-01-01 to 1970-01-02", "2 more", "no values",
     ]  # fmt: skip
+
+
+FAR = 2**62
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "expected"),
+    [
+        (pa.timestamp("s"), FAR, f"{FAR} s"),
+        (pa.timestamp("us", "UTC"), FAR, f"{FAR} us"),
+        (pa.date32(), 2**31 - 1, f"{2**31 - 1} d"),
+        (pa.duration("s"), FAR, f"{FAR} s"),
+        (pa.timestamp("ns"), 1_500, datetime(1970, 1, 1, microsecond=1)),
+        (pa.time64("ns"), 1_500, time(0, 0, 0, 1)),
+        (pa.duration("ns"), 1_500, timedelta(microseconds=1)),
+        (pa.int8(), 7, 7),
+    ],
+    ids=str,
+)
+def test_values_that_python_cannot_hold_are_texts(type_, value, expected):
+    integers = pa.int32() if type_ == pa.date32() else pa.int64()
+    integers = pa.int8() if type_ == pa.int8() else integers
+    column = pa.chunked_array([pa.array([value, None], integers).view(type_)])
+    assert list_values(column) == [expected, None]
+
+
+def test_dates_after_9999_have_reasons_and_a_page(tmp_path):
+    days = pa.array([FAR] * 60, pa.int64()).view(pa.timestamp("s"))
+    table = pa.table({"day": days, "id": days, "size": np.arange(60.0)})
+
+    found = altbi.detect(table, tmp_path / "out", id="id", detector=fast_detector())
+
+    assert set(found.reasons()["id_id"].to_pylist()) == {f"{FAR} s"}

@@ -116,3 +116,20 @@ def test_expected_values_depend_on_context_only():
     assert np.array_equal(own[0], expected)
     assert (distance >= 0).all()
     assert not np.array_equal(own[1], distance)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_contributions_that_overflow_belong_to_the_remainder(monkeypatch, value):
+    scorer, rows = build_scorer([0.0], [1.0]), sample_rows(4)
+    by_feature, remainder = scorer.split_losses(rows)
+    broken = by_feature.copy()
+    broken[2, 1] = value
+    monkeypatch.setattr(LossScorer, "split_losses", lambda *_: (broken, remainder))
+
+    found = scorer.contributions(rows)
+
+    assert found.by_feature[2, 1] == 0
+    sums = found.by_feature.sum(axis=1) + found.remainder
+    np.testing.assert_allclose(sums, found.score, rtol=1e-6)
+    assert np.array_equal(found.by_feature[:2], by_feature[:2])
+    assert np.array_equal(found.remainder[:2], remainder[:2])

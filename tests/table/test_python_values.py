@@ -22,12 +22,12 @@ def test_ordinary_values_are_python_values():
 @pytest.mark.parametrize(
     ("integers", "type_", "text"),
     [
-        (2**31 - 1, pa.date32(), "out of range"),
-        (2**62, pa.date64(), "out of range"),
-        (2**62, pa.timestamp("us"), "out of range"),
-        (2**62, pa.timestamp("ms", tz="UTC"), "out of range"),
-        (2**60, pa.duration("s"), "1152921504606846976"),
-        (0, pa.timestamp("s", tz="Nowhere/At"), "1970-01-01 00:00:00"),
+        (2**31 - 1, pa.date32(), "2147483647 d"),
+        (2**62, pa.date64(), f"{2**62} ms"),
+        (2**62, pa.timestamp("us"), f"{2**62} us"),
+        (2**62, pa.timestamp("ms", tz="UTC"), f"{2**62} ms"),
+        (2**60, pa.duration("s"), f"{2**60} s"),
+        (0, pa.timestamp("s", tz="Nowhere/At"), "0 s"),
     ],
 )
 def test_values_that_python_lacks_are_texts(integers, type_, text):
@@ -36,5 +36,5 @@ def test_values_that_python_lacks_are_texts(integers, type_, text):
 
     value, missing = list_values(cells)
 
-    assert text in value
+    assert value == text
     assert missing is None

@@ -188,6 +188,59 @@ def test_errors_name_the_problem_and_a_fix(X, words):
     assert [word for word in words if word not in str(caught.value)] == []
 
 
+def strings(offsets, data, large=False):
+    """Return texts with these offsets into `data`, which may be invalid."""
+    buffer = np.array(offsets, np.int64 if large else np.int32).tobytes()
+    type_ = pa.large_string() if large else pa.string()
+    buffers = [None, pa.py_buffer(buffer), pa.py_buffer(data)]
+    return pa.Array.from_buffers(type_, len(offsets) - 1, buffers)
+
+
+BAD_UTF8 = strings([0, 2, 4], b"ok\xff\xfe")
+INDICES = pa.array([0, 1, 0], pa.int32())
+INVALID = {
+    "utf-8": BAD_UTF8,
+    "large utf-8": strings([0, 2, 4], b"ok\xff\xfe", large=True),
+    "category": pa.DictionaryArray.from_arrays(INDICES, BAD_UTF8),
+    "no category": pa.DictionaryArray.from_arrays(INDICES, pa.array(["a"]), safe=False),
+    "end": strings([0, 10**6, 4], b"abcd"),
+    "negative": strings([0, -5, 4], b"abcd"),
+    "null count": pa.Array.from_buffers(
+        pa.float64(), 2, [pa.py_buffer(b"\1"), pa.py_buffer(bytes(16))], null_count=2
+    ),
+}
+
+
+@pytest.mark.parametrize("convert", [lambda table: table, Streamer, pa.Table.to_batches])
+@pytest.mark.parametrize("values", INVALID.values(), ids=INVALID)
+def test_invalid_arrow_values_name_their_column(convert, values):
+    """Without the check, some of them end the process."""
+    table = convert(pa.table({"ok": range(len(values)), "bad": values}))
+    with pytest.raises(TableError, match=r"^Column 'bad' \(.*\) holds values that are not valid"):
+        as_table(table[0] if isinstance(table, list) else table)
+
+
+def test_values_of_pandas_arrow_columns_are_validated():
+    series = pd.Series(pd.arrays.ArrowExtensionArray(pa.chunked_array([BAD_UTF8])))
+    with pytest.raises(TableError, match=r"^Column 'bad' .* not valid"):
+        as_table(pd.DataFrame({"bad": series}))
+
+
+def test_invalid_column_names_of_pandas_raise():
+    frame = pd.DataFrame([[1, 2]], columns=pd.Index(["\ud800", 1], dtype=object))
+    with pytest.raises(TableError, match="A column name is not valid text"):
+        as_table(frame)
+
+
+def test_types_and_names_are_shortened_in_messages():
+    deep = pa.table(
+        {"x" * 1000: pa.array([], pa.struct([(str(n), pa.int8()) for n in range(999)]))}
+    )
+    with pytest.raises(TableError) as caught:
+        as_table(deep)
+    assert len(str(caught.value)) < 400
+
+
 def test_names_are_only_for_arrays():
     assert as_table(np.ones((1, 2)), names=["u", "v"]).names == ("u", "v")
     with pytest.raises(TableError, match="more than once"):

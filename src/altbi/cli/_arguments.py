@@ -96,9 +96,13 @@ def create_engine(args: argparse.Namespace) -> Engine | None:
     check_engine_options(args)
     if args.engine is None:
         return None
-    from altbi.distributed import Dask, Local
+    from altbi.distributed import TLS, Dask, Local
 
-    return Dask(args.scheduler, args.workers, quiet=True) if args.engine == "dask" else Local()
+    if args.engine == "local":
+        return Local()
+    files = [getattr(args, f"tls_{name}") for name in TLS._fields]
+    tls = None if files[0] is None else TLS(*files)
+    return Dask(args.scheduler, args.workers, tls=tls, quiet=True)
 
 
 def check_engine(args: argparse.Namespace) -> None:
@@ -121,12 +125,20 @@ def check_engine(args: argparse.Namespace) -> None:
 
 
 def check_engine_options(args: argparse.Namespace) -> None:
-    """Exit with code 2 for --workers or --scheduler without Dask, or for both together."""
+    """Exit with code 2 for --workers or --scheduler without Dask, or for both together.
+
+    So do TLS files without a scheduler, and some of the three TLS files without the others.
+    """
     for name in ("scheduler", "workers"):
         if getattr(args, name) is not None and args.engine != "dask":
             args.wrong(f"--{name} is for --engine dask")
     if args.workers is not None and args.scheduler is not None:
         args.wrong("a cluster has its own workers: omit --workers or --scheduler")
+    n_files = sum(getattr(args, name) is not None for name in ("tls_ca", "tls_cert", "tls_key"))
+    if n_files and args.scheduler is None:
+        args.wrong("--tls-ca, --tls-cert and --tls-key are for --scheduler")
+    if n_files not in (0, 3):
+        args.wrong("TLS needs three files: pass --tls-ca, --tls-cert and --tls-key")
 
 
 def read_settings(args: argparse.Namespace) -> FitSettings:

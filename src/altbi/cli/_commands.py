@@ -365,6 +365,9 @@ def _print_result(
 
 def _write_json(value: object) -> None:
     """Print a value as indented JSON; NaN or infinity raises a `ValueError`."""
-    text = json.dumps(value, indent=2, allow_nan=False)
+    import msgspec
+
+    # With an indentation, `json.dumps` takes ten times as long.
+    text = msgspec.json.format(json.dumps(value, allow_nan=False), indent=2)
     with name_stdout_errors():
         sys.stdout.write(text + "\n")

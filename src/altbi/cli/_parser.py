@@ -14,6 +14,11 @@ MAX_DIGITS = 1000  # Python refuses to convert much longer texts to integers
 INPUTS = ("csv", "parquet", "arrow", "jsonl", "npz", "npy", "excel")
 OUTPUTS = ("csv", "parquet", "arrow", "jsonl")
 ENGINES = ("local", "dask")
+TLS_FILES = {
+    "ca": "certificate of the authority of the cluster",
+    "cert": "certificate of this machine",
+    "key": "key of this certificate",
+}
 METHODS = ("recommended", "altbi", "altbi-paper", "altbi-glow", "odim")
 TABLE = (
     "CSV or Parquet (a file or a folder), Arrow, JSON lines or npz, compressed or not; - for stdin"
@@ -28,7 +33,7 @@ _FILE = {
     "fish": "(__fish_complete_path (commandline -ct))",
 }
 SHELLS = tuple(_FILE)
-_FILE_NAMES = {"table", "file", "output", "model"}
+_FILE_NAMES = {"table", "file", "output", "model", "tls_ca", "tls_cert", "tls_key"}
 
 
 @final
@@ -445,7 +450,7 @@ def _add_json_option(parser: Any) -> None:  # noqa: ANN401
 
 
 def add_engine_options(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the options --engine, --workers and --scheduler.
+    """Add the options --engine, --workers and --scheduler, and those of its TLS files.
 
     `what` completes the help text "process partitions of ...".
     """
@@ -464,9 +469,13 @@ def add_engine_options(parser: argparse.ArgumentParser, what: str) -> None:
     group.add_argument(
         "--scheduler",
         metavar="ADDRESS",
-        help="address of a Dask cluster, such as tcp://10.0.0.1:8786 (default: start a cluster on "
+        help="address of a Dask cluster, such as tls://10.0.0.1:8786 (default: start a cluster on "
         "this machine)",
     )
+    for name, what in TLS_FILES.items():
+        group.add_argument(
+            f"--tls-{name}", metavar="FILE", help=f"{what}, for a scheduler with TLS"
+        )
 
 
 def _parse_integer(text: str, low: int, high: int, expected: str) -> int:

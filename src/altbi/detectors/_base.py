@@ -19,6 +19,7 @@ from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
 from altbi.model._labels import parse_labels
 from altbi.networks import TrainingStep
 from altbi.table import Table, as_table, is_frame
+from altbi.table._arrays import describe_error, to_number_array
 
 Scores = NDArray[np.float64]
 
@@ -305,8 +306,8 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
     def _store_or_check_names(self, X: Any, table: Table, *, reset: bool) -> None:  # noqa: ANN401
         """Store names and number of columns if `reset`, else compare them with those of the fit.
 
-        This follows scikit-learn's rules and raises its errors. A `Table` is not compared here if
-        the fit was on a frame: the encoder compares it.
+        This follows scikit-learn's rules, and raises `TableError` with its messages. A `Table` is
+        not compared here if the fit was on a frame: the encoder compares it.
         """
         if isinstance(X, Table) and not reset and self.model_.training_table.is_frame:
             return  # the encoder compares the columns of a `Table` with the fit
@@ -314,7 +315,11 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
             source: Any = pa.table([pa.nulls(0)] * len(table.names), names=list(table.names))
         else:
             source = X if hasattr(X, "shape") and len(X.shape) == 2 else np.empty(table.shape)
-        validate_data(self, source, reset=reset, skip_check_array=True)
+        try:
+            validate_data(self, source, reset=reset, skip_check_array=True)
+        except (TypeError, ValueError) as error:
+            # scikit-learn tests this message, which lists the names in several lines.
+            raise TableError(str(error)) from error
 
     def _validate_array(self, X: Any, *, reset: bool) -> NDArray[np.floating]:  # noqa: ANN401
         """Return a float64 or float32 array that scikit-learn accepts; masked values become NaN.
@@ -333,8 +338,9 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
                 f"The {type(X).__name__} is lazy, but expected rows. Call its collect() first."
             )
         if isinstance(X, np.ma.MaskedArray):
-            X = np.ma.filled(X.astype(np.float64), np.nan)
-        if getattr(getattr(X, "dtype", None), "kind", None) in {"m", "M"}:
+            X = to_number_array(X)
+        kind = getattr(getattr(X, "dtype", None), "kind", None)
+        if kind in {"m", "M"}:
             raise TableError(
                 f"The array holds {X.dtype}, but expected numbers. "
                 "Put dates into a data frame, where each column has its own type."
@@ -348,8 +354,8 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
                 ensure_all_finite=False,  # NaN is missing; the encoder raises for infinity
                 ensure_min_samples=2 if reset else 1,
             )
-        except ValueError as error:
-            raise _build_text_error(X, error) from None
+        except (TypeError, ValueError, OverflowError) as error:
+            raise _build_array_error(X, error) from error
 
     def __sklearn_tags__(self) -> Tags:
         """Return scikit-learn's tags, which state that missing values are allowed."""
@@ -358,14 +364,31 @@ class Detector(OutlierMixin, BaseEstimator, abc.ABC):
         return tags
 
 
-def _build_text_error(X: object, error: ValueError) -> ValueError:
+def _build_array_error(X: object, error: Exception) -> TableError:
+    """Return scikit-learn's error about an array as a `TableError` of one line.
+
+    If a text is not a number, the error has its position.
+    """
+    message = describe_error(error).rstrip(".:")
+    if message.startswith("could not convert string to float"):
+        return _build_text_error(X, message)
+    advice = "Pass a 2D array of numbers or a data frame."
+    if "Reshape your data" in str(error):
+        advice = "Reshape your data: X.reshape(-1, 1) is one column, X.reshape(1, -1) one row."
+    kind = _TableTypeError if isinstance(error, TypeError) else TableError
+    return kind(f"{message}. {advice}")
+
+
+class _TableTypeError(TableError, TypeError):
+    """An invalid table for which scikit-learn's tests expect a `TypeError`."""
+
+
+def _build_text_error(X: object, message: str) -> TableError:
     """Return an error with the position of the first text of `X` that is not a number.
 
-    Other errors than scikit-learn's about such texts are returned unchanged. Input that is not 2D
-    has an error of its own.
+    `message` is scikit-learn's, which is used if there is no such text. Input that is not 2D has an
+    error of its own.
     """
-    if not str(error).startswith("could not convert string to float"):
-        return error
     values = np.asarray(X, dtype=object)
     if values.ndim != 2:
         return TableError(
@@ -379,7 +402,7 @@ def _build_text_error(X: object, error: ValueError) -> ValueError:
                 f"could not convert string to float: {quote(value)} in column {column}, row {row} "
                 "of the array. Pass numbers, or a data frame, whose text columns become categories."
             )
-    return error
+    return TableError(f"{message}. Pass numbers, or a data frame.")
 
 
 def _is_number(text: str) -> bool:

@@ -11,6 +11,13 @@ from multiprocessing import resource_tracker
 from typing import Any, Self, TypeVar, final
 from uuid import uuid4
 
+from altbi.distributed._tls import (
+    TLS,
+    build_connection_error,
+    check_encryption,
+    create_local_security,
+    load_security,
+)
 from altbi.errors import AltbiError, EngineError, import_extra, quote
 
 Item = TypeVar("Item")
@@ -110,7 +117,12 @@ class Dask(Engine):
         Address such as ``tcp://10.0.0.1:8786``. None starts a cluster on this machine.
     workers : int, default=None
         Number of worker processes of a cluster on this machine, each with one thread. None means
-        one for each core.
+        one for each core. Only this process can connect to such a cluster: it uses TLS with a key
+        made for the run.
+    tls : TLS, default=None
+        Certificates and key for a scheduler with an address such as ``tls://10.0.0.1:8786``. None
+        means those of Dask's configuration files, if any. Anyone who reaches a scheduler without
+        TLS can run programs on its workers.
     quiet : bool, default=False
         Whether to silence Dask's own log. Failures raise an exception in any case.
 
@@ -123,10 +135,16 @@ class Dask(Engine):
     """
 
     def __init__(
-        self, scheduler: str | None = None, workers: int | None = None, *, quiet: bool = False
+        self,
+        scheduler: str | None = None,
+        workers: int | None = None,
+        *,
+        tls: TLS | None = None,
+        quiet: bool = False,
     ) -> None:
         self.scheduler = scheduler
         self.workers = workers
+        self.tls = tls
         self.quiet = quiet
         self._client: Any = None
         self._cluster: Any = None
@@ -211,7 +229,7 @@ class Dask(Engine):
         try:
             workers = self._client.nthreads()
         except (OSError, ValueError) as cause:
-            raise _build_connection_error(self.scheduler) from cause
+            raise build_connection_error(self.scheduler, cause, RESUME) from cause
         if not workers:
             raise EngineError(
                 f"{self._client.scheduler.address}: the Dask cluster has no workers. Start some "
@@ -231,33 +249,56 @@ class Dask(Engine):
         for name in LOGGERS if self.quiet else ():
             logging.getLogger(name).setLevel(logging.CRITICAL)
         if self.scheduler is None:
+            self._check_local()
             self._cluster = _start_cluster(distributed, self.workers)
+            target, security = self._cluster, None  # the client has the key of its cluster
         elif not ADDRESS.fullmatch(self.scheduler):
             raise EngineError(
                 f"{quote(self.scheduler)} is not the address of a Dask scheduler. Expected one "
                 "such as tcp://10.0.0.1:8786, as `dask scheduler` prints it."
             )
+        else:
+            target = self.scheduler
+            security = load_security(distributed, self.scheduler, self.tls)
+            check_encryption(self.scheduler, security, CONNECT_SECONDS)
         try:
             self._client = distributed.Client(
-                self._cluster or self.scheduler, timeout=CONNECT_SECONDS, set_as_default=False
+                target, timeout=CONNECT_SECONDS, set_as_default=False, security=security
             )
         except (OSError, ValueError) as cause:
-            raise _build_connection_error(self.scheduler) from cause
+            raise build_connection_error(self.scheduler, cause, RESUME) from cause
         return self._client
+
+    def _check_local(self) -> None:
+        """Raise an `EngineError` if there are TLS files but no scheduler that they are for."""
+        if self.tls is not None:
+            raise EngineError(
+                "TLS files were given without a scheduler, but a cluster on this machine makes its "
+                "own key. Pass the address of a scheduler, or leave the files out."
+            )
 
 
 def _start_cluster(distributed: Any, workers: int | None) -> Any:  # noqa: ANN401
     """Start a Dask cluster on this machine, whose workers are processes with one thread each.
 
-    None workers means one for each core. Other machines cannot reach the cluster.
+    None workers means one for each core. Other machines cannot reach the cluster. Other users of
+    this machine cannot use it: whoever connects needs a key that is made for this run, and its web
+    pages, which need none, are left out.
     """
-    with _block_interrupts():
+    dask = import_extra("dask", extra="cluster")
+    security = create_local_security(distributed)
+    no_pages: dict[str, list[str]] = {
+        f"distributed.{role}.http.routes": [] for role in ("scheduler", "worker")
+    }
+    with _block_interrupts(), dask.config.set(no_pages):
         return distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
+            security=security,
             dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
             silence_logs=logging.CRITICAL,
         )
 
@@ -274,14 +315,6 @@ def _block_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _build_connection_error(address: str | None) -> EngineError:
-    """Build the error that no Dask scheduler answers at the address; None means this machine."""
-    return EngineError(
-        f"{address or 'this machine'}: no Dask scheduler answers. Expected an address such as "
-        f"tcp://10.0.0.1:8786, where `dask scheduler` runs. {RESUME}"
-    )
 
 
 def _get_result(status: str, outcome: Any) -> Any:  # noqa: ANN401

@@ -123,10 +123,11 @@ class ScoreBatches:
         They are found by name, or by position among the columns that are not kept if the model was
         fitted on an array. Missing columns, or another number of columns, raise a `TableError`.
         """
-        wanted = tuple(name for name in names if name not in self.keep)
+        kept, given = set(self.keep), set(names)
+        wanted = tuple(name for name in names if name not in kept)
         if model.training_table.is_frame:
             wanted = model.encoder.names
-        absent = [name for name in (*wanted, *self.keep) if name not in names]
+        absent = [name for name in (*wanted, *self.keep) if name not in given]
         if absent or len(wanted) != len(model.encoder.names):
             raise TableError(
                 f"The batch has the columns {list_names(names)}, but expected "

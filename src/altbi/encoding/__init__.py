@@ -1,19 +1,31 @@
 """Encode the columns of a table as numbers, and decode them again."""
 
-from altbi.encoding._column import CATEGORY_WEIGHT, MISSING_WEIGHT, OTHER, Column
+from altbi.encoding._column import (
+    CATEGORY_WEIGHT,
+    MAX_COLUMNS,
+    MISSING_WEIGHT,
+    OTHER,
+    Column,
+    EncoderState,
+    validate_state,
+)
 from altbi.encoding._declared import Bounds, declare_column, declare_columns
 from altbi.encoding._encoder import LIMIT, TableEncoder
-from altbi.encoding._values import Drift
+from altbi.encoding._values import MAX_STANDARDIZED, Drift
 
 __all__ = [
     "CATEGORY_WEIGHT",
     "LIMIT",
+    "MAX_COLUMNS",
+    "MAX_STANDARDIZED",
     "MISSING_WEIGHT",
     "OTHER",
     "Bounds",
     "Column",
     "Drift",
+    "EncoderState",
     "TableEncoder",
     "declare_column",
     "declare_columns",
+    "validate_state",
 ]

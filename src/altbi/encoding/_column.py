@@ -38,7 +38,9 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 ScaleFactor = Annotated[float, msgspec.Meta(ge=sys.float_info.min)]
 
 
-class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+# gc=False: a column refers to no other object that could refer back to it. Without it, reading the
+# header of a model with 100,000 columns takes twice as long.
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
     """A column of the training sample; `low`, `high` and `median` are 0 for categories.
 
     Dates are given in seconds since 1970.
@@ -131,9 +133,9 @@ def validate_state(state: EncoderState) -> None:
     for number, column in enumerate(columns):
         rules = _evaluate_rules(column)
         rules["at most max_categories categories"] = len(column.categories) <= state.max_categories
-        for rule, holds in rules.items():
-            if not holds:
-                raise ModelFileError(f"encoder, column {number}: expected {rule}")
+        if not all(rules.values()):
+            broken = next(rule for rule, holds in rules.items() if not holds)
+            raise ModelFileError(f"encoder, column {number}: expected {broken}")
 
 
 def _evaluate_rules(column: Column) -> dict[str, bool]:

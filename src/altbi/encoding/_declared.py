@@ -30,7 +30,8 @@ def declare_columns(
     or invalid bounds, and those of unknown columns, raise a `ParameterError`.
     """
     if isinstance(bounds, Mapping):
-        unknown = [name for name in bounds if name not in names]
+        known = set(names)
+        unknown = [name for name in bounds if name not in known]
         if unknown:
             raise ParameterError(
                 f"bounds: the table has no column {quote(unknown[0])}. "

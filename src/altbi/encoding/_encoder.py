@@ -362,9 +362,17 @@ class TableEncoder:
             checked = msgspec.convert(state, EncoderState)
         except msgspec.ValidationError as error:
             raise ModelFileError(f"encoder: {error}") from None
-        validate_state(checked)
-        encoder = cls(max_categories=checked.max_categories, min_count=checked.min_count)
-        return encoder._set_columns(checked.columns)
+        return cls.from_state(checked)
+
+    @classmethod
+    def from_state(cls, state: EncoderState) -> Self:
+        """Create a fitted encoder from a decoded state.
+
+        Values that contradict each other raise a `ModelFileError`.
+        """
+        validate_state(state)
+        encoder = cls(max_categories=state.max_categories, min_count=state.min_count)
+        return encoder._set_columns(state.columns)
 
     def _set_columns(self, columns: tuple[Column, ...]) -> Self:
         """Store fitted columns with the positions of their features, and return the encoder."""

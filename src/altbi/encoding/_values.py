@@ -20,6 +20,8 @@ from altbi.table import Kind, Table
 TAIL_START = 20.0
 TAIL_SCALE = 5.0
 MAX_Z_SCORE = 1e300  # larger sizes are clipped, so that their logarithm is finite
+# No standardized feature is larger: neither a compressed z-score nor the feature of a category.
+MAX_STANDARDIZED = 3460.0
 
 # Relative rounding error of float32, with some reserve.
 ROUNDING_ERROR = 2e-6

@@ -235,9 +235,14 @@ def _explain_losses(table: Table, scorer: LossScorer, encoder: TableEncoder) -> 
         contributions=encoder.sum_by_column(found.by_feature) - typical.baseline,
         remainder=found.remainder + typical.baseline.sum(),
         values=tuple(encoder.values(table)),
-        z_scores=np.sqrt(2 * encoder.sum_by_column(distance)),
+        z_scores=np.sqrt(2 * encoder.sum_by_column(_make_finite(distance))),
         expected=tuple(encoder.decode_expected(expected)),
     )
+
+
+def _make_finite(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return distances with a large number for those that overflow, and 0 for NaN."""
+    return np.nan_to_num(distances, nan=0.0, posinf=float(np.finfo(np.float32).max))
 
 
 def _explain_distances(table: Table, scorer: DistanceScorer, encoder: TableEncoder) -> Explanation:

@@ -24,6 +24,7 @@ from altbi.io._scan import (
 from altbi.io._source import (
     ProgressCallback,
     Source,
+    check_types,
     no_progress,
     open_in_memory,
     prefetch,
@@ -59,6 +60,7 @@ __all__ = [
     "atomic_file",
     "atomic_files",
     "build_typed_parser",
+    "check_types",
     "check_writable",
     "infer_format",
     "is_table_file",

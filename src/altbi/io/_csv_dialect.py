@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from altbi.errors import ParameterError, TableError, quote
-from altbi.io._source import check_names
+from altbi.io._source import MAX_COLUMNS, check_names
 
 if TYPE_CHECKING:
     from _csv import Reader
-
-MAX_COLUMNS = 1 << 18
 
 _DELIMITERS = (",", "\t", ";", "|")
 _NAMED = {"tab": "\t", "\\t": "\t", "space": " "}

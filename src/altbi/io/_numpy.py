@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from altbi.errors import TableError, list_names, quote
 from altbi.io._files import CompressedFile, check_zip_member, describe_cause, report_damage
-from altbi.io._source import BATCH_BYTES, BATCH_ROWS, Source, check_names
+from altbi.io._source import BATCH_BYTES, BATCH_ROWS, MAX_COLUMNS, Source, check_names
+from altbi.table import get_arrow_type, to_arrow
 
-_MAX_COLUMNS = 1 << 18
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -33,9 +33,6 @@ _HEADER_ERRORS = (
     MemoryError,
     tokenize.TokenError,
 )
-# The Arrow unit for each unit of NumPy; seconds for those that Arrow does not have.
-_ARROW_UNITS = {"D": "D", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
-_ARROW_UNITS |= dict.fromkeys("YMWhm", "s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +119,7 @@ class NumpySource(Source):
         ]
         check_names([name for name, *_ in columns], arrays[0].where)
         self._columns = {name: (array, index) for name, array, index in columns}
-        self.schema = pa.schema(
-            [(name, _get_arrow_type(array.dtype)) for name, array, _ in columns]
-        )
+        self.schema = pa.schema([(name, get_arrow_type(array.dtype)) for name, array, _ in columns])
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches with these columns; without columns, they only have rows.
@@ -149,7 +144,7 @@ class NumpySource(Source):
         array, index = self._columns[name]
         chunk = chunks[array.name]
         try:
-            return _to_arrow(chunk if index is None else chunk[:, index])
+            return to_arrow(chunk if index is None else chunk[:, index])
         except (pa.ArrowException, ValueError, OverflowError) as cause:
             raise TableError(
                 f"{array.where}: column {quote(name)} cannot be read ({describe_cause(cause)}). "
@@ -184,7 +179,7 @@ def open_npz(packed: CompressedFile) -> NumpySource:
     extra = [
         array
         for array in arrays
-        if array.shape == matrix.shape[:1] and _get_arrow_type(array.dtype) is not None
+        if array.shape == matrix.shape[:1] and get_arrow_type(array.dtype) is not None
     ]
     ignored = [array for array in arrays if array not in extra and array is not matrix]
     names = tuple(array.name for array in extra)
@@ -287,46 +282,22 @@ def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, n
 
 def _check_array(array: _ArrayFile) -> None:
     """Raise a `TableError` for an unsupported type, more than two axes, or no values."""
-    if _get_arrow_type(array.dtype) is None:
+    if get_arrow_type(array.dtype) is None:
         what = "Python objects" if array.dtype.hasobject else f"values of type {array.dtype}"
         raise TableError(
             f"{array.where}: it holds {what}, but expected numbers, booleans, text or dates. "
             "Convert it, for example with astype(float) or astype(str)."
         )
     n_columns = array.shape[1] if len(array.shape) == 2 else 1
-    if len(array.shape) not in (1, 2) or n_columns > _MAX_COLUMNS:
+    if len(array.shape) not in (1, 2) or n_columns > MAX_COLUMNS:
         raise TableError(
             f"{array.where}: its shape is {array.shape}, but expected rows and at most "
-            f"{_MAX_COLUMNS} columns. Reshape it."
+            f"{MAX_COLUMNS} columns. Reshape it."
         )
     if not array.shape[0] or not n_columns:
         raise TableError(
             f"{array.where}: its shape is {array.shape}, so it holds no rows or no columns."
         )
-
-
-def _get_arrow_type(dtype: np.dtype[Any]) -> pa.DataType | None:
-    """Return the Arrow type for real numbers, booleans, text, dates and durations, else None."""
-    if dtype.itemsize == 0 or dtype.kind not in "biufUMm":
-        return None
-    if dtype.kind in "Mm" and np.datetime_data(dtype)[0] not in _ARROW_UNITS:
-        return None
-    return _to_arrow(np.empty(0, dtype=dtype)).type
-
-
-def _to_arrow(values: NDArray[Any]) -> pa.Array:
-    """Convert a column of a supported type to Arrow; NaN stays a number, NaT becomes null.
-
-    Half precision becomes float32, and extended precision is rounded to float64. Dates in days
-    become date32. Other units that Arrow does not have are converted to seconds.
-    """
-    kind, dtype = values.dtype.kind, values.dtype.newbyteorder("=")
-    if kind == "f" and dtype.itemsize not in (4, 8):
-        dtype = np.dtype(np.float32 if dtype.itemsize < 4 else np.float64)
-    if kind in "Mm":
-        unit = _ARROW_UNITS[np.datetime_data(dtype)[0]]
-        dtype = np.dtype(f"{kind}8[{'s' if kind == 'm' and unit == 'D' else unit}]")
-    return pa.array(np.ascontiguousarray(values, dtype=dtype))
 
 
 def _format_arrays(arrays: Sequence[_ArrayFile]) -> str:

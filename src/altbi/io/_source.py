@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar, final
 
-import numpy as np
 import pyarrow as pa
 
-from altbi.errors import TableError, list_names
-from altbi.table import as_arrow_table, is_frame
+from altbi.errors import TableError, list_names, quote, shorten
+from altbi.table import as_arrow_table
 
 Item = TypeVar("Item")
 
 # Limits of a record batch, so that memory does not grow with the table.
 BATCH_ROWS = 1 << 16
 BATCH_BYTES = 1 << 24
+# Most columns of a table, which are refused before the rows are read.
+MAX_COLUMNS = 1 << 18
 
 # Returns the items and reports progress while they are consumed. The arguments are the name of the
 # activity, the items, the total size (None if unknown), and a function that returns an item's size.
@@ -90,7 +91,11 @@ class MemorySource(Source):
         self._table = table if self.schema.equals(table.schema) else table.cast(self.schema)
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns in slices of at most `BATCH_ROWS` rows, without a copy."""
+        """Yield these columns in slices of at most `BATCH_ROWS` rows, without a copy.
+
+        A column of a type from which Arrow cannot take rows raises a `TableError`.
+        """
+        check_types(self.schema, columns, self.name)
         selected = self._table.select(list(columns))
         yield from selected.to_batches(max_chunksize=BATCH_ROWS)
 
@@ -98,19 +103,14 @@ class MemorySource(Source):
 def open_in_memory(table: Any) -> MemorySource:  # noqa: ANN401 - any table
     """Return a data frame or 2-D array in memory as a source.
 
-    Columns of an array are called x0, x1, ... An array with another number of dimensions raises a
-    `TableError`.
+    Columns of an array are called x0, x1, ... Input that is not a table, a table without rows or
+    columns, and duplicate names raise a `TableError`.
     """
-    if is_frame(table):
-        return MemorySource(as_arrow_table(table))
-    array = np.asarray(table)
-    if array.ndim != 2:
-        raise TableError(
-            f"Expected a path, a data frame or a 2D array, got a {type(table).__name__} with "
-            f"{array.ndim} dimension(s)."
-        )
-    columns = {f"x{number}": column for number, column in enumerate(array.T)}
-    return MemorySource(pa.table(columns))
+    source = MemorySource(as_arrow_table(table))
+    check_names(source.schema.names, source.name)
+    if not source.n_rows:
+        raise TableError(f"{source.name}: it holds no rows. Expected at least one.")
+    return source
 
 
 def no_progress(
@@ -135,19 +135,44 @@ def prefetch(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def replace_views(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with large strings in place of string views, also as values of dictionaries.
+    """Return a schema with large strings in place of string views, and the same for bytes.
 
-    Arrow can neither take rows from string views nor write them to CSV files.
+    Views inside of lists, records and dictionaries are replaced, too. Arrow can neither take rows
+    from views nor write them to CSV files.
     """
-
-    def replace(type_: pa.DataType) -> pa.DataType:
-        """Return the type that replaces a type; all but string views stay as they are."""
-        if pa.types.is_dictionary(type_):
-            return pa.dictionary(type_.index_type, replace(type_.value_type), type_.ordered)
-        return pa.large_string() if pa.types.is_string_view(type_) else type_
-
-    fields = [field.with_type(replace(field.type)) for field in schema]
+    fields = [field.with_type(_replace_views(field.type)) for field in schema]
     return pa.schema(fields, metadata=schema.metadata)
+
+
+def _replace_views(type_: pa.DataType) -> pa.DataType:
+    """Return the type with large strings and large binaries in place of views."""
+    is_a = pa.types
+    if is_a.is_string_view(type_) or is_a.is_binary_view(type_):
+        return pa.large_string() if is_a.is_string_view(type_) else pa.large_binary()
+    if is_a.is_dictionary(type_):
+        values = _replace_views(type_.value_type)
+        return pa.dictionary(type_.index_type, values, type_.ordered)
+    if is_a.is_list(type_) or is_a.is_large_list(type_):
+        build = pa.list_ if is_a.is_list(type_) else pa.large_list
+        return build(type_.value_field.with_type(_replace_views(type_.value_type)))
+    if is_a.is_struct(type_):
+        return pa.struct([field.with_type(_replace_views(field.type)) for field in type_])
+    return type_
+
+
+def check_types(schema: pa.Schema, columns: Sequence[str], where: str) -> None:
+    """Raise a `TableError` if a column has a type from which Arrow cannot take rows.
+
+    These are unions and run-end encoded values. `where` is the name of the table in the message.
+    """
+    for name in columns:
+        type_ = schema.field(name).type
+        if pa.types.is_union(type_) or pa.types.is_run_end_encoded(type_):
+            raise TableError(
+                f"{where}: column {quote(name)} has the type "
+                f"{shorten(str(type_), 60)}, which cannot be read. Leave it out, or convert it to "
+                "numbers or text."
+            )
 
 
 def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -162,12 +187,17 @@ def split_batch(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def check_names(names: Sequence[str], where: str) -> None:
-    """Raise a `TableError` for duplicate column names or an empty list of names.
+    """Raise a `TableError` for duplicate column names, for no names and for too many names.
 
     `where` is the name of the table in the message.
     """
     if not names:
         raise TableError(f"{where}: it holds no columns. Expected at least one.")
+    if len(names) > MAX_COLUMNS:
+        raise TableError(
+            f"{where}: it holds {len(names)} columns, but at most {MAX_COLUMNS} are supported. "
+            "Leave out columns."
+        )
     duplicates = [name for name, count in Counter(names).items() if count > 1]
     if duplicates:
         raise TableError(

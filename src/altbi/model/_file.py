@@ -8,11 +8,12 @@ wrote a file. Reading a file never imports or runs anything that it names.
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import date
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi._version import __version__
+from altbi.encoding import EncoderState
 from altbi.errors import ModelFileError, quote, shorten
 from altbi.io import atomic_file, report_errors_as
 from altbi.networks import TrainingStep
@@ -36,21 +38,35 @@ SNAPSHOT = "snapshot."  # prefix of the names of network weights
 DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
 # Longest quotation from a file in an error message.
 MAX_SHOWN = 300
+# The header of a model with 100,000 columns has about 32 MiB. That of the safetensors file also
+# has one entry for each tensor; networks have at most some hundred.
+MAX_HEADER_BYTES = 1 << 26
+MAX_TENSORS = 10_000
+_LENGTH_BYTES = 8  # of the length at the start of a safetensors file
 
 FilePath = str | os.PathLike[str]
 Tensors = dict[str, NDArray[Any]]
 Fields = dict[str, Any]
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Decoded = TypeVar("Decoded")
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class TrainingTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What a model knows about the table that it was fitted on."""
 
-    n_rows: int
-    n_sample: int  # rows that were used for training
+    n_rows: Count
+    n_sample: Count  # rows that were used for training
     is_frame: bool  # whether its columns had types, as in a data frame or a file
     has_names: bool
     conventions: TextConventions  # how its values were written in a text file
+
+
+class _Preamble(msgspec.Struct):
+    """The fields of a header that show whether this version of altbi can read the others."""
+
+    format: Any = None
+    format_version: Any = None
+    altbi_version: Any = "version unknown"
 
 
 class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -60,11 +76,12 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     format_version: int
     altbi_version: str  # of the altbi that wrote the file
     detector: str
-    parameters: dict[str, Any]  # parameter objects are dicts with the class name under "object"
+    # Parameter objects are dicts with the class name under "object".
+    parameters: Annotated[dict[str, Any], msgspec.Meta(max_length=100)]
     n_reference: Count  # reference rows in the file; 0 for scores by loss
     table: TrainingTable
     threshold: float
-    encoder: dict[str, Any]
+    encoder: EncoderState  # not checked for contradictions
     history: tuple[TrainingStep, ...]
     privacy: dict[str, Any] | None  # the privacy ledger
 
@@ -145,8 +162,8 @@ def to_plain(value: Any) -> Any:  # noqa: ANN401 - any parameter
 def encode_model(tensors: Mapping[str, NDArray[Any]], header: Fields) -> bytes:
     """Return the content of a model file: tensors, header and their digest.
 
-    Name and version of the file format are added to the header. A number in the header that is not
-    finite raises a `ModelFileError`.
+    Name and version of the file format are added to the header. A header with a number that is not
+    finite, or with more than `MAX_HEADER_BYTES`, raises a `ModelFileError`.
     """
     from safetensors.numpy import save
 
@@ -161,53 +178,93 @@ def encode_model(tensors: Mapping[str, NDArray[Any]], header: Fields) -> bytes:
     contiguous = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     # safetensors would write several entries in an order that changes from call to call.
     content: bytes = save(contiguous, metadata={ENTRY: f"{_compute_digest(text, tensors)}\n{text}"})
+    n_bytes = int.from_bytes(content[:_LENGTH_BYTES], "little")
+    if n_bytes > MAX_HEADER_BYTES:
+        raise ModelFileError(
+            f"The model cannot be saved: names, categories and parameters take {n_bytes} bytes, "
+            f"more than {MAX_HEADER_BYTES}. Leave out columns, or shorten their names and texts."
+        )
     return content
 
 
 def read_header(path: FilePath) -> Fields:
-    """Read the header of a model file, without its tensors, as a dict; nothing verifies its values.
+    """Read the header of a model file as a dict, without its tensors; its values are unchecked.
 
     A file of another program or format version raises a `ModelFileError`.
     """
-    with _open_container(path) as file:
-        return _decode_header(path, _read_entry(file)[1])
+    text = read_header_text(path)
+    return _decode_header(path, text, Fields)
 
 
 def read_model(path: FilePath) -> tuple[Tensors, Fields]:
-    """Read the tensors and the header of a model file, and check their digest.
+    """Read the tensors of a model file, and its header as a dict, and check their digest.
 
-    The header is a dict with unchecked values. A file that is damaged, or of another program or
-    format version, raises a `ModelFileError`.
+    The values of the header are unchecked. A file that is damaged, or of another program or format
+    version, raises a `ModelFileError`.
+    """
+    tensors, text = read_content(path)
+    return tensors, _decode_header(path, text, Fields)
+
+
+def read_header_text(path: FilePath) -> str:
+    """Read the header of a model file, without its tensors, as JSON text; see `read_header`.
+
+    Only the fields that show the format are decoded.
     """
     with _open_container(path) as file:
+        text = _read_entry(file)[1]
+    _check_format(path, text)
+    return text
+
+
+def read_content(path: FilePath) -> tuple[Tensors, str]:
+    """Read the tensors of a model file, and its header as JSON text; see `read_model`."""
+    with _open_container(path) as file:
         digest, text = _read_entry(file)
-        header = _decode_header(path, text)
+        _check_format(path, text)
         tensors = {name: _read_tensor(path, file, name) for name in file.keys()}  # noqa: SIM118
     if digest != _compute_digest(text, tensors):
         raise ModelFileError(
             f"{path}: the content does not match its checksum, so the file was changed or damaged. "
             "Save the model again."
         )
-    return tensors, header
+    return tensors, text
 
 
-def _open_container(path: FilePath) -> Any:  # noqa: ANN401 - safetensors has no types
-    """Return a context manager of an open safetensors file, as `safetensors.safe_open` does.
+@contextmanager
+def _open_container(path: FilePath) -> Iterator[Any]:
+    """Yield an open safetensors file.
 
-    A file that is missing or unreadable raises an `OSError`, any other format a `ModelFileError`.
+    A file that is missing or unreadable raises an `OSError`. Any other format, and a header or
+    number of tensors that no model has, raise a `ModelFileError`. The size of the header is checked
+    before it is parsed.
     """
     from safetensors import SafetensorError, safe_open
 
-    # A missing or unreadable file raises the error of the operating system.
-    with Path(path).open("rb"):
-        pass
+    with Path(path).open("rb") as stream:
+        n_bytes = int.from_bytes(stream.read(_LENGTH_BYTES), "little")
+        n_available = os.fstat(stream.fileno()).st_size - _LENGTH_BYTES
+    # Other files, whose first bytes are a length by chance, are refused by safetensors.
+    if MAX_HEADER_BYTES < n_bytes <= n_available:
+        raise ModelFileError(
+            f"{path}: its header has {n_bytes} bytes, but a model of altbi has at most "
+            f"{MAX_HEADER_BYTES}. Expected a file written by `altbi fit` or `save`."
+        )
     try:
-        return safe_open(path, framework="np")
+        file: Any = safe_open(path, framework="np")
     except SafetensorError as cause:
         raise ModelFileError(
             f"{path}: not a complete model file ({cause}). "
             "Expected a file written by `altbi fit` or `save`."
         ) from None
+    with file:
+        n_tensors = len(file.keys())
+        if n_tensors > MAX_TENSORS:
+            raise ModelFileError(
+                f"{path}: it holds {n_tensors} tensors, but a model of altbi has at most "
+                f"{MAX_TENSORS}. Expected a file written by `altbi fit` or `save`."
+            )
+        yield file
 
 
 def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
@@ -219,31 +276,38 @@ def _read_entry(file: Any) -> tuple[str, str]:  # noqa: ANN401
     return digest, text
 
 
-def _decode_header(path: FilePath, text: str) -> Fields:
-    """Parse the JSON header; a file of another program or format version raises a `ModelFileError`.
+def _check_format(path: FilePath, text: str) -> None:
+    """Raise a `ModelFileError` for the header of another program or format version.
 
     `text` is empty for safetensors files of other programs.
     """
+    preamble = _decode_header(path, text or "{}", _Preamble)
+    if preamble.format != FORMAT:
+        raise ModelFileError(
+            f"{path}: a safetensors file, but not a model of altbi. "
+            "Expected a file written by `altbi fit` or `save`."
+        )
+    if preamble.format_version != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path}: format version {quote(preamble.format_version)}, but this altbi reads "
+            f"version {FORMAT_VERSION}. Load it with the altbi that wrote it "
+            f"({quote(preamble.altbi_version)})."
+        )
+
+
+def _decode_header(path: FilePath, text: str, type_: type[Decoded]) -> Decoded:
+    """Decode the JSON text of a header as a type; a struct skips the fields that it does not have.
+
+    Text that is not strict JSON raises a `ModelFileError`. Strict JSON has no NaN, infinity or lone
+    surrogates. Values of a wrong type raise the same error.
+    """
     try:
-        # Strict JSON: refuses NaN, infinity and lone surrogates.
-        header = msgspec.json.decode(text) if text else None
+        return msgspec.json.decode(text, type=type_)
     except (msgspec.DecodeError, RecursionError) as cause:
         raise ModelFileError(
             f"{path}: the header is not valid JSON ({cause}), so this is not a model of altbi. "
             "Expected a file written by `altbi fit` or `save`."
         ) from None
-    if not isinstance(header, dict) or header.get("format") != FORMAT:
-        raise ModelFileError(
-            f"{path}: a safetensors file, but not a model of altbi. "
-            "Expected a file written by `altbi fit` or `save`."
-        )
-    if header.get("format_version") != FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path}: format version {quote(header.get('format_version'))}, but this altbi reads "
-            f"version {FORMAT_VERSION}. Load it with the altbi that wrote it "
-            f"({quote(header.get('altbi_version', 'version unknown'))})."
-        )
-    return header
 
 
 def _read_tensor(path: FilePath, file: Any, name: str) -> NDArray[Any]:  # noqa: ANN401
@@ -266,15 +330,15 @@ def _compute_digest(text: str, tensors: Mapping[str, NDArray[Any]]) -> str:
     return digest.hexdigest()
 
 
-def parse_header(path: FilePath, fields: dict[str, Any]) -> Header:
-    """Convert a decoded header, as `read_header` returns it, and check its values.
+def parse_header(path: FilePath, text: str) -> Header:
+    """Decode a header, as `read_header_text` returns it, and check its values.
 
     Values of a wrong type, or values that contradict each other, raise a `ModelFileError`. The
-    encoder and the privacy ledger are not checked.
+    columns of the encoder and the privacy ledger are not checked for contradictions.
     """
     try:
-        header = msgspec.convert(fields, Header)
-    except msgspec.ValidationError as error:
+        header = msgspec.json.decode(text, type=Header)
+    except (msgspec.DecodeError, RecursionError) as error:
         raise invalid_file_error(path, error) from None
     table = header.table
     require(path, header.detector in DETECTORS, f"it holds the detector {quote(header.detector)}")

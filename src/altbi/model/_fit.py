@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.encoding import TableEncoder
+from altbi.encoding import MAX_COLUMNS, TableEncoder
 from altbi.errors import ParameterError, TableError, TableWarning, TrainingError, quote
 from altbi.io import ScanResult
 from altbi.model._file import TrainingTable
@@ -42,11 +42,17 @@ def iter_fit(
     """Fit a model on a table: yield after each training step, and return the model.
 
     `labels` ``(n_rows,)`` are 1 for known inliers, -1 for known outliers, 0 for all others. A
-    privacy budget does not use them. A table with fewer than 2 rows raises a `TableError`. Problems
-    of the sample or of the privacy ledger raise a `TableWarning`, unless `warn` is False.
+    privacy budget does not use them. A table with fewer than 2 rows, or more than 100,000 columns,
+    raises a `TableError`. Problems of the sample or of the privacy ledger raise a `TableWarning`,
+    unless `warn` is False.
     """
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
+    if len(table.names) > MAX_COLUMNS:
+        raise TableError(
+            f"the table has {len(table.names)} columns, but a fit supports at most {MAX_COLUMNS}. "
+            "Leave out columns."
+        )
     seed = resolve_seed(settings.random_state)
     if settings.privacy is not None:
         model: FittedModel = yield from settings.privacy.fit(table, settings, seed)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from altbi._threads import count_threads, map_in_threads
 from altbi._tiles import TILE_ROWS
 from altbi.encoding import Drift, TableEncoder
-from altbi.errors import TableWarning
+from altbi.errors import TableError, TableWarning
 from altbi.explain import Explanation, explain
 from altbi.model._file import TrainingTable, model_to_bytes, save_model
 from altbi.model._privacy_ledger import Ledger
@@ -110,7 +110,8 @@ class FittedModel:
         Raises
         ------
         TableError
-            If the columns differ from those of the training table, or a value is infinite.
+            If the columns differ from those of the training table, a value is infinite, or a row
+            has no finite score.
         """
         return self._score_with_warnings(self.prepare(X), stacklevel=3)
 
@@ -126,8 +127,16 @@ class FittedModel:
         -------
         Explanation
             Contributions, expected values and similar normal rows.
+
+        Raises
+        ------
+        TableError
+            As for `score`.
         """
-        return explain(self.prepare(X), self.scorer, self.encoder)
+        table = self.prepare(X)
+        explanation = explain(table, self.scorer, self.encoder)
+        _require_finite_scores(explanation.score, table.first_row)
+        return explanation
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a file that contains data only, no code.
@@ -200,13 +209,20 @@ class FittedModel:
             High means outlier.
         drift : Drift
             Values that the training sample did not have.
+
+        Raises
+        ------
+        TableError
+            As for `score`.
         """
 
         def score(chunk: Table) -> Scores:
             """Encode and score one chunk of the table."""
             return self.scorer.score(self.scorer.encode(chunk, self.encoder))
 
-        return score_chunks(score, table, self.encoder)
+        scores, drift = score_chunks(score, table, self.encoder)
+        _require_finite_scores(scores, table.first_row)
+        return scores, drift
 
     def prepare(self, X: Any) -> Table:  # noqa: ANN401
         """Convert input to a table with the column names of the fit.
@@ -223,11 +239,22 @@ class FittedModel:
         -------
         Table
             The same rows under these names.
+
+        Raises
+        ------
+        TableError
+            If the input is not a table, or has no names and another number of columns.
         """
-        if not is_frame(X):
-            return as_table(X, self.encoder.names)
         table = as_table(X)
-        return table if self.training_table.is_frame else table.rename(self.encoder.names)
+        if is_frame(X) and self.training_table.is_frame:
+            return table
+        n_columns, n_expected = len(table.names), len(self.encoder.names)
+        if n_columns != n_expected:
+            raise TableError(
+                f"The table has {n_columns} columns, but the model was fitted on {n_expected}. "
+                "Pass the columns of the training table, in their order."
+            )
+        return table.rename(self.encoder.names)
 
 
 def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # noqa: ANN401
@@ -265,6 +292,20 @@ def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # 
     (200,)
     """
     return FittedModel.load(path, backbone=backbone)
+
+
+def _require_finite_scores(scores: Scores, first_row: int) -> None:
+    """Raise a `TableError` for the first score that is NaN or infinite.
+
+    NaN is not above any threshold, so the row would count as an inlier. All scores pass here before
+    they are compared, counted or written. `first_row` is the number of the first row.
+    """
+    is_finite = np.isfinite(scores)
+    if not is_finite.all():
+        raise TableError(
+            f"Row {first_row + int(is_finite.argmin())} (counted from 0) has no finite score, so "
+            "it is neither an inlier nor an outlier. Check its values, or fit the model again."
+        )
 
 
 def score_chunks(

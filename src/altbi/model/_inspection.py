@@ -1,24 +1,28 @@
 """Describe a model file by its header alone."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from os import PathLike
 from typing import Any
 
 import msgspec
 
-from altbi.encoding import Column, TableEncoder
+from altbi.encoding import Column, validate_state
 from altbi.errors import ModelFileError, escape_text, shorten
 from altbi.io import PLAIN_FORMATS
-from altbi.model._file import invalid_file_error, parse_header, read_header
-from altbi.model._privacy_ledger import Ledger
+from altbi.model._file import invalid_file_error, parse_header, read_header_text
+from altbi.model._privacy_accounting import Release
+from altbi.model._privacy_ledger import Ledger, summarize_releases
 from altbi.table import TextConventions
 
 LINE_WIDTH = 100
 NAME_WIDTH = 36
 CATEGORY_WIDTH = 24
 MAX_CATEGORIES = 4
+# A hostile file may hold any number of texts of any length. JSON has all of them.
+MAX_ITEMS = 100
+ITEM_WIDTH = 500
 INDENT = " " * 16
 
 
@@ -48,10 +52,10 @@ def read_description(path: str | PathLike[str]) -> ModelDescription:
 
     Invalid values raise a `ModelFileError`.
     """
-    header = parse_header(path, read_header(path))
+    header = parse_header(path, read_header_text(path))
     try:
         ledger = None if header.privacy is None else Ledger.from_json(header.privacy)
-        columns = TableEncoder.from_json(header.encoder).columns
+        validate_state(header.encoder)
     except ModelFileError as error:
         raise invalid_file_error(path, error) from None
     return ModelDescription(
@@ -69,18 +73,22 @@ def read_description(path: str | PathLike[str]) -> ModelDescription:
         epsilon_prv=None if ledger is None else ledger.epsilon_prv,
         delta=None if ledger is None else ledger.delta,
         privacy=None if ledger is None else ledger.to_json(),
-        columns=columns,
+        columns=header.encoder.columns,
         conventions=header.table.conventions,
     )
 
 
 def render(model: ModelDescription) -> str:
-    """Return a description as text for a terminal; all text from the file is escaped."""
-    parameters = ", ".join(f"{name}={value!r}" for name, value in model.parameters.items())
+    """Return a description as text for a terminal.
+
+    All text from the file is escaped; long lists of parameters and text formats are cut.
+    """
+    parameters = [f"{name}={value!r}" for name, value in model.parameters.items()]
     about = "about " if model.privacy else ""  # counts have noise under a privacy budget
     last_loss = "not released" if model.last_loss is None else f"{model.last_loss:.6g}"
     lines = [
-        f"{model.file}: {model.detector}, written by altbi {model.altbi_version}, "
+        f"{model.file}: {model.detector}, written by altbi "
+        f"{shorten(model.altbi_version, NAME_WIDTH)}, "
         f"model format {model.format_version}",
         "",
         f"training table  {about}{model.rows} rows, {len(model.columns)} columns; "
@@ -91,12 +99,19 @@ def render(model: ModelDescription) -> str:
         *_format_ledger(model.privacy),
         "",
         "parameters",
-        *_wrap(parameters, "  ", "  "),
+        *_wrap(_join_items(parameters), "  ", "  "),
         "",
         *_format_columns(model.columns),
         *_format_conventions(model.conventions),
     ]
     return "".join(escape_text(line) + "\n" for line in lines)
+
+
+def _join_items(items: Sequence[str]) -> str:
+    """Return texts separated by commas; long texts are cut, and so is a long list."""
+    shown = [shorten(item, ITEM_WIDTH) for item in items[:MAX_ITEMS]]
+    n_more = len(items) - len(shown)
+    return ", ".join([*shown, f"{n_more} more (all with --json)"] if n_more else shown)
 
 
 def _wrap(text: str, first_indent: str, indent: str) -> list[str]:
@@ -137,9 +152,10 @@ def _format_ledger(ledger: dict[str, Any] | None) -> Iterator[str]:
             yield from _wrap(f"{title}: {item}", INDENT, f"{INDENT}  ")
     yield ""
     yield f"{'noise':>9}  {'share of rows':>16}  {'times':>6}  release"
-    for what, noise, low, high, times in Ledger.from_json(ledger).summarize_releases():
+    releases = msgspec.convert(ledger["releases"], tuple[Release, ...])
+    for what, noise, low, high, times in summarize_releases(releases):
         shares = f"{low:.2%} to {high:.2%}" if low < high else f"{high:.2%}"
-        yield f"{noise:>9.4g}  {shares:>16}  {times:>6}  {what}"
+        yield f"{noise:>9.4g}  {shares:>16}  {times:>6}  {shorten(what, LINE_WIDTH)}"
 
 
 def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
@@ -147,7 +163,10 @@ def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
 
     They have name, kind, number of missing values ("unknown" if the column was declared), values.
     """
-    names = [shorten(escape_text(column.name), NAME_WIDTH) for column in columns]
+    # Only the start of a long name is escaped.
+    names = [
+        shorten(escape_text(shorten(column.name, NAME_WIDTH + 1)), NAME_WIDTH) for column in columns
+    ]
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
     for name, column in zip(names, columns, strict=True):
@@ -164,7 +183,7 @@ def _describe_values(column: Column) -> str:
         return "none"
     if column.kind == "category":
         shown = [
-            shorten(repr(category), CATEGORY_WIDTH)
+            shorten(repr(shorten(category, CATEGORY_WIDTH + 1)), CATEGORY_WIDTH)
             for category in column.categories[:MAX_CATEGORIES]
         ]
         n_more = column.n_categories - len(shown)
@@ -190,7 +209,7 @@ def _format_date(seconds: float) -> str:
 def _format_conventions(conventions: TextConventions) -> Iterator[str]:
     """Yield lines about text formats other than the default, and about texts that mean missing.
 
-    Nothing is yielded if there are none.
+    Nothing is yielded if there are none, and a long list is cut.
     """
     rules = [
         f"{name!r} as {format_}"
@@ -200,4 +219,4 @@ def _format_conventions(conventions: TextConventions) -> Iterator[str]:
     rules += [f"{text!r} as missing" for text in conventions.missing]
     if rules:
         yield ""
-        yield from _wrap(f"in text files   {', '.join(rules)}", "", INDENT)
+        yield from _wrap(f"in text files   {_join_items(rules)}", "", INDENT)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
-from altbi.encoding import TableEncoder
+from altbi.encoding import LIMIT, MAX_STANDARDIZED, TableEncoder
 from altbi.errors import AltbiError, MissingExtraError, ModelFileError, quote
 from altbi.model._file import (
     SNAPSHOT,
@@ -17,16 +17,16 @@ from altbi.model._file import (
     describe_error,
     invalid_file_error,
     parse_header,
-    read_model,
+    read_content,
     require,
 )
 from altbi.model._fit import choose_sizing_features, is_whitened
 from altbi.model._fitted_model import FittedModel
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings, build_settings
-from altbi.networks import N_LANDMARKS, StateShapes
+from altbi.networks import N_LANDMARKS, WORST_LOSS, StateShapes
 from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
-from altbi.scorers._loss import LEAST_WIDTH
+from altbi.scorers._loss import LEAST_WIDTH, compute_losses
 
 # Classes of parameter objects that a model file may contain, and their modules.
 PARAMETER_OBJECTS = {
@@ -37,6 +37,17 @@ PARAMETER_OBJECTS = {
 }
 CUSTOM = "CustomBackbone"
 FLOAT64_TENSORS = ("low", "width", "baseline", "usual", "neutral")
+# Largest absolute values of tensors that a fit can produce, with reserves for the statistics of
+# contributions. They keep scores finite: no score exceeds 2 * WORST_LOSS / LEAST_WIDTH.
+MAX_VALUES = {
+    "reference": MAX_STANDARDIZED,
+    "landmarks": LIMIT,
+    "neutral": LIMIT,
+    "low": WORST_LOSS,
+    "width": 2 * WORST_LOSS,
+    "baseline": 1e100,
+    "usual": 1e100,
+}
 
 
 def load_model(path: FilePath, backbone: Any = None) -> FittedModel:  # noqa: ANN401 - user's network
@@ -45,8 +56,8 @@ def load_model(path: FilePath, backbone: Any = None) -> FittedModel:  # noqa: AN
     `backbone` is the user's own network if the model was fitted with one. All errors in the content
     raise a `ModelFileError` with the path.
     """
-    tensors, fields = read_model(path)
-    header = parse_header(path, fields)
+    tensors, text = read_content(path)
+    header = parse_header(path, text)
     custom = _resolve_custom_backbone(path, header, backbone)
     try:
         return _restore_model(path, header, tensors, custom)
@@ -65,6 +76,7 @@ def load_model(path: FilePath, backbone: Any = None) -> FittedModel:  # noqa: AN
         ) from error
 
 
+@np.errstate(all="ignore")  # invalid weights may overflow; scores are checked below
 def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: Any) -> FittedModel:  # noqa: ANN401
     """Build the model from a checked header and its tensors.
 
@@ -75,7 +87,7 @@ def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: A
     if backbone is not None:
         parameters["backbone"] = backbone
     settings = build_settings(header.detector, parameters)
-    encoder = TableEncoder.from_json(header.encoder)
+    encoder = TableEncoder.from_state(header.encoder)
     ledger = _restore_ledger(path, header, settings)
     require(path, settings.training.is_complete(header.history), "its history is incomplete")
     if settings.reference is not None:
@@ -95,7 +107,27 @@ def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: A
     )
     is_right = header.n_reference == model.n_reference
     require(path, is_right, "its number of reference rows is wrong")
+    # A network of the user's own is not part of the file.
+    is_finite = backbone is not None or _has_finite_scores(scorer)
+    require(path, is_finite, "its scores of typical rows are not finite")
     return model
+
+
+def _has_finite_scores(scorer: DistanceScorer | LossScorer) -> bool:
+    """Return whether the scores of typical rows are finite, and for distances of extreme rows too.
+
+    The row that is scored by loss is the median of the training rows. As in a fit, its losses must
+    be below `WORST_LOSS`. Extreme rows are left out there, because the losses of a valid network
+    may overflow. A row without a finite score cannot be scored later, see `FittedModel.score`.
+    """
+    if isinstance(scorer, DistanceScorer):
+        ends = np.array([[-MAX_STANDARDIZED], [0], [MAX_STANDARDIZED]], dtype=np.float32)
+        rows = np.vstack([scorer.rows[:2], np.repeat(ends, scorer.rows.shape[1], axis=1)])
+        return bool(np.isfinite(scorer.score(rows)).all())
+    if scorer.typical is None:
+        raise ValueError("the scorer has no statistics of training rows")
+    losses = compute_losses(scorer.stacked, scorer.typical.neutral[None].astype(np.float32))
+    return bool((np.abs(losses) < WORST_LOSS).all())
 
 
 def _restore_ledger(path: FilePath, header: Header, settings: FitSettings) -> Ledger | None:
@@ -204,14 +236,17 @@ def _compute_expected_shapes(
 def _check_tensors(path: FilePath, tensors: Tensors, state: StateShapes) -> None:
     """Raise a `ModelFileError` for tensors of a wrong type, or with impossible values.
 
-    Values must be finite, variances not negative, ranges of losses positive, and rotations valid.
-    `state` has shape and type of each of the network's weights.
+    Values must be finite and of a size that a fit can produce, variances not negative, ranges of
+    losses positive, and rotations valid. `state` has shape and type of each of the network's
+    weights.
     """
     for name, tensor in tensors.items():
         require(
             path, tensor.dtype == _choose_expected_dtype(name, state), f"{name!r} has a wrong type"
         )
         require(path, bool(np.isfinite(tensor).all()), f"{name!r} is not finite")
+        is_usual = bool((np.abs(tensor) <= MAX_VALUES.get(name, np.inf)).all())
+        require(path, is_usual, f"{name!r} has a value that no fit produces")
         if name.endswith(("mix.sign", "mix.permutation")):
             require(path, _is_rotation(tensor), f"{name!r} is not a rotation")
         if name == "width" or name.endswith("running_var"):

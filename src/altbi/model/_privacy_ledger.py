@@ -1,7 +1,7 @@
 """The privacy ledger: all releases of a fit under a privacy budget, and their total cost."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Annotated, Any, Self
@@ -30,6 +30,11 @@ GUARANTEED_TRUNCATIONS = ("tracked", "trimmed", "none")
 RDP_TOLERANCE = 1e-3
 PRV_TOLERANCE = 0.02
 
+# The cost of each release is computed again at load. A fit has at most some hundred: all training
+# steps with the same sampling rate are one release.
+MAX_RELEASES = 2_000
+
+ReleaseSummary = tuple[str, float, float, float, int]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -48,7 +53,7 @@ class LedgerState(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     adjacency: str
     covered: tuple[str, ...]
     not_covered: tuple[str, ...]
-    releases: Annotated[tuple[Release, ...], msgspec.Meta(min_length=1)]
+    releases: Annotated[tuple[Release, ...], msgspec.Meta(min_length=1, max_length=MAX_RELEASES)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,23 +128,9 @@ class Ledger:
         """
         return NOT_COVERED if self.guarantee else (NO_GUARANTEE, *NOT_COVERED)
 
-    def summarize_releases(self) -> list[tuple[str, float, float, float, int]]:
-        """Return one tuple for all releases with the same description and noise.
-
-        It holds description, noise, lowest and highest share of the rows, and number of releases.
-        """
-        groups: dict[tuple[str, float], list[Release]] = {}
-        for release in self.releases:
-            groups.setdefault((release.what, release.noise), []).append(release)
-        return [
-            (
-                *key,
-                min(release.rate for release in group),
-                max(release.rate for release in group),
-                sum(release.times for release in group),
-            )
-            for key, group in groups.items()
-        ]
+    def summarize_releases(self) -> list[ReleaseSummary]:
+        """Return the `summarize_releases` of all releases."""
+        return summarize_releases(self.releases)
 
     def check(self, n_rows: int) -> Iterator[str]:
         """Yield a warning if delta is at least 1 / `n_rows`, and one if there is no guarantee."""
@@ -170,6 +161,25 @@ class Ledger:
         names = [field.name for field in fields(cls) if field.name != "stored_epsilons"]
         values = {name: getattr(checked, name) for name in names}
         return cls(**values, stored_epsilons=(checked.epsilon_rdp, checked.epsilon_prv))
+
+
+def summarize_releases(releases: Sequence[Release]) -> list[ReleaseSummary]:
+    """Return one tuple for all releases with the same description and noise.
+
+    It holds description, noise, lowest and highest share of the rows, and number of releases.
+    """
+    groups: dict[tuple[str, float], list[Release]] = {}
+    for release in releases:
+        groups.setdefault((release.what, release.noise), []).append(release)
+    return [
+        (
+            *key,
+            min(release.rate for release in group),
+            max(release.rate for release in group),
+            sum(release.times for release in group),
+        )
+        for key, group in groups.items()
+    ]
 
 
 def _convert_to_state(source: object) -> LedgerState:

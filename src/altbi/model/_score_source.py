@@ -18,6 +18,7 @@ from altbi.io import (
     ExpectedType,
     SelectedColumns,
     Source,
+    check_types,
     parse_labels_column,
     prefetch,
     select_columns,
@@ -309,17 +310,19 @@ def read_rows(source: Source, selected: SelectedColumns, rows: Integers) -> pa.T
 
 
 def output_schema(source: Source, selected: SelectedColumns) -> pa.Schema:
-    """Return the schema of the tables that `score_source` yields, without reading rows."""
-    empty = pa.RecordBatch.from_arrays(
-        [pa.array([], source.schema.field(name).type) for name in selected.to_score],
-        names=selected.to_score,
-    )
+    """Return the schema of the tables that `score_source` yields, without reading rows.
+
+    A column of a type that cannot be read raises a `TableError`.
+    """
+    check_types(source.schema, selected.to_score, source.name)
+    fields = [source.schema.field(name) for name in selected.to_score]
+    empty = pa.schema(fields).empty_table()
     nothing = ScoredBatch(np.empty(0), np.empty(0, dtype=np.bool_), Drift())
     return _build_output(empty, selected, 0, nothing).schema
 
 
 def _build_output(
-    batch: pa.RecordBatch, selected: SelectedColumns, first_row: int, scored: ScoredBatch
+    batch: pa.RecordBatch | pa.Table, selected: SelectedColumns, first_row: int, scored: ScoredBatch
 ) -> pa.Table:
     """Build the output of a batch: row number, ids, score, flag and kept columns of the input.
 

@@ -294,8 +294,9 @@ def _resolve_backbone(backbone: Any) -> Backbone:  # noqa: ANN401 - a backbone o
     """
     if backbone is None:
         backbone = IWAE()
-    elif not isinstance(backbone, ParameterObject):
-        if isinstance(backbone, str) or not callable(backbone):
+    elif not hasattr(backbone, "describe_state"):  # not a backbone
+        is_object = isinstance(backbone, str | ParameterObject)
+        if is_object or not callable(backbone):
             raise ParameterError(
                 f"backbone={quote(backbone)}, but expected an IWAE, a Glow, a CustomBackbone, or a "
                 "class, function or nn.Module that maps rows to losses."
@@ -310,7 +311,7 @@ def _check_privacy(privacy: Privacy, backbone: Backbone) -> None:
 
     Only an IWAE with ``network="reference"`` is supported.
     """
-    if not isinstance(privacy, ParameterObject):
+    if not (isinstance(privacy, ParameterObject) and hasattr(privacy, "epsilon")):
         raise ParameterError(f"privacy={quote(privacy)}, but expected a PrivacyBudget or None.")
     privacy.validate()
     if not _is_reference_iwae(backbone):

@@ -77,8 +77,9 @@ def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> 
     """
     explanation = explained.explanation
     records: list[dict[str, Any]] = []
+    id_values = {name: list_values(explained.cells[name]) for name in selected.ids}
     for index, row in enumerate(explained.rows.tolist()):
-        ids = {name: explained.cells[name][index].as_py() for name in selected.ids}
+        ids = {name: values[index] for name, values in id_values.items()}
         common = {
             "row": row,
             **{f"id_{name}": format_id(value) for name, value in ids.items()},

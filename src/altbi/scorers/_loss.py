@@ -89,10 +89,16 @@ class LossScorer:
 
         The remainder holds the terms of the losses that belong to no single feature, and the shift
         by `low`. The scores have the bits of `score`, so that a row at the threshold is flagged
-        in scores and explanations alike.
+        in scores and explanations alike. A contribution that overflows counts as 0, and as part of
+        the remainder.
         """
         by_feature, remainder = self.split_losses(rows)
-        return ScoreContributions(self.score(rows), by_feature, remainder)
+        scores = self.score(rows)
+        is_finite = np.isfinite(by_feature).all(axis=1) & np.isfinite(remainder)
+        if not is_finite.all():
+            by_feature = np.where(np.isfinite(by_feature), by_feature, 0)
+            remainder = np.where(is_finite, remainder, scores - by_feature.sum(axis=1))
+        return ScoreContributions(scores, by_feature, remainder)
 
     def split_losses(self, rows: NDArray[np.float32]) -> tuple[NDArray[np.float64], Scores]:
         """Return contributions ``(n_rows, n_features_encoded)`` and remainders ``(n_rows,)``.

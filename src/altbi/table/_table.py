@@ -7,7 +7,7 @@ import abc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import msgspec
 import numpy as np
@@ -15,20 +15,27 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, TableError, quote, shorten
+from altbi.table._arrays import (
+    CONVERSION_ERRORS,
+    array_to_arrow,
+    describe_error,
+    to_number_array,
+)
 
 Kind = Literal["number", "boolean", "date", "category"]
 
+_FEW = msgspec.Meta(max_length=100_000)  # a model file with more is refused
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SECONDS_PER_DAY = 86_400
-_CONVERSION_ERRORS = (pa.ArrowException, TypeError, ValueError, OverflowError)
 
 
 class TextConventions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How values were written in a text file, so that other files are parsed in the same way."""
 
     # Description of the text format of each text column that was parsed to another type.
-    text_formats: Mapping[str, str] = msgspec.field(default_factory=dict)
-    missing: tuple[str, ...] = ()  # texts that the user declared as missing values
+    text_formats: Annotated[Mapping[str, str], _FEW] = msgspec.field(default_factory=dict)
+    # Texts that the user declared as missing values.
+    missing: Annotated[tuple[str, ...], _FEW] = ()
 
 
 class Table(abc.ABC):
@@ -275,8 +282,8 @@ def as_table(X: object, names: Sequence[str] | None = None) -> Table:
     duplicates = [name for name, count in Counter(table.names).items() if count > 1]
     if duplicates:
         raise TableError(
-            f"The column names {duplicates} occur more than once, but expected each name once. "
-            "Rename or drop columns."
+            f"The column names {shorten(str(duplicates), 200)} occur more than once, but expected "
+            "each name once. Rename or drop columns."
         )
     return table
 
@@ -284,24 +291,10 @@ def as_table(X: object, names: Sequence[str] | None = None) -> Table:
 def _convert_array(X: object, names: Sequence[str] | None) -> Matrix:
     """Convert anything that NumPy reads as a 2-D array of numbers or booleans.
 
-    Masked values become NaN, and arrays of Python objects become numbers. Other dtypes and
-    dimensions raise a `TableError`; a wrong number of names raises a `ParameterError`.
+    Other types and dimensions raise a `TableError`; a wrong number of names raises a
+    `ParameterError`.
     """
-    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
-        X = np.ma.filled(X.astype(np.float64), np.nan)  # np.asarray returns the hidden values
-    values = np.asarray(X)
-    if values.ndim != 2:
-        raise TableError(
-            f"The input is a {type(X).__name__} with {values.ndim} dimension(s), but expected rows "
-            "and columns. Pass a 2-D array (for one column: X.reshape(-1, 1)) or a data frame."
-        )
-    if values.dtype.kind == "O":
-        values = _convert_objects(values)
-    if values.dtype.kind not in "biuf":
-        raise TableError(
-            f"The array holds {values.dtype}, but expected numbers or booleans. "
-            "Put dates and texts into a data frame, where each column has its own type."
-        )
+    values = to_number_array(X)
     if names is not None and len(names) != values.shape[1]:
         raise ParameterError(
             f"names has {len(names)} entries, but expected {values.shape[1]}, one for each column."
@@ -309,85 +302,100 @@ def _convert_array(X: object, names: Sequence[str] | None) -> Matrix:
     return Matrix(values, names)
 
 
-def _convert_objects(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert an array of Python objects to numbers; None becomes NaN and "1.5" becomes 1.5.
-
-    A column with another object raises a `TableError` that names the column.
-    """
-    numbers = np.empty(values.shape, dtype=np.float64)
-    for column in range(values.shape[1]):
-        try:
-            numbers[:, column] = values[:, column].astype(np.float64)
-        except (TypeError, ValueError) as cause:
-            raise TableError(
-                f"Column {column} of the array (counted from 0) holds values that are not numbers: "
-                f"{cause}. Pass a data frame, where each column has its own type, or convert the "
-                "column to numbers."
-            ) from cause
-    return numbers
-
-
 def _convert_frame(X: object) -> ArrowTable:
     """Convert a data frame or Arrow object to a table; unsupported types raise a `TableError`."""
     table = as_arrow_table(X)
     for field in table.schema:
         require_kind(field)
-    columns = [_simplify_text(column) for column in table.columns]
+    columns = [_simplify_text(*item) for item in zip(table.schema, table.columns, strict=True)]
     return ArrowTable(pa.table(columns, table.column_names))
 
 
 def as_arrow_table(X: object) -> pa.Table:
-    """Convert a data frame, or any object with Arrow's C data interface, to a pyarrow table.
+    """Convert an array, data frame or object with Arrow's C data interface to a pyarrow table.
 
-    In pandas frames, NaN becomes null, column names become texts, and the index is dropped. Input
-    that cannot be converted raises a `TableError`.
+    The columns of an array are called x0, x1, ... In pandas frames, NaN becomes null, column names
+    become texts, and the index is dropped. Input that cannot be converted raises a `TableError`, as
+    do values that are not valid, such as texts that are not UTF-8.
     """
+    if not is_frame(X):
+        return array_to_arrow(X)
     if _is_pandas(X):
-        return _convert_pandas(X)
-    try:
-        return X if isinstance(X, pa.Table) else pa.table(X)
-    except _CONVERSION_ERRORS as cause:
-        raise TableError(
-            f"The {type(X).__name__} cannot be read as a table with columns: "
-            f"{_describe_error(cause)}. Pass a 2-D array, a data frame or an Arrow table of "
-            "numbers, dates or text."
-        ) from cause
+        table = _convert_pandas(X)
+    else:
+        try:
+            table = X if isinstance(X, pa.Table) else pa.table(X)
+        except CONVERSION_ERRORS as cause:
+            raise TableError(
+                f"The {type(X).__name__} cannot be read as a table with columns: "
+                f"{describe_error(cause)}. Pass a 2-D array, a data frame or an Arrow table of "
+                "numbers, dates or text."
+            ) from cause
+    _validate_columns(table)
+    return table
+
+
+def _validate_columns(table: pa.Table) -> None:
+    """Raise a `TableError` for the first column with values that are not valid.
+
+    Texts must be UTF-8, and positions of texts and categories must exist: reading others ends the
+    process.
+    """
+    for field, column in zip(table.schema, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except pa.ArrowException as cause:
+            raise TableError(
+                f"Column {quote(field.name)} ({shorten(str(field.type), 60)}) holds "
+                f"values that are not valid: {describe_error(cause)}. Write the table again, or "
+                "drop the column."
+            ) from cause
 
 
 def _convert_pandas(X: Any) -> pa.Table:  # noqa: ANN401 - pandas is not imported
-    """Convert a pandas frame column by column; a column of mixed types raises a `TableError`."""
+    """Convert a pandas frame column by column; a column of mixed types raises a `TableError`.
+
+    So does a name that is not valid text.
+    """
     names = [str(name) for name in X.columns]
     arrays = []
     for index, name in enumerate(names):
         column = X.iloc[:, index]
         try:
             arrays.append(pa.array(column, from_pandas=True))
-        except _CONVERSION_ERRORS as cause:
+        except CONVERSION_ERRORS as cause:
             raise TableError(
                 f"Column {quote(name)} ({column.dtype}) mixes types or holds objects that are "
-                f"neither numbers, dates nor text: {_describe_error(cause)}. Drop the column, or "
+                f"neither numbers, dates nor text: {describe_error(cause)}. Drop the column, or "
                 "convert it to numbers or text."
             ) from cause
-    return pa.table(arrays, names=names)
+    try:
+        return pa.table(arrays, names=names)
+    except UnicodeError as cause:
+        raise TableError(
+            f"A column name is not valid text: {describe_error(cause)}. Rename the column."
+        ) from cause
 
 
-def _describe_error(cause: BaseException) -> str:
-    """Return the first line of another library's message, cut, and without a period at its end."""
-    return shorten(str(cause.args[0] if cause.args else cause).splitlines()[0].rstrip("."), 200)
-
-
-def _simplify_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _simplify_text(field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Convert text layouts from which Arrow cannot take rows to large strings.
 
     String views become large strings, and dictionaries get large strings as their values, also if
-    the values were numbers. Other columns are returned unchanged.
+    the values were numbers. Other columns are returned unchanged. Values that have no form as text
+    raise a `TableError`.
     """
     if pa.types.is_string_view(column.type):
         return column.cast(pa.large_string())
     if not pa.types.is_dictionary(column.type):
         return column
-    chunks = [
-        pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
-        for chunk in column.chunks
-    ]
+    try:
+        chunks = [
+            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
+            for chunk in column.chunks
+        ]
+    except pa.ArrowException as cause:
+        raise TableError(
+            f"Column {quote(field.name)} holds categories that cannot be read as text: "
+            f"{describe_error(cause)}. Drop the column, or convert it to numbers or text."
+        ) from cause
     return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
