@@ -141,7 +141,7 @@ def describe(inference, texts, missing):
         return str(error)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(COLUMNS, st.sets(st.integers(0, 24)), MISSING_LISTS)
 def test_formats_are_those_that_parse_everything(texts, cuts, missing):
     inference = infer_in_chunks(texts, cuts, missing)
