@@ -6,7 +6,7 @@ from collections import Counter
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from altbi.errors import TableError
@@ -141,7 +141,9 @@ def describe(inference, texts, missing):
         return str(error)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
+@example(["2024-12-31 10"], set(), MissingTexts(()))
+@example(["$5", "5 €"], {1}, MissingTexts(()))
 @given(COLUMNS, st.sets(st.integers(0, 24)), MISSING_LISTS)
 def test_formats_are_those_that_parse_everything(texts, cuts, missing):
     inference = infer_in_chunks(texts, cuts, missing)
