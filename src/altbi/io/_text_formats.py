@@ -352,8 +352,9 @@ def _is_castable(text: str, type_: pa.DataType) -> bool:
 
 
 def parse_texts(format_: TextFormat, texts: pa.Array, missing: MissingTexts) -> pa.Array:
-    """Parse texts after trimming them; null for those that mean a missing value.
+    """Parse texts after trimming them; null or NaN for those that mean a missing value.
 
+    Which of the two it is for a text such as "nan" may depend on other texts. Both are missing.
     Texts of the kind "category" are not trimmed. A text of another format raises
     `pyarrow.ArrowInvalid`.
     """
