@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +62,26 @@ def test_file_cut_while_read_is_an_error(tmp_path, opener):
     assert len(child.stderr.splitlines()) == 1
 
 
+def count_read_bytes():
+    """Return the number of bytes that this process has read from files."""
+    (line,) = (line for line in Path("/proc/self/io").open() if line.startswith("rchar"))
+    return int(line.split()[1])
+
+
 def test_only_selected_columns_are_read(tmp_path):
+    path = tmp_path / "wide.arrow"
+    table = pa.table({"a": np.arange(9.0), "b": ["x" * 10**6] * 9})
+    write_two_batches(path, pa.ipc.new_file, table)
+    batches = open_table(path).batches(["a"])
+    before = count_read_bytes()
+
+    batch = next(batches)
+
+    assert count_read_bytes() - before < 10**6
+    assert batch.num_rows == 9
+
+
+def test_only_selected_columns_are_validated(tmp_path):
     path = tmp_path / "two.arrow"
     table = pa.table({"a": np.arange(3.0), "b": ["x" * 64, "y", "z"]})
     write_two_batches(path, pa.ipc.new_file, table)

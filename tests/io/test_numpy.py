@@ -108,6 +108,11 @@ def npy_that_claims(shape):
     return sink.getvalue()
 
 
+@pytest.mark.parametrize("shape", [(True, 2), (2, False), (2, -1)])
+def test_invalid_array_shapes_raise(error_of, shape):
+    assert f"its shape {shape} is invalid" in error_of(npy_that_claims(shape))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2**60, 3), (1, 2**40), (-1, 3), (2**62, 2**62)])
 def test_false_array_shapes_raise_in_bounded_memory(error_of, tmp_path, shape):

@@ -333,8 +333,19 @@ def test_flow_without_rotation_is_rejected(write_model, name, value):
         lambda header: header.update(privacy=None),
         lambda header: header["history"][0].update(loss=1.0),
         lambda header: header["parameters"].update(privacy=None),
+        lambda header: header["parameters"].update(privacy={"object": "IWAE"}),
     ],
-    ids=["cheaper", "epsilon", "clip", "rule", "times", "no ledger", "a loss", "no budget"],
+    ids=[
+        "cheaper",
+        "epsilon",
+        "clip",
+        "rule",
+        "times",
+        "no ledger",
+        "a loss",
+        "no budget",
+        "network",
+    ],
 )
 def test_false_privacy_ledger_is_rejected(write_model, change):
     path = write_model("private")

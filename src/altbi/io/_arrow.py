@@ -40,7 +40,7 @@ class ArrowSource(Source):
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield record batches with these columns; large ones are split, empty ones left out.
 
-        Memory holds one batch of the file at a time; of plain files, only these columns of it.
+        Memory holds one batch of the file at a time. Of a plain file, only these columns are read.
         Views become large strings. All values are validated; damaged data, types that cannot be
         read, and a file whose size has changed since it was opened raise a `TableError`.
         """

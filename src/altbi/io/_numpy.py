@@ -275,7 +275,8 @@ def _read_header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, n
         raise TableError(
             f"{where}: it is not a complete NumPy array. Write it again with numpy.savez or save."
         ) from cause
-    if any(length < 0 for length in shape):
+    # A boolean is an integer to NumPy, but not the length of an axis.
+    if any(type(length) is not int or length < 0 for length in shape):
         raise TableError(f"{where}: its shape {shape} is invalid. Write the file again.")
     return shape, is_fortran, dtype
 

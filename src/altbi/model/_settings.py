@@ -295,8 +295,7 @@ def _resolve_backbone(backbone: Any) -> Backbone:  # noqa: ANN401 - a backbone o
     if backbone is None:
         backbone = IWAE()
     elif not hasattr(backbone, "describe_state"):  # not a backbone
-        is_object = isinstance(backbone, str | ParameterObject)
-        if is_object or not callable(backbone):
+        if isinstance(backbone, str) or not callable(backbone):
             raise ParameterError(
                 f"backbone={quote(backbone)}, but expected an IWAE, a Glow, a CustomBackbone, or a "
                 "class, function or nn.Module that maps rows to losses."
