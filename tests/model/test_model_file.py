@@ -8,7 +8,6 @@ import altbi
 from altbi import ALTBI, IWAE, ODIM, OutlierDetector
 from altbi.errors import ModelFileError
 from altbi.model._file import read_header, read_model
-from altbi.scorers import DistanceScorer
 from altbi.table import TextConventions, as_table
 
 CLASSES = {"distance": OutlierDetector, "whitened": OutlierDetector, "odim": ODIM}
@@ -399,10 +398,21 @@ def test_networks_without_finite_losses_are_rejected(write_model, model, name, v
     assert_rejected(path, "its scores of typical rows are not finite")
 
 
-def test_whitening_without_finite_scores_is_rejected(write_model, monkeypatch):
-    path = write_model("whitened")
-    monkeypatch.setattr(DistanceScorer, "score", lambda _, rows: np.full(len(rows), np.inf))
-    assert_rejected(path, "its scores of typical rows are not finite")
+@pytest.mark.parametrize("model", ["distance", "whitened"])
+def test_largest_reference_rows_give_finite_scores(write_model, model):
+    path = write_model(model)
+    tensors, _ = read_model(path)
+    signs = np.where(np.arange(tensors["reference"].size) % 3, 3460, -3460)
+    tensors["reference"] = signs.reshape(tensors["reference"].shape).astype(np.float32)
+    if model == "whitened":
+        tensors["whitening"] = np.sign(tensors["whitening"]) * np.float32(3.4e38)
+    rewrite(path, tensors)
+
+    explanation = altbi.load(path).explain(FRAME[:9])
+
+    assert np.isfinite(explanation.score).all()
+    assert np.isfinite(explanation.contributions).all()
+    assert np.isfinite(explanation.z_scores).all()
 
 
 EXTREMES = [1.7976931348623157e308, -1.7976931348623157e308, 1e300, 5e-324, 0.0, np.nan]
