@@ -47,7 +47,8 @@ def is_near(scorer, row):
     """Return whether a distance is too small for single precision."""
     size = row.astype(np.float64)
     if scorer.whitening is not None:
-        size = size @ scorer.whitening.astype(np.float64)
+        center = scorer.rows.mean(axis=0, dtype=np.float64)
+        size = (size - center) @ scorer.whitening.astype(np.float64)
     return compute_squares(scorer, row).min() < 0.0099 * (1 + (size**2).sum())
 
 
@@ -97,7 +98,8 @@ def test_small_distances_far_out_are_exact(distance, whitens):
     np.testing.assert_allclose(scores, exact, rtol=1e-4)
     np.testing.assert_allclose(contributions.sum(axis=1), scores, rtol=1e-4)
     near = np.array([is_near(scorer, row) for row in rows])
-    assert near.all() == (distance <= 10)
+    # With a whitening, norms are those of centered rows.
+    assert near.all() == (distance <= (0.1 if whitens else 10))
     np.testing.assert_allclose(scores[near], exact[near], rtol=1e-7 if whitens else 1e-9)
 
 
@@ -635,3 +637,25 @@ def test_whitening_uses_kept_rows_only():
 
     assert np.array_equal(plain, others)
     np.testing.assert_allclose(missing, plain, rtol=0.2, atol=0.1)
+
+
+def test_missing_values_count_as_zero_when_whitened():
+    scorer, rows = build_whitened(width=130), sample((60, 130))
+    rows[:, 7] = np.nan
+    rows[30:40] = scorer.rows[:10]
+    rows[30:40, 7] = np.nan
+    filled = np.nan_to_num(rows)
+
+    scores = scorer.score(rows)
+
+    expected = [score_plainly(scorer, row)[0] for row in filled]
+    np.testing.assert_allclose(scores[:30], expected[:30], rtol=1e-4)
+    # These rows equal a reference row in all other values, so this row is excluded.
+    assert (scores[30:40] > np.array(expected[30:40]) * (1 + 1e-3)).any()
+    for number in range(10):
+        others = DistanceScorer(
+            np.delete(scorer.rows, number, axis=0), n_groups=1, whitening=scorer.whitening
+        )
+        one = DistanceScorer(scorer.rows, n_groups=1, whitening=scorer.whitening)
+        expected_one = score_plainly(others, filled[30 + number])[0]
+        assert one.score(rows[30 + number : 31 + number])[0] == pytest.approx(expected_one, 1e-4)

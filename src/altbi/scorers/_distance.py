@@ -89,17 +89,28 @@ class DistanceScorer:
         parallel threads.
         """
         groups, scores = self._groups, np.empty(len(rows))
+        is_accurate = np.zeros(len(rows), dtype=bool)
         size = _choose_block_rows(len(rows), rows.shape[1], len(groups.padded_reference))
 
-        def score_block(start: int) -> None:
-            """Store the scores of the block that begins at row `start`."""
-            block = rows[start : start + size]
-            distinct, indices = (
-                _find_distinct_rows(block) if groups.has_many_duplicates else (block, slice(None))
-            )
-            scores[start : start + size] = _score_block(groups, distinct)[indices]
+        def score_quickly(start: int) -> None:
+            """Store the scores of the block that begins at row `start`, where they are accurate."""
+            block = slice(start, start + size)
+            distinct, indices = _find_distinct(groups, rows[block])
+            found, is_found = _score_in_single_precision(groups, distinct)
+            scores[block], is_accurate[block] = found[indices], is_found[indices]
 
-        for _ in map_in_threads(score_block, range(0, len(rows), size)):
+        for _ in map_in_threads(score_quickly, range(0, len(rows), size)):
+            pass
+        # Few rows are left in each block, so they are put together.
+        rest = np.flatnonzero(~is_accurate)
+
+        def score_exactly(start: int) -> None:
+            """Store the scores of the block of remaining rows that begins at `start`."""
+            positions = rest[start : start + size]
+            distinct, indices = _find_distinct(groups, rows[positions])
+            scores[positions] = _score_exactly(groups, distinct)[indices]
+
+        for _ in map_in_threads(score_exactly, range(0, len(rest), size)):
             pass
         return scores
 
@@ -154,25 +165,32 @@ def _choose_block_rows(n_rows: int, n_features: int, n_reference_padded: int) ->
     return max(min(max_tiles, max(tiles_per_thread, min_tiles)), 1) * TILE_ROWS
 
 
-@np.errstate(all="ignore")
-def _score_block(groups: ReferenceGroups, rows: Rows) -> Scores:
-    """Return the scores of rows, in single precision where it is accurate.
+def _find_distinct(groups: ReferenceGroups, block: Rows) -> tuple[Rows, Indices | slice]:
+    """Return the rows of a block to score, and the index among them of each row of the block.
 
-    Rows near a reference row, with missing values, or with an overflow are scored by
-    `_score_block_exactly`. The precision depends on the row and the scorer only, not on other rows.
+    Missing values are filled where this is possible. Duplicates are left out if there are many.
+    """
+    filled = groups.fill_missing_values(block)
+    return _find_distinct_rows(filled) if groups.has_many_duplicates else (filled, slice(None))
+
+
+@np.errstate(all="ignore")
+def _score_in_single_precision(groups: ReferenceGroups, rows: Rows) -> tuple[Scores, Mask]:
+    """Return the scores of rows, and whether they are accurate in single precision.
+
+    They are not for rows near a reference row, with missing values, or with an overflow. This
+    depends on the row and the scorer only, not on other rows.
     """
     if not groups.is_single_precision_safe:
-        return _score_block_exactly(groups, rows)
+        return np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
     group_minima, squared_norms = groups.compute_group_minima(rows, np.float32)
     scores = _average_groups(group_minima)
     is_far = group_minima.min(axis=0) > MIN_FLOAT32_DISTANCE * (1 + squared_norms)
-    is_accurate = is_far & np.isfinite(scores)
-    if not is_accurate.all():
-        scores[~is_accurate] = _score_block_exactly(groups, rows[~is_accurate])
-    return scores
+    return scores, is_far & np.isfinite(scores)
 
 
-def _score_block_exactly(groups: ReferenceGroups, rows: Rows) -> Scores:
+@np.errstate(all="ignore")
+def _score_exactly(groups: ReferenceGroups, rows: Rows) -> Scores:
     """Return the scores of rows in double precision.
 
     Rows with missing values, or with a distance of 0 up to rounding, are scored by

@@ -34,6 +34,8 @@ ZERO_TOLERANCE = 1e-12
 MIN_FLOAT32_DISTANCE = 0.01
 # Reused so that they stay in cache.
 _SCRATCH = ThreadBuffers()
+# Features that are compared to find out whether a row may equal a reference row.
+_MAX_COMPARED_COLUMNS = 8
 # If a smaller share of the reference rows is distinct, equal rows are scored only once.
 _MAX_DISTINCT_SHARE = 0.9
 
@@ -42,14 +44,16 @@ _MAX_DISTINCT_SHARE = 0.9
 class ReferenceGroups:
     """Reference rows, prepared for computing the squared distances of other rows to them.
 
-    Reference row i belongs to group ``i % count``. If there is a whitening, all rows are multiplied
-    by it first. A row gets the same bits in every call.
+    Reference row i belongs to group ``i % count``. If there is a whitening, the mean reference row
+    is subtracted from all rows, and they are multiplied by it first. Without the subtraction, norms
+    would be too large for single precision. A row gets the same bits in every call.
     """
 
     def __init__(self, reference: Rows, count: int, whitening: Rows | None) -> None:
         self.reference = reference
         self.count = count
         self.whitening = None if whitening is None else _convert_precisions(whitening.T)
+        self._center = _convert_precisions(reference.mean(axis=0, dtype=np.float64)[:, None])
         # Rows of zeros are appended so that all groups have the same number of rows.
         self.padded_reference = np.zeros((-(-len(reference) // count) * count, reference.shape[1]))
         tiles = split_into_tiles(reference, reference.shape[1], np.float64)
@@ -57,8 +61,12 @@ class ReferenceGroups:
         self.padded_reference[: len(reference)] = join_tiles(tiles, len(reference)).T
 
     def _apply_whitening(self, tiles: NDArray[Any]) -> None:
-        """Multiply the columns of all tiles by the whitening in place, if there is one."""
+        """Center the columns of all tiles and multiply them by the whitening, if there is one.
+
+        This is done in place.
+        """
         if self.whitening is not None:
+            tiles -= self._center[tiles.dtype]
             for tile in tiles:
                 tile[:] = np.matmul(self.whitening[tiles.dtype], tile)
 
@@ -87,6 +95,12 @@ class ReferenceGroups:
         return len(distinct) < _MAX_DISTINCT_SHARE * len(self.reference)
 
     @cached_property
+    def _columns_by_distinct_values(self) -> NDArray[np.intp]:
+        """Indices of the features, that with the most distinct values of reference rows first."""
+        n_distinct = [len(np.unique(column)) for column in self.reference.T]
+        return np.argsort(np.negative(n_distinct), kind="stable")
+
+    @cached_property
     def is_single_precision_safe(self) -> bool:
         """Whether single precision is accurate for most rows and reproducible on this machine.
 
@@ -106,6 +120,25 @@ class ReferenceGroups:
         )
         is_far = distances.min(axis=0) > MIN_FLOAT32_DISTANCE * (1 + squared_norms)
         return bool(is_far.mean() > 0.5)
+
+    def fill_missing_values(self, rows: Rows) -> Rows:
+        """Return rows in which missing values are 0, if there is a whitening.
+
+        They count as 0 then. Rows that may equal a reference row in their other values are not
+        changed, because this reference row has to be excluded. Without a whitening, and without
+        missing values, the same array is returned.
+        """
+        missing = np.isnan(rows)
+        positions = np.flatnonzero(missing.any(axis=1))
+        if self.whitening is None or not len(positions):
+            return rows
+        is_other = np.zeros(len(positions), dtype=bool)
+        for column in self._columns_by_distinct_values[:_MAX_COMPARED_COLUMNS]:
+            values = rows[positions, column]
+            is_other |= ~np.isnan(values) & ~np.isin(values, self.reference[:, column])
+        filled = rows.copy()
+        filled[positions[is_other]] = np.nan_to_num(rows[positions[is_other]])
+        return filled
 
     def compute_group_minima(self, rows: Rows, precision: DTypeLike) -> tuple[Squares, Squares]:
         """Return the smallest squared distance to each group, and the rows' squared norms.
@@ -198,7 +231,15 @@ class ReferenceGroups:
         distances[firsts[is_same], positions[is_same]] = np.inf
         # The first candidate of these rows is not equal to them, but a later one may be.
         for position, candidates in zip(positions[~is_same], is_near[:, ~is_same].T, strict=True):
-            others = np.flatnonzero(candidates)[1:]
+            # Comparing one column first leaves few candidates.
+            column = self._columns_by_distinct_values[
+                present[position, self._columns_by_distinct_values].argmax()
+            ]
+            if present[position, column]:
+                candidates[: len(self.reference)] &= (
+                    self.reference[:, column] == rows[position, column]
+                )
+            others = np.flatnonzero(candidates)
             equal = ((self.reference[others] == rows[position]) | ~present[position]).all(axis=1)
             distances[others[equal][:1], position] = np.inf
 
