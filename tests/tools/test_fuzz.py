@@ -202,7 +202,6 @@ def test_hostile_models_are_refused_or_scored():
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="wide tables and extreme dates are not refused yet")
 def test_hostile_tables_are_refused_or_scored():
     done = run_script("--models", 0, "--tables", 120)
 

@@ -32,7 +32,7 @@ _LEAST_MAX_BYTES, _LARGEST_MAX_BYTES = 1 << 31, 1 << 32
 _MAX_CPU_SECONDS = 600
 
 _REFUSED = 3  # exit code of the child process if it has written a message
-_CHILD = "from altbi.io._excel import run_child; run_child()"
+CHILD = "from altbi.io._excel import run_child; run_child()"
 # Memory that is reserved and not used counts against the limit.
 _CHILD_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
 _HEAD_ROWS = 50
@@ -76,7 +76,7 @@ def open_excel(packed: CompressedFile, *, header: bool | None = None) -> Source:
     paths = [str(Path(__file__).parents[2]), *filter(None, sys.path)]
     child = subprocess.run(
         # -P: no module is imported from the working directory, which may hold hostile files.
-        [sys.executable, "-P", "-c", _CHILD, arguments],
+        [sys.executable, "-P", "-c", CHILD, arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         env=os.environ | _CHILD_ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)},
@@ -85,7 +85,7 @@ def open_excel(packed: CompressedFile, *, header: bool | None = None) -> Source:
     if child.returncode == _REFUSED:
         raise TableError(child.stdout.decode())
     if child.returncode:
-        cause = subprocess.CalledProcessError(child.returncode, _CHILD)
+        cause = subprocess.CalledProcessError(child.returncode, CHILD)
         cause.add_note(child.stderr.decode(errors="replace"))
         raise TableError(
             f"{packed.where}: the workbook cannot be read. It seems damaged, or needs more than "
