@@ -20,7 +20,7 @@ from altbi._threads import count_threads
 from altbi.distributed import Local
 from altbi.distributed._pipeline import DistributedPipeline
 from altbi.errors import ParameterError, TableError
-from altbi.io import ColumnSelection, open_table
+from altbi.io import ColumnSelection, open_sql, open_table
 from altbi.pipeline import Pipeline
 from altbi.report._summarize import build_reasons_table
 from small_tables import (
@@ -643,3 +643,20 @@ def test_columns_that_cannot_be_written_are_an_error(tmp_path):
         pipeline.run(fast_settings(), tmp_path / "out", "parquet", report=False)
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_query_has_scores_of_table_in_memory(tmp_path):
+    table = mixed_table(400)
+    pyarrow.parquet.write_table(table, tmp_path / "table.parquet")
+    features = table.drop(["invoice"])
+    model = fit_in_memory(features, random_state=7)
+
+    pipeline = Pipeline(
+        open_sql(f"select * from '{tmp_path}/table.parquet'"), ColumnSelection(ids=("invoice",))
+    )
+    writer = CollectingWriter()
+    pipeline.score(pipeline.fit(fast_settings(random_state=7)), writer)
+
+    assert writer.table["score"].to_pylist() == model.score(features).tolist()
+    assert writer.table["invoice"].to_pylist() == table["invoice"].to_pylist()
