@@ -247,7 +247,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, default=6000, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=0, help="default: %(default)s")
     parser.add_argument("--seconds", type=float, default=5, help="for a file (%(default)s)")
-    parser.add_argument("--gibibytes", type=float, default=2, help="of memory (%(default)s)")
+    parser.add_argument("--gibibytes", type=float, default=8, help="of address space (%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default: %(default)s)")
     parser.add_argument("--keep", type=Path, help="folder for copies of files with a bad result")
     parser.add_argument("--only", metavar="KIND:NUMBER", help="run a single file")
