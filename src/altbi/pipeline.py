@@ -41,7 +41,7 @@ from altbi.io import (
     write_in_background,
 )
 from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
-from altbi.model._fit import check_data
+from altbi.model._fit import check_data, check_number_of_columns
 from altbi.model._score_source import (
     ScoreSummary,
     build_expected_types,
@@ -267,6 +267,8 @@ class Pipeline:
         number of rows and warnings about the data. Unreadable tables raise a `TableError`.
         """
         selected = select_columns(self.source, self.selection)
+        with name_errors(self.source):
+            check_number_of_columns(len(selected.features))
         found, partitions = self._scan(selected, self.selection, settings.max_rows, settings)
         model = self._fit_sample(found, settings)
         return PreparedTable(
@@ -495,9 +497,10 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
         return build_settings("OutlierDetector", {})
     if isinstance(detector, FitSettings):
         return detector
-    if not hasattr(detector, "settings"):
+    if isinstance(detector, type) or not callable(getattr(detector, "settings", None)):
         raise ParameterError(
-            f"detector={quote(detector)}, but expected an OutlierDetector, an ALTBI or an ODIM."
+            f"detector={quote(detector)}, but expected an OutlierDetector(), an ALTBI() or "
+            "an ODIM()."
         )
     settings: FitSettings = detector.settings()
     return settings

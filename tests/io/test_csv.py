@@ -330,3 +330,14 @@ def test_quoted_lines_like_rows_are_values(tmp_path):
 
     assert table.column("b").to_pylist() == values
     assert table.column("a")[-1].as_py() == "1499999"
+
+
+def test_thousands_of_columns_are_read_by_python(open_bytes):
+    names = [f"c{number}" for number in range(5_000)]
+    row = ",".join(map(str, range(5_000)))
+    source = open_bytes(f"{','.join(names)}\n{row}\n{row}\n".encode())
+
+    (batch,) = source.batches(["c4999", "c0"])
+
+    assert batch.to_pydict() == {"c4999": ["4999"] * 2, "c0": ["0"] * 2}
+    assert sum(map(len, source.batches([]))) == 2

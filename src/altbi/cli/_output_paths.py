@@ -12,6 +12,7 @@ COMPRESSIONS = (".gz", ".bz2", ".zst", ".lz4", ".xz", ".zip")
 TABLE_SUFFIXES = (
     *(".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc"),
     *(".jsonl", ".ndjson", ".json", ".npz", ".npy"),
+    *(".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"),
 )
 
 
@@ -41,7 +42,7 @@ def resolve_output(
         if args.json:
             args.wrong("--json and the output both go to stdout: pass another --output")
         return None
-    table = args.table or QUERY_NAME
+    table = QUERY_NAME if args.table is None else args.table
     path = _build_default_path(Path(table), suffix) if output is None else Path(output)
     for name in names:
         _check_not_input(args, path / name)

@@ -260,7 +260,7 @@ def _add_command(
 def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the argument TABLE or --sql, and the options about the format and missing values."""
     table = parser.add_mutually_exclusive_group(required=True)
-    table.add_argument("table", nargs="?", metavar="TABLE", help=TABLE)
+    table.add_argument("table", nargs="?", type=_parse_path, metavar="TABLE", help=TABLE)
     table.add_argument(
         "--sql",
         metavar="QUERY",
@@ -497,6 +497,13 @@ def _parse_seed(text: str) -> int:
 def _parse_count(text: str) -> int:
     """Parse an integer from 1 to 2**32 - 1; other text raises an `ArgumentTypeError`."""
     return _parse_integer(text, 1, MAX_SEED, "an integer of at least 1")
+
+
+def _parse_path(text: str) -> str:
+    """Return a path unchanged; an empty text raises an `ArgumentTypeError`."""
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty, but expected the path of a table")
+    return text
 
 
 def _parse_lines(text: str) -> int:

@@ -49,8 +49,8 @@ class ConvertedSource(Source):
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns in record batches."""
-        names = self._parquet.schema.names
-        stored = [names[self.schema.names.index(name)] for name in columns]
+        names = dict(zip(self.schema.names, self._parquet.schema.names, strict=True))
+        stored = [names[name] for name in columns]
         for batch in self._parquet.batches(stored):
             yield batch.rename_columns(list(columns)) if columns else batch
 

@@ -33,6 +33,8 @@ from altbi.io._text_file import TextFile, TextOptions
 
 _HEAD_BYTES = 1 << 20
 _HEAD_RECORDS = 1000
+# DuckDB needs seconds to plan a query with more columns, and 32 kB of memory for each of them.
+_MAX_DUCKDB_COLUMNS = 4096
 _START_BYTES = 1 << 16
 _BUFFER_BYTES = 2 * LINE_BYTES  # of each of DuckDB's threads; its default is 32 lines
 # Excel writes and reads such a first line.
@@ -64,7 +66,7 @@ class CsvSource(Source):
         self.paths = (file.packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = []
-        self._is_read_by_python = False
+        self._is_read_by_python = len(names) > _MAX_DUCKDB_COLUMNS
         self.file = file
         self.layout = layout
 
@@ -86,7 +88,8 @@ class CsvSource(Source):
         `databases` has a locked database that may read a file, and the quoted path, by path.
         """
         schema = pa.schema([self.schema.field(name) for name in columns])
-        indices = [self.schema.names.index(name) for name in columns]
+        positions = {name: index for index, name in enumerate(self.schema.names)}
+        indices = [positions[name] for name in columns]
         n_read = 0
         while True:
             try:

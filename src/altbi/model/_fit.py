@@ -36,6 +36,15 @@ Result = TypeVar("Result")
 Fit = Generator[TrainingStep, None, FittedModel]
 
 
+def check_number_of_columns(n_columns: int) -> None:
+    """Raise a `TableError` for more columns than a model file can hold."""
+    if n_columns > MAX_COLUMNS:
+        raise TableError(
+            f"the table has {n_columns} columns, but a fit supports at most {MAX_COLUMNS}. "
+            "Leave out columns."
+        )
+
+
 def iter_fit(
     table: Table, settings: FitSettings, labels: Labels | None = None, *, warn: bool = True
 ) -> Fit:
@@ -48,11 +57,7 @@ def iter_fit(
     """
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
-    if len(table.names) > MAX_COLUMNS:
-        raise TableError(
-            f"the table has {len(table.names)} columns, but a fit supports at most {MAX_COLUMNS}. "
-            "Leave out columns."
-        )
+    check_number_of_columns(len(table.names))
     seed = resolve_seed(settings.random_state)
     if settings.privacy is not None:
         model: FittedModel = yield from settings.privacy.fit(table, settings, seed)
