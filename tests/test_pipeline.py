@@ -660,3 +660,16 @@ def test_query_has_scores_of_table_in_memory(tmp_path):
 
     assert writer.table["score"].to_pylist() == model.score(features).tolist()
     assert writer.table["invoice"].to_pylist() == table["invoice"].to_pylist()
+
+
+def test_total_in_an_id_column_is_reported(tmp_path):
+    rows = "".join(f"i{number},{number % 7}.5\n" for number in range(60))
+    (tmp_path / "t.csv").write_text(f"invoice,amount\n{rows}Total,210\n")
+
+    for options in ({"id": "invoice"}, {"columns": "invoice,amount"}):
+        detection = altbi.detect(tmp_path / "t.csv", detector=fast_detector(), **options)
+        notes = [note for note in detection.summary.notes if "seems to be a total" in note]
+        assert notes == [
+            "Row 60 (counted from 0) seems to be a total of the rows above it ('Total'). Remove it "
+            "from the file if so."
+        ]

@@ -30,6 +30,8 @@ from altbi.io import (
     atomic_files,
     build_typed_parser,
     check_writable,
+    describe_total,
+    is_total,
     no_progress,
     open_in_memory,
     open_table,
@@ -363,15 +365,21 @@ class Pipeline:
     ) -> Summary:
         """Build the content of the report from the results of the other steps.
 
-        Warnings about drift and constant labels are added to the notes of the first pass.
+        Warnings about drift, constant labels and a total in the last row are added to the notes of
+        the first pass.
         """
+        last_row = scored.n_rows - 1
+        texts = [text for text in scored.last_ids.values() if is_total(text)]
+        notes = dict.fromkeys(
+            (*prepared.notes, *describe_total((last_row, str(text)) for text in texts))
+        )
         return summarize(
             self.source.name,
             prepared.selected,
             prepared.model,
             scored,
             explained,
-            notes=prepared.notes,
+            notes=tuple(notes),
             command=self.command,
         )
 

@@ -30,9 +30,10 @@ from altbi.io._source import (
     prefetch,
 )
 from altbi.io._sql import open_sql
-from altbi.io._text_batches import InferenceState
+from altbi.io._text_batches import InferenceState, is_total
 from altbi.io._text_formats import PLAIN_FORMATS
 from altbi.io._type_inference import ExpectedType
+from altbi.io._type_notes import describe_total
 from altbi.io._writers import (
     TableWriter,
     check_writable,
@@ -62,8 +63,10 @@ __all__ = [
     "build_typed_parser",
     "check_types",
     "check_writable",
+    "describe_total",
     "infer_format",
     "is_table_file",
+    "is_total",
     "no_progress",
     "open_in_memory",
     "open_sql",

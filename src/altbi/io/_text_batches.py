@@ -217,9 +217,12 @@ def _find_currencies(batch: TextBatch, formats: Collection[TextFormat]) -> tuple
 def find_total(texts: pa.Array) -> tuple[int, str] | None:
     """Return the index and the text of the last row if it means a total, such as "Total:"."""
     text = texts[-1].as_py() if len(texts) else None
-    if text is None or text.strip().rstrip(":").rstrip().casefold() not in _TOTALS:
-        return None
-    return len(texts) - 1, text
+    return (len(texts) - 1, str(text)) if is_total(text) else None
+
+
+def is_total(text: object) -> bool:
+    """Return whether a value is a text that means a total, such as "Total:"."""
+    return isinstance(text, str) and text.strip().rstrip(":").rstrip().casefold() in _TOTALS
 
 
 def find_unparsable(format_: TextFormat, texts: pa.Array) -> int:

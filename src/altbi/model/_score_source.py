@@ -209,6 +209,7 @@ class ScoreSummary:
         self.counts = ScoreCounts()
         self.top = TopRows(top)
         self.drift = Drift()
+        self.last_ids: dict[str, object] = {}  # of the last row, for formats without types
         # Scores of the rows with a known label, and True for outliers; one pair for each batch.
         self.labelled: list[tuple[Scores, NDArray[np.bool_]]] = []
 
@@ -218,7 +219,7 @@ class ScoreSummary:
         return self.first_row + self.n_rows
 
     def add(self, batch: pa.RecordBatch, scored: ScoredBatch) -> None:
-        """Add the next rows of the table and their scores; `labelled` does not change."""
+        """Add the next rows of the table and their scores; labels and ids do not change."""
         self.top.add(batch, scored.scores, self.next_row)
         self.counts.add(scored.scores)
         self.n_flagged += int(scored.flagged.sum())
@@ -266,6 +267,9 @@ def score_source(
         batches = _number_rows(prefetch(source.batches(selected.to_score)), summary.next_row)
         for batch, scored, output in map_ahead(score, batches):
             summary.add(batch, scored)
+            if source.is_untyped:
+                last = batch.slice(len(batch) - 1).select(list(selected.ids))
+                summary.last_ids = last.to_pylist()[0] if selected.ids else {}
             if selected.label is not None:
                 column = batch.column(selected.label.column)
                 summary.add_labels(scored.scores, parse_labels_column(selected.label, column))
