@@ -32,7 +32,7 @@ def test_titles_are_unique():
 def test_cases_have_all_results_by_pandas(judgements):
     results = {each.result for each in judgements[PANDAS]}
 
-    assert results == {"right", "refused", "wrong silently"}
+    assert results >= {"right", "refused", "wrong silently"}
 
 
 def changed(**changes):
