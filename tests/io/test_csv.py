@@ -341,3 +341,48 @@ def test_thousands_of_columns_are_read_by_python(open_bytes):
 
     assert batch.to_pydict() == {"c4999": ["4999"] * 2, "c0": ["0"] * 2}
     assert sum(map(len, source.batches([]))) == 2
+
+
+def test_many_lines_can_be_skipped(open_bytes, error_of):
+    source = open_bytes(b"title\n" * 100_000 + b"a,b\n1,2\n3,4\n", skip=100_000)
+    assert cells(source) == {"a": ["1", "3"], "b": ["2", "4"]}
+    assert "lines to skip have more than 1 MiB" in error_of(b"title\n" * 300_000, skip=290_000)
+
+
+def test_python_reads_on_below_skipped_lines(open_bytes, error_of):
+    start = b'a "title\nb\nx,y\n1,2\n3,4\n'
+    source = open_bytes(start + b"5,6\r7,8\n", skip=2)
+    assert cells(source) == {"x": ["1", "3", "5", "7"], "y": ["2", "4", "6", "8"]}
+    assert "line 6 has 3 cells" in error_of(start + b"5,6,7\n", skip=2)
+
+
+def test_header_of_a_file_without_rows_is_checked(tmp_path):
+    with pytest.raises(TableError, match=r"b\.csv: its columns are 'a', 'x'"):
+        open_folder(tmp_path, a="a,b\n1,2\n", b="a,x\n")
+
+
+@pytest.mark.slow
+def test_rows_of_parallel_reads_keep_their_order(tmp_path):
+    path = tmp_path / "long.csv"
+    with path.open("w") as file:
+        file.write("a,b\n")
+        file.writelines(f"{number},{'x' * 40}\n" for number in range(2_000_000))
+    expected = pa.array(range(2_000_000)).cast(pa.string())
+    assert read(open_table(path), ["a"]).column("a").combine_chunks().equals(expected)
+
+
+def test_stated_number_of_lines_is_exact(open_bytes, error_of):
+    rows = b"shop,kind,price\nA,x,1\nB,y,2\nC,y,3\n"
+    assert open_bytes(b"Sales,,\n" + rows, skip=0).schema.names[0] == "Sales"
+    assert "line 2 has 3 cells, but expected 1" in error_of(b"Sales\n" + rows, skip=0)
+    assert open_bytes(b"Sales\n" + rows, skip=1).notes == []
+
+
+def test_first_line_states_the_delimiter(open_bytes):
+    data = b"sep=;\r\nSales\r\n\r\na;b\r\n1,5;x\r\n2,5;y\r\n"
+    source = open_bytes(data)
+    assert cells(source) == {"a": ["1,5", "2,5"], "b": ["x", "y"]}
+    assert "states the delimiter: sep=;" in source.notes[0]
+    assert "above the table" in source.notes[1]
+    assert open_bytes(b"sep=;\na|b\n1|2\n", delimiter="|").schema.names == ["a", "b"]
+    assert open_bytes(b"sep=;\n1\n2\n", skip=0).schema.names == ["sep=;"]

@@ -257,17 +257,16 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     The source has `notes`, and notes about title lines and the header. A file without rows and
     duplicate names raise a `TableError`, an invalid delimiter a `ParameterError`.
     """
-    where = file.packed.where
+    where, finds_titles = file.packed.where, options.skip is None
     head, is_complete = _read_head(file)
-    separator = _SEPARATOR_LINE.match(head) if options.skip is None else None
-    if separator is not None:
-        line = separator[0].strip()
-        notes = [*notes, f"The first line of {where} states the delimiter: {line}."]
-        options = replace(options, delimiter=options.delimiter or separator[1], skip=1)
+    options, notes = _use_separator_line(where, head, options, notes)
     head = _skip_lines(head, options.skip or 0)
+    if not head and not is_complete:
+        raise _build_skip_error(where, options.skip or 0)
     dialect = detect_dialect(head, options.delimiter)
     records = list(itertools.islice(dialect.split(head), _HEAD_RECORDS))
-    start = find_header(records, options.header if options.skip is None else False)
+    filled = (index for index, record in enumerate(records) if record)
+    start = find_header(records, options.header) if finds_titles else next(filled, None)
     if start is None:
         raise _explain_no_records(file, head, is_complete)
     columns = name_columns(records[start], options.header, where)
@@ -291,6 +290,18 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     source = CsvSource(file, layout, columns.names)
     source.notes = [*notes, *_describe_titles(records[:start], where), *columns.notes]
     return source
+
+
+def _use_separator_line(
+    where: str, head: str, options: TextOptions, notes: list[str]
+) -> tuple[TextOptions, list[str]]:
+    """Return the options and notes with those of a first line such as ``sep=;``, if any."""
+    separator = _SEPARATOR_LINE.match(head) if options.skip is None else None
+    if separator is None:
+        return options, notes
+    note = f"The first line of {where} states the delimiter: {separator[0].strip()}."
+    delimiter = options.delimiter or separator[1]
+    return replace(options, delimiter=delimiter, skip=1), [*notes, note]
 
 
 def _explain_no_records(file: TextFile, head: str, is_complete: bool) -> TableError:
@@ -343,8 +354,15 @@ def _read_head(file: TextFile) -> tuple[str, bool]:
     return head[:end].removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"), False
 
 
+def _build_skip_error(where: str, n_lines: int) -> TableError:
+    """Return the error for more lines to skip than the head of a file has."""
+    return TableError(
+        f"{where}: the {n_lines} lines to skip have more than {_HEAD_BYTES >> 20} MiB. Remove them "
+        "from the file."
+    )
+
+
 def _skip_lines(text: str, n_lines: int) -> str:
     r"""Return a text without its first lines; a line ends with ``\n``, ``\r\n`` or ``\r``."""
-    for _ in range(n_lines):
-        text = re.sub(r"\A[^\r\n]*(\r\n|\n|\r|\Z)", "", text, count=1)
-    return text
+    ends = itertools.islice(re.finditer(r"\r\n|\n|\r|\Z", text), n_lines)
+    return text[max((end.end() for end in ends), default=0) :]
