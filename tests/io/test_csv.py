@@ -386,3 +386,17 @@ def test_first_line_states_the_delimiter(open_bytes):
     assert "above the table" in source.notes[1]
     assert open_bytes(b"sep=;\na|b\n1|2\n", delimiter="|").schema.names == ["a", "b"]
     assert open_bytes(b"sep=;\n1\n2\n", skip=0).schema.names == ["sep=;"]
+
+
+def test_python_and_duckdb_read_spaced_quotes_alike(open_bytes):
+    source = open_bytes(b"a,b\n" + b'1, "x"\n' * 250_000 + b"3,z\r4,w\n")
+    assert set(read(source).column("b").to_pylist()) == {"x", "z", "w"}
+
+
+def test_backslashes_are_never_read_by_python(error_of):
+    data = b'p,q\n"say \\"hi\\" now",2\n\\\\host\\x,1\n3,4\r5,6\n'
+    assert "with backslashes before quotes" in error_of(data)
+
+
+def test_long_values_in_the_first_rows_are_read(open_bytes):
+    assert cells(open_bytes(b"a\n" + b"x" * 200_000 + b"\n1\n")) == {"a": ["x" * 200_000, "1"]}

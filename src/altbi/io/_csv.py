@@ -25,6 +25,7 @@ from altbi.io._csv_python import build_length_error, read_by_python
 from altbi.io._duckdb import Database, DuckDBError, open_duckdb, quote_sql
 from altbi.io._files import (
     LINE_BYTES,
+    describe_cause,
     read_utf8,
     replace_invalid_utf8,
 )
@@ -66,7 +67,7 @@ class CsvSource(Source):
         self.paths = (file.packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = []
-        self._is_read_by_python = len(names) > _MAX_DUCKDB_COLUMNS
+        self._is_read_by_python = len(names) > _MAX_DUCKDB_COLUMNS and not layout.dialect.escape
         self.file = file
         self.layout = layout
 
@@ -192,6 +193,12 @@ class CsvSource(Source):
             self._use_fallback_encoding()
             self._is_read_by_python = not self.file.is_copied
             return
+        if self.layout.dialect.escape:
+            # Python's backslashes escape letters outside of quotes as well.
+            raise TableError(
+                f"{self.file.packed.where}: it cannot be read as CSV with backslashes before "
+                f"quotes ({describe_cause(error)}). Double the quotes inside of values instead."
+            )
         self._is_read_by_python = True
 
     def _use_fallback_encoding(self) -> None:
@@ -264,7 +271,8 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     if not head and not is_complete:
         raise _build_skip_error(where, options.skip or 0)
     dialect = detect_dialect(head, options.delimiter)
-    records = list(itertools.islice(dialect.split(head), _HEAD_RECORDS))
+    records, is_split = dialect.split_head(head, _HEAD_RECORDS)
+    is_complete = is_complete and is_split
     filled = (index for index, record in enumerate(records) if record)
     start = find_header(records, options.header) if finds_titles else next(filled, None)
     if start is None:

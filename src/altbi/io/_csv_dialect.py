@@ -53,6 +53,19 @@ class Dialect:
         except csv.Error:
             return
 
+    def split_head(self, text: str, limit: int) -> tuple[list[Record], bool]:
+        """Return the first records of a text, and whether all of them up to `limit` were split.
+
+        They are not if there is a value of more than 131,072 letters.
+        """
+        records: list[Record] = []
+        try:
+            for record in itertools.islice(self.read(io.StringIO(text, newline="")), limit):
+                records.append(record)
+        except csv.Error:
+            return records, False
+        return records, True
+
     def read(self, lines: Iterable[str], *, strict: bool = False) -> "Reader":
         """Return a reader of Python's that yields the values of each record in some lines.
 

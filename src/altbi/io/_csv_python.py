@@ -65,7 +65,7 @@ def _read_rows(where: str, text: TextIO, layout: Layout, width: int) -> Iterator
                 # An empty value after a last delimiter is accepted, as by DuckDB.
                 if len(row) < width or row[width:] not in ([], [""]):
                     raise _build_width_error(where, line, len(row), width, layout.dialect)
-                yield row
+                yield [_remove_spaced_quotes(value, layout.dialect.quote) for value in row]
             line = n_lines + reader.line_num + 1
     except csv.Error as cause:
         raise TableError(
@@ -77,6 +77,15 @@ def _read_rows(where: str, text: TextIO, layout: Layout, width: int) -> Iterator
         raise TableError(
             f"{where}: line {line} or later cannot be read as utf-8. Pass the right --encoding."
         ) from cause
+
+
+def _remove_spaced_quotes(value: str, quote: str) -> str:
+    """Return a value without the quotes around it if a space precedes them, as DuckDB reads it."""
+    if not value.startswith(" ") or quote not in value:
+        return value
+    bare = value.strip(" ")
+    is_quoted = len(bare) > 1 and bare[0] == bare[-1] == quote
+    return bare[1:-1].replace(quote * 2, quote) if is_quoted else value
 
 
 def _read_lines(where: str, text: TextIO) -> Iterator[str]:
