@@ -1,7 +1,7 @@
 """Read thousands of mutated model files and tables, and count what happens.
 
     python tools/fuzz.py                                # 2,600 models and 6,000 tables
-    python tools/fuzz.py --models 60 --tables 120 --seed 7 --keep /tmp/found
+    python tools/fuzz.py --models 60 --tables 120 --seed 7 --keep found
 
 A model file is inspected, loaded and saved, and scores and explains a table. A table goes through
 `altbi.detect` with a small training. Files are run in child processes, many in each, with a limit

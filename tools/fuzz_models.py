@@ -181,7 +181,7 @@ def scale_tensor(model: ModelContent, rng: Rng) -> None:
 
 
 def change_shape(model: ModelContent, rng: Rng) -> None:
-    """Give a tensor another shape: empty, transposed, flat, or longer along one axis."""
+    """Change the shape of a tensor: empty, transposed, flat, or longer along one axis."""
     name = choose(list(model[0]), rng)
     tensor = model[0][name]
     model[0][name] = choose(

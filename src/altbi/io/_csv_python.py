@@ -1,4 +1,4 @@
-"""Rows of CSV files by Python's csv module, which is slow, but exact where DuckDB gives up.
+"""Rows of CSV files by Python's csv module, which is slow, for files that DuckDB refuses.
 
 DuckDB's threads start in the middle of a file, and some of them may take a quoted value for rows.
 With one thread, DuckDB drops rows after a quote that is never closed. Errors found here have the
