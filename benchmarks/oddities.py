@@ -35,6 +35,8 @@ from table_case_list import list_cases
 from table_cases import Case, Found, Judgement, judge
 
 Reader = Callable[[Path, list[int]], Found]
+# The source of a file, the names of its columns, its scan, and the function that parses a batch.
+Scanned = tuple[Any, list[str], Any, Callable[[Any, int], Any]]
 OURS, PANDAS, OLD = "this version", "pandas", "version 0.1"
 SHOWN_LETTERS = 90
 
@@ -44,17 +46,13 @@ def read_by_altbi(path: Path, rows: list[int]) -> Found:
     from altbi import AltbiError, open_table
     from altbi.io import scan_table
 
-    try:
+    def scan() -> Scanned:
         source = open_table(path)
         names = [name for name in source.schema.names if name not in source.extra_columns]
         scan = scan_table(source, names, source.batches(names), limit=1000, seed=0)
-        kinds, values = _collect_values(_parse(source.batches(names), scan.parser.parse), rows)
-        notes = [_hide_folder(note, path) for note in (*source.notes, *scan.notes)]
-    except (AltbiError, OSError) as error:
-        return Found(error=_hide_folder(str(error), path))
-    except Exception as error:  # noqa: BLE001 - to find such errors is the purpose
-        return Found(error=_describe_type(error, path), is_foreign=True)
-    return Found(names, kinds, scan.n_rows, values, notes)
+        return source, names, scan, scan.parser.parse
+
+    return _read_scanned(scan, AltbiError, path, rows)
 
 
 def read_by_version_0_1(path: Path, rows: list[int]) -> Found:
@@ -63,17 +61,31 @@ def read_by_version_0_1(path: Path, rows: list[int]) -> Found:
 
     from altbi.errors import AltbiError
 
-    try:
+    def scan() -> Scanned:
         source = open_source(path)
         names = [name for name in source.schema.names if name not in source.sides]
         scan = survey(source, names, source.batches(names), limit=1000, seed=0)
-        kinds, values = _collect_values(_parse(source.batches(names), scan.columns.table), rows)
-        notes = [_hide_folder(note, path) for note in (*source.notes, *scan.notes)]
-    except (AltbiError, OSError) as error:
+        return source, names, scan, scan.columns.table
+
+    return _read_scanned(scan, AltbiError, path, rows)
+
+
+def _read_scanned(
+    scan: Callable[[], Scanned], expected: type[Exception], path: Path, rows: list[int]
+) -> Found:
+    """Return what is found in a file by `scan`, which opens it, scans it, and names its columns.
+
+    `expected` is the type of the errors that a reader may raise, besides `OSError`.
+    """
+    try:
+        source, names, scanned, parse = scan()
+        kinds, values = _collect_values(_parse(source.batches(names), parse), rows)
+        notes = [_hide_folder(note, path) for note in (*source.notes, *scanned.notes)]
+    except (expected, OSError) as error:
         return Found(error=_hide_folder(str(error), path))
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:  # noqa: BLE001 - to find such errors is the purpose
         return Found(error=_describe_type(error, path), is_foreign=True)
-    return Found(names, kinds, scan.n_rows, values, notes)
+    return Found(names, kinds, scanned.n_rows, values, notes)
 
 
 def read_by_pandas(path: Path, rows: list[int]) -> Found:

@@ -14,7 +14,7 @@ import pytest
 
 import altbi
 from altbi.distributed import Local
-from altbi.errors import MissingExtraError, ParameterError, TableError
+from altbi.errors import MissingExtraError, ParameterError, TableError, TableWarning
 from small_tables import fast_altbi, fast_detector, fast_settings
 
 
@@ -22,7 +22,7 @@ from small_tables import fast_altbi, fast_detector, fast_settings
 def table():
     rng = np.random.default_rng(0)
     size = rng.normal(size=120)
-    size[17] = 40.0
+    size[17] = 400.0
     weight = rng.normal(size=120)
     weight[[90, 91]] = 25.0, 30.0
     return pa.table(
@@ -224,10 +224,26 @@ def test_reasons_name_the_unusual_values(table):
 
     assert reasons["row"].unique().to_pylist()[0] == 17
     first = reasons.to_pylist()[0]
-    assert (first["column"], first["value"], first["reason"]) == ("size", "40", 1)
+    assert (first["column"], first["value"], first["reason"]) == ("size", "400", 1)
     assert abs(float(first["expected"])) < 5
     assert reasons["value"].type == reasons["nearest_1"].type == pa.string()
     assert len(reasons["row"].unique()) == 3
+
+
+@pytest.mark.parametrize("n_constant", [1, 2])
+def test_warnings_about_the_data_are_notes(table, n_constant, recwarn):
+    for number in range(n_constant):
+        table = table.append_column(f"constant {number}", pa.array([1] * len(table)))
+
+    detection = detect(table, id="key", exclude="bad")
+
+    assert [note.split(" holds")[0] for note in detection.notes] == [
+        f"Column 'constant {number}'" for number in range(n_constant)
+    ]
+    assert repr(detection).endswith(
+        ["(1 warning in notes)", "(2 warnings in notes)"][n_constant - 1]
+    )
+    assert not [each for each in recwarn if issubclass(each.category, TableWarning)]
 
 
 def test_label_is_compared_with_the_scores(table):

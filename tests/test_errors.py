@@ -10,6 +10,7 @@ from altbi.errors import (
     MAX_MESSAGE,
     AltbiError,
     TableError,
+    describe_cause,
     list_names,
     quote,
     shorten_message,
@@ -121,3 +122,16 @@ def test_other_names_are_listed_briefly():
 
     assert len(caught.value.args[0]) <= 800
     assert str(caught.value).endswith("(200 in all), in this order.")
+
+
+def test_error_descriptions_are_one_short_line():
+    assert describe_cause(ValueError("first.\nsecond")) == "first"
+    assert describe_cause(pa.ArrowInvalid("what", "where")) == "what"
+    assert describe_cause(ValueError()) == "ValueError"
+    assert describe_cause(ValueError("\x1b" + "x" * 999)).startswith("\\x1bxxx")
+    assert len(describe_cause(ValueError("x" * 999))) == 200
+    with pytest.raises(UnicodeEncodeError) as caught:
+        "\ud800".encode()
+    assert "surrogates not allowed" in describe_cause(caught.value)
+    assert describe_cause(KeyError("a")) == "missing 'a'"
+    assert describe_cause("Invalid: text.\nLINE 1") == "Invalid: text"

@@ -20,7 +20,7 @@ from altbi._threads import count_threads
 from altbi.distributed import Local
 from altbi.distributed._pipeline import DistributedPipeline
 from altbi.errors import ParameterError, TableError
-from altbi.io import ColumnSelection, open_sql, open_table
+from altbi.io import ColumnSelection, open_in_memory, open_sql, open_table
 from altbi.pipeline import Pipeline
 from altbi.report._summarize import build_reasons_table
 from small_tables import (
@@ -157,6 +157,35 @@ def test_model_scores_another_file(tmp_path, mixed_model):
     expected = mixed_model.score(other.drop(["invoice"]))
     assert writer.table["score"].to_pylist() == expected.tolist()
     assert any("'invoice'" in note and "does not use" in note for note in prepared.notes)
+
+
+@pytest.mark.parametrize(
+    ("format_", "advice"),
+    [("csv", "pass the number of lines above it to --skip"), ("excel", "from the sheet"), ("", "")],
+)
+def test_table_without_any_column_may_have_titles(mixed_model, format_, advice):
+    source = open_in_memory(pa.table({"Statement": ["a"], "unnamed_2": ["b"]}))
+    source.format = format_
+
+    with pytest.raises(TableError, match=rf"are not there; .*{advice}") as caught:
+        Pipeline(source).prepare(mixed_model)
+    assert ("first line" in str(caught.value)) == bool(advice)
+
+
+def test_models_of_arrays_expect_no_header():
+    source = open_in_memory(pa.table({"Statement": [1.0]}))
+    source.format = "csv"
+
+    with pytest.raises(TableError, match=r"with 2\. Select as many with --columns\.$"):
+        Pipeline(source).prepare(fit_in_memory(np.arange(60.0).reshape(30, 2) % 7))
+
+
+def test_table_with_some_columns_has_a_header(mixed_model):
+    source = open_in_memory(mixed_table(5).drop(["invoice", mixed_model.encoder.names[0]]))
+    source.format = "csv"
+
+    with pytest.raises(TableError, match=r"the model was fitted on\.$"):
+        Pipeline(source).prepare(mixed_model)
 
 
 @pytest.mark.parametrize("engine", [None, Local()])
@@ -523,14 +552,14 @@ def test_notes_of_file_types_and_drift_are_combined(tmp_path):
     prepared = create_pipeline(tmp_path / "t.csv").fit(fast_settings())
     assert any("unnamed_2" in note for note in prepared.notes)
 
-    rows = [f"{i % 5},5;green" for i in range(60)]
+    rows = [f"({i % 5}.5);green" for i in range(60)]
     (tmp_path / "new.csv").write_text("\n".join(["size;unnamed_2", *rows]))
     pipeline = create_pipeline(tmp_path / "new.csv")
     prepared = pipeline.prepare(prepared.model)
     scored = pipeline.score(prepared)
     explained = pipeline.explain_top(prepared, scored)
     notes = " ".join(pipeline.summarize(prepared, scored, explained).notes)
-    assert "decimal comma" in notes
+    assert "Numbers in parentheses are negative" in notes
     assert "'unnamed_2' (60" in notes
 
 
@@ -673,3 +702,24 @@ def test_total_in_an_id_column_is_reported(tmp_path):
             "Row 60 (counted from 0) seems to be a total of the rows above it ('Total'). Remove it "
             "from the file if so."
         ]
+
+
+def write_formulas(folder):
+    """Write a table whose ids look like quoted formulas; the last row is an outlier."""
+    ids = [f"'=1+{number}" for number in range(40)]
+    sizes = [*(float(number % 7) for number in range(39)), 999.0]
+    write_csv(pa.table({"key": ids, "size": sizes, "weight": sizes}), folder / "formulas.csv")
+    return folder / "formulas.csv"
+
+
+@pytest.mark.parametrize(("raw", "text"), [(False, "''=1+39"), (True, "'=1+39")])
+def test_raw_files_have_formulas_unchanged(tmp_path, raw, text):
+    path = write_formulas(tmp_path)
+
+    found = altbi.detect(path, tmp_path / "out", id="key", raw=raw, detector=fast_detector())
+
+    for name in ("scores.csv", "reasons.csv"):
+        written = pyarrow.csv.read_csv(tmp_path / "out" / name)
+        column = next(each for each in written.column_names if "key" in each)
+        assert text in written[column].to_pylist()
+    assert found.to_pandas()["key"].iloc[39] == "'=1+39"

@@ -8,7 +8,6 @@ import json
 import lzma
 import pickle
 import struct
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from altbi_bench.archives import compress, zip_files
 from fuzz_bytes import (
     BINARY_MUTATIONS,
     JSON_MUTATIONS,
@@ -76,9 +76,9 @@ PACKERS = {
     "gz": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "zst": lambda data: _pack_by_arrow(data, "zstd"),
-    "lz4": lambda data: _pack_by_arrow(data, "lz4"),
-    "zip": lambda data: _zip({"table": data}),
+    "zst": lambda data: compress(data, "zstd"),
+    "lz4": lambda data: compress(data, "lz4"),
+    "zip": lambda data: zip_files({"table": data}),
 }
 
 
@@ -234,7 +234,7 @@ def build_archive(rng: Rng) -> HostileFile:
     names = choose((("../a.csv",), ("a.csv", "b.csv"), ("/etc/a.csv",), ("X.npy", "X.npy "),
                      ("a/",), (), ("X.npy", "code.py"), ("xl/workbook.xml",)), rng)  # fmt: skip
     content = choose((b"a,b\n1,2\n3,4\n5,6\n", b"", b"PK\x03\x04", bytes(99)), rng)
-    return f"zip of {names}", "table.zip", _zip(dict.fromkeys(names, content))
+    return f"zip of {names}", "table.zip", zip_files(dict.fromkeys(names, content))
 
 
 SPECIAL_FILES = [
@@ -256,21 +256,4 @@ def _write_arrow(table: pa.Table, create: Callable[..., object], codec: str | No
     options = pa.ipc.IpcWriteOptions(compression=codec)
     with create(sink, table.schema, options=options) as writer:  # type: ignore[attr-defined]
         writer.write_table(table, max_chunksize=150)
-    return sink.getvalue()
-
-
-def _pack_by_arrow(content: bytes, codec: str) -> bytes:
-    """Return the content compressed by a codec of Arrow."""
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, codec) as stream:
-        stream.write(content)
-    return sink.getvalue().to_pybytes()
-
-
-def _zip(files: dict[str, bytes]) -> bytes:
-    """Return a zip archive of these files."""
-    sink = io.BytesIO()
-    with zipfile.ZipFile(sink, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
     return sink.getvalue()

@@ -27,7 +27,8 @@ READERS = {
 class Detection:
     """The outliers of a table, as returned by `altbi.detect`.
 
-    Scores and reasons are read from the output files on demand.
+    Scores and reasons are read from the output files on demand. Warnings about the data, for
+    example on columns that are read as text, are in `notes`; they are not raised.
 
     Parameters
     ----------
@@ -87,8 +88,10 @@ class Detection:
         self._owner = owner
 
     def __repr__(self) -> str:
-        """Return one phrase with the numbers of flagged rows and of all rows."""
-        return f"Detection of {self.n_flagged:,} outliers among {self.n_rows:,} rows"
+        """Return one phrase with the numbers of flagged rows, of all rows and of warnings."""
+        text = f"Detection of {self.n_flagged:,} outliers among {self.n_rows:,} rows"
+        n_notes = len(self.notes)
+        return f"{text} ({n_notes:,} warning{'s' * (n_notes > 1)} in notes)" if n_notes else text
 
     @property
     def n_rows(self) -> int:
@@ -104,6 +107,11 @@ class Detection:
     def threshold(self) -> float:
         """Score above which a row is flagged as an outlier."""
         return self.summary.threshold
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Warnings about the data, those that the command prints: one sentence or a few each."""
+        return tuple(self.summary.notes)
 
     @property
     def top(self) -> tuple[TopRow, ...]:

@@ -14,6 +14,7 @@ __all__ = [
     "TableError",
     "TableWarning",
     "TrainingError",
+    "describe_cause",
     "escape_text",
     "import_extra",
     "infinity_error",
@@ -24,6 +25,7 @@ __all__ = [
 ]
 
 MAX_MESSAGE, MESSAGE_START = 500, 200
+MAX_CAUSE = 200  # characters of the message of another library
 MAX_NAME, MAX_NAMES = 40, 150  # characters of one name, and of a list of names
 MAX_INTEGER_BITS = 10_000  # Python refuses to convert much larger integers to text
 
@@ -161,6 +163,23 @@ def list_names(names: Sequence[str], limit: int = 10) -> str:
             return f"{shown}, … ({len(names)} in all)"
         shown += f"{', ' if shown else ''}{quote(name, MAX_NAME)}"
     return shown
+
+
+def describe_cause(cause: BaseException | str) -> str:
+    r"""Return the first line of another library's message: at most 200 characters, safe to print.
+
+    A period at its end is removed. An error without a message is described by its type, and a
+    missing key as such.
+
+    >>> describe_cause(ValueError("no number.\nmore")), describe_cause(KeyError("a"))
+    ('no number', "missing 'a'")
+    """
+    text = f"missing {cause}" if isinstance(cause, KeyError) else str(cause)
+    if isinstance(cause, BaseException) and not isinstance(cause, UnicodeError | KeyError):
+        # The errors of pyarrow for pandas frames have the message as their first argument.
+        text = cause.args[0] if cause.args and isinstance(cause.args[0], str) else text
+    line = next(iter(text.strip().splitlines()), "") or type(cause).__name__
+    return shorten(escape_text(line), MAX_CAUSE).rstrip(".")
 
 
 def shorten_message(text: str) -> str:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from altbi._parameters import is_count
 from altbi.detection import Detection
-from altbi.errors import ParameterError, quote
+from altbi.errors import ParameterError, TableError, quote
 from altbi.io import (
     ColumnParser,
     ColumnSelection,
@@ -91,7 +91,8 @@ def detect(
     Parameters
     ----------
     table : str, path, Source or data frame
-        A file or folder of files, a table opened by `open_table`, or a table in memory.
+        A file or folder of files, a table opened by `open_table`, or a table in memory. Texts in
+        memory, as in Parquet files, stay text: convert dates first (`pandas.to_datetime`).
     output : str or path, optional
         Folder for scores, reasons, model and report. By default a temporary folder, which is
         removed together with the result.
@@ -130,7 +131,8 @@ def detect(
     Returns
     -------
     Detection
-        Scores, flagged rows, reasons, model and report.
+        Scores, flagged rows, reasons, model and report. Its `notes` are warnings about the data;
+        no `TableWarning` is raised.
 
     Raises
     ------
@@ -292,10 +294,29 @@ class Pipeline:
         """
         missing = (*self.selection.missing, *model.training_table.conventions.missing)
         selection = replace(self.selection, missing=tuple(dict.fromkeys(missing)))
-        selected = select_for_model(self.source, selection, model)
+        selected = self._select_for_model(model, selection)
         prepared = self._read_types(model, selected, selection)
         notes = (*self.source.notes, *prepared.notes, *describe_unused(self.source, selected))
         return replace(prepared, notes=notes)
+
+    def _select_for_model(self, model: FittedModel, selection: ColumnSelection) -> SelectedColumns:
+        """Return the columns of a fitted model in the table, as `select_for_model` does.
+
+        If a CSV file or a sheet has none of them, the `TableError` advises on lines above a header.
+        """
+        try:
+            return select_for_model(self.source, selection, model)
+        except TableError as error:
+            has_names = not set(model.encoder.names).isdisjoint(self.source.schema.names)
+            action = {
+                "csv": "pass the number of lines above it to --skip (skip)",
+                "excel": "remove the lines above it from the sheet",
+            }.get(self.source.format)
+            if action is None or has_names or not model.training_table.is_frame:
+                raise
+            raise TableError(
+                f"{error} If the header is not in the first line, {action}."
+            ) from error
 
     def score(
         self, prepared: PreparedTable, open_output: WriterFactory | None = None

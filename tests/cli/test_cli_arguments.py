@@ -122,3 +122,70 @@ def test_bounds_are_numbers_or_estimate(table, texts):
     bounds = read_settings(parse("--epsilon", "1", "--bounds", *texts)).parameters["privacy"].bounds
 
     assert bounds == ("estimate" if texts == ["estimate"] else (0.0, 1.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--encoding", "foo"], "encoding='foo', but expected a text encoding"),
+        (["--delimiter", "ab"], "delimiter='ab', but expected one letter"),
+        (["--input-format", "jsonl", "--delimiter", ";"], "to which it does not apply"),
+    ],
+)
+@pytest.mark.parametrize("source", ["file", "stdin"])
+def test_wrong_options_of_the_file_exit_with_two(
+    tmp_path, monkeypatch, capsys, source, options, message
+):
+    path = tmp_path / "t.csv"
+    path.write_text("a\n1\n2\n")
+    table = str(path) if source == "file" else "-"
+    arguments = ["detect", table, "-o", str(tmp_path / "out"), *options]
+    with path.open() as file:
+        monkeypatch.setattr("sys.stdin", file)
+        with pytest.raises(SystemExit) as stopped:
+            main(arguments)
+
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_several_files_are_explained(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["detect", "a.csv", "b.csv", "c.csv"])
+
+    assert stopped.value.code == 2
+    message = capsys.readouterr().err
+    assert "unrecognized arguments: b.csv c.csv. Expected one table: for several files" in message
+    assert "*.csv" not in message
+
+    with pytest.raises(SystemExit):
+        main(["detect", "a.csv", "b.csv", "--frobnicate"])
+    assert "Expected one table" not in capsys.readouterr().err
+
+
+def test_help_lists_all_exit_codes(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+
+    codes = capsys.readouterr().out.partition("exit codes:")[2]
+    assert "130 interrupted" in codes
+    assert "143 terminated" in codes
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--skip", "1"],
+        ["--no-header"],
+        ["--encoding", "utf-8"],
+        ["--delimiter", ";"],
+        ["--input-format", "csv"],
+    ],
+)
+def test_options_of_files_exclude_a_query(capsys, options):
+    with pytest.raises(SystemExit) as stop:
+        main(["detect", "--sql", "select 1 as a", *options])
+
+    assert stop.value.code == 2
+    name = options[0].replace("--no-", "--")
+    assert f"{name} is not for --sql" in capsys.readouterr().err

@@ -156,6 +156,22 @@ def test_only_raw_output_has_formulas(folder, capfd, fast, command):
     assert raw == quoted.replace("'", "")
 
 
+@pytest.mark.parametrize(("options", "has_quotes"), [([], True), (["--raw"], False)])
+def test_only_raw_files_have_formulas(folder, fast, options, has_quotes):
+    rows = "\n".join(f"=1+{number},{number},{number % 7}" for number in range(40))
+    (folder / "formulas.csv").write_text(f"key,size,weight\n{rows}\n")
+    command = ["detect", "formulas.csv", "--id", "key", "-o", "out", "--no-report", "-q"]
+    score = ["score", "formulas.csv", "-m", "sizes.altbi", "--exclude", "key", "--keep-columns"]
+
+    assert main([*command, *options]) == 0
+    assert main([*score, "-o", "scored.csv", *options]) == 0
+
+    for name in ("out/scores.csv", "out/reasons.csv", "scored.csv"):
+        written = (folder / name).read_text()
+        assert ("'=1+" in written) == has_quotes
+        assert '"=1+' in written or has_quotes
+
+
 def test_explained_formulas_are_quoted(folder, capfd):
     rows = "\n".join(f"=1+{number},{number},{number % 7}" for number in range(40))
     (folder / "formulas.csv").write_text(f"key,size,weight\n{rows}\n")
@@ -225,7 +241,11 @@ def test_score_reads_and_writes_standard_streams(folder, scores):
             check=False,
         )
 
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.returncode == 0
+    assert done.stderr.startswith(
+        b"altbi: warning: The model does not use the columns 'key', 'bad'"
+    )
+    assert done.stderr.count(b"\n") == 1
     assert read_scores(done.stdout.decode()) == scores
     assert names_in(folder) == before
 
@@ -239,6 +259,33 @@ def test_detect_writes_scores_to_stdout(folder, capfdbinary, table, fast):
     expected = altbi.detect(features, detector=fast_settings(), report=False).scores()["score"]
     assert read_scores(capfdbinary.readouterr().out.decode()) == expected.to_pylist()
     assert names_in(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        ("detect new.csv -o -", "duplicates"),
+        ("score new.csv -m sizes.altbi -o -", "training sample had none"),
+        ("explain new.csv -m sizes.altbi", "training sample had none"),
+        ("explain new.csv -m sizes.altbi -o -", "training sample had none"),
+        ("explain new.csv -m sizes.altbi --rows 3", "does not use"),
+    ],
+)
+def test_warnings_beside_results_go_to_stderr(folder, capfd, fast, command, last):
+    sizes = [f"{row % 7}.5;{row % 5};gr\u00fcn\n" for row in range(40)]
+    text = "".join(["Sizes;;\n;;\nsize;weight;colour\n", *sizes, ";;\u00fc\n"])
+    Path("new.csv").write_bytes(text.encode("cp1252"))
+
+    assert main(command.split()) == 0
+
+    printed, warnings = capfd.readouterr()
+    assert "cp1252" in warnings
+    assert "above the table in new.csv were skipped" in warnings
+    assert last in warnings.splitlines()[-1]
+    assert all(line.startswith("altbi: warning: ") for line in warnings.splitlines())
+    assert "cp1252" not in printed
+    assert main([*command.split(), "--quiet"]) == 0
+    assert capfd.readouterr() == (printed, "")
 
 
 def test_fit_writes_the_model_of_the_library(folder, capsys):

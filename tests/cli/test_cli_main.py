@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -116,6 +117,48 @@ def test_errors_have_exit_codes_and_messages(capsys, monkeypatch, error, code, m
 
     assert main(["demo"]) == code
     assert capsys.readouterr().err.startswith(message)
+
+
+# Prints a line when it starts a query.
+ANNOUNCING = """
+import sys
+from altbi.cli import main
+from altbi.io._duckdb import Database
+
+read = Database.batches
+
+def batches(self, query, row_bytes=0):
+    print("started", flush=True)
+    return read(self, query, row_bytes)
+
+Database.batches = batches
+sys.exit(main())
+"""
+ENDLESS = "select count(*) from range(10000000000) a(i), range(10) b(j) where i % 7 = j"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_during_a_query_leave_nothing(tmp_path, number, code):
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "out").mkdir()
+    with subprocess.Popen(
+        [sys.executable, "-c", ANNOUNCING, "detect", "--sql", ENDLESS],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path / "out",
+        env=os.environ | {"TMPDIR": str(tmp_path / "temporary")},
+    ) as process:
+        assert process.stdout.readline() == "started\n"
+        process.send_signal(number)
+        _, message = process.communicate(timeout=60)
+
+    assert process.returncode == code
+    assert message in (
+        "altbi: interrupted. No incomplete file is left.\n",
+        "altbi: terminated. No incomplete file is left.\n",
+    )
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "out", tmp_path / "temporary"]
 
 
 def raise_from(error, cause):

@@ -59,3 +59,51 @@ def test_missing_and_conflicting_outputs_are_wrong_usage(folder, capsys, argumen
 
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("other", ["sizes.csv.gz", "sizes.zip", "sizes.parquet", "sizes"])
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        ("detect sizes.csv", "sizes-altbi"),
+        ("fit sizes.csv", "sizes.altbi"),
+        ("score sizes.csv -m data/model", "sizes-scores.csv"),
+        ("report sizes.csv -m data/model", "sizes-report.html"),
+    ],
+)
+def test_outputs_of_other_tables_are_kept(folder, capsys, arguments, output, other):
+    (folder / other).touch()
+    (folder / output).touch() if "." in output else (folder / output).mkdir()
+    before = contents(folder)
+
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments.split())
+
+    assert stopped.value.code == 2
+    message = f"{output} exists, and may be the output for {other}: pass an --output"
+    assert message in capsys.readouterr().err
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("other", [None, "sizes.txt.old", "size.csv", "sizes.altbi2"])
+def test_own_default_outputs_are_replaced(folder, other):
+    (folder / "sizes.csv").write_text("size\n" + "\n".join(map(str, range(40))))
+    (folder / "sizes.altbi").unlink()
+    if other is not None:
+        (folder / other).touch()
+
+    for _ in range(2):
+        assert main(["detect", "sizes.csv", "--no-report", "--quiet"]) == 0
+    (folder / "sizes.csv.gz").touch()
+    assert main(["detect", "sizes.csv", "--no-report", "--quiet", "-o", "sizes-altbi"]) == 0
+    assert main(["fit", "sizes.csv", "--quiet"]) == 0  # there is no output yet
+
+
+def test_file_as_output_folder_is_wrong_usage(folder, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["detect", "sizes.csv", "-o", "scores.csv"])
+
+    assert stopped.value.code == 2
+    message = "scores.csv is a file, but the output is a folder: pass another --output"
+    assert message in capsys.readouterr().err
+    assert (folder / "scores.csv").read_text() == "size\n1\n"

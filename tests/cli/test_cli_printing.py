@@ -92,6 +92,7 @@ def test_summary_names_rows_reasons_and_files(screen):
         "(0.33%): the score is above 3. The threshold was given."
     )
     assert "1 known outliers, not used for training): AUC 1.0000, average precision 0.5000" in text
+    assert "Rows are counted from 0, without the header. * marks flagged rows. row score" in text
     assert "17 9.5 * size 40 1.25 12.3" in text
     assert "(key 017)" in text
     assert "warnings: - Column 'a' is constant." in text

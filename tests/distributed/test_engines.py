@@ -77,7 +77,19 @@ def test_call_that_kills_every_worker_is_an_error(cluster, dask_engine, monkeypa
         list(dask_engine.run(kill_worker, [0]))
 
 
-@pytest.mark.parametrize("address", ["foo", "127.0.0.1:87x", "tcp://10.0.0.1", "http://a b:1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "foo",
+        "127.0.0.1:87x",
+        "tcp://10.0.0.1",
+        "http://a b:1",
+        "tls://10.0..1:8786",
+        "tcp://.a:1",
+        "tls://127.0.0.1:65536",
+        f"tls://{'x' * 64}:1",
+    ],
+)
 def test_invalid_addresses_are_errors(address):
     with Dask(address) as engine, pytest.raises(EngineError, match=r"not the address.*tcp://"):
         list(engine.run(double, [1]))

@@ -23,9 +23,17 @@ from altbi.table import RowSampler, compute_largest_sample_key, sample_rows
 from small_tables import fast_settings
 
 TEXTS = st.sampled_from(
-    ["1", "2.5", "1,5", "1.234,5", "x", "true", "", "NA", "inf", "2024-01-02", "03/04/2024", "007"]
+    [
+        *("1", "2.5", "1,5", "1.234,5", "1.234", "x", "true", "", "NA", "inf", "007", "$5", "5 €"),
+        *("2024-01-02", "03/04/2024", "13/04/2024"),
+    ]
 )
-EXPECTED = [None, ExpectedType("date", "dates as month/day/year"), ExpectedType("number", "")]
+EXPECTED = [
+    None,
+    *(ExpectedType("date", written) for written in ("", "dates as month/day/year")),
+    *(ExpectedType("number", written) for written in ("", "amounts in $")),
+    ExpectedType("number", "numbers with points between thousands"),
+]
 
 
 @pytest.mark.slow

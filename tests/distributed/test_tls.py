@@ -1,14 +1,19 @@
 """Encrypted connections: the cluster on this machine, and schedulers with TLS."""
 
+import asyncio
+import socket
+import ssl
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 from engine_tasks import double
 
 from altbi.cli import main
 from altbi.distributed import TLS, Dask, _engines
+from altbi.distributed._tls import load_security
 from altbi.errors import EngineError, MissingExtraError
 
 distributed = pytest.importorskip("distributed", reason="the extra cluster is not installed")
@@ -61,6 +66,47 @@ def test_certificates_of_the_dask_configuration_are_used(scheduler, files):
     tls = {"ca-file": ca, "client.cert": cert, "client.key": key}
     with dask.config.set({f"distributed.comm.tls.{name}": path for name, path in tls.items()}):
         assert connect(scheduler) == [(0, 2), (1, 4)]
+
+
+@pytest.mark.parametrize("names", [("ca-file",), ("client.cert", "client.key"), ("client.cert",)])
+def test_incomplete_dask_configuration_is_refused(files, names):
+    import dask
+
+    tls = dict(zip(("ca-file", "client.cert", "client.key"), files, strict=True))
+    with (
+        dask.config.set({f"distributed.comm.tls.{name}": tls[name] for name in names}),
+        pytest.raises(EngineError, match="no certificates were given"),
+    ):
+        load_security(distributed, "tls://127.0.0.1:9", None)
+
+
+def test_clients_with_files_never_connect_without_encryption(files):
+    security = load_security(distributed, "tls://127.0.0.1:9", files)
+
+    async def connect_unencrypted():
+        await distributed.comm.connect(
+            "tcp://127.0.0.1:9", **security.get_connection_args("client")
+        )
+
+    with pytest.raises(RuntimeError, match="encryption required"):
+        asyncio.run(connect_unencrypted())
+
+
+def read_without_certificate(address, ca):
+    """Connect as a client that trusts the authority, but has no certificate; read one byte."""
+    context = ssl.create_default_context(cadata=ca)
+    context.check_hostname = False
+    host, _, port = address.removeprefix("tls://").rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), 10) as connection,
+        context.wrap_socket(connection) as encrypted,
+    ):
+        return encrypted.recv(1)
+
+
+def test_clients_without_a_certificate_are_refused(scheduler, files):
+    with pytest.raises(ssl.SSLError, match="certificate required"):
+        read_without_certificate(scheduler, Path(files.ca).read_text())
 
 
 @pytest.mark.parametrize("ours", [(0,), (1, 2), ()], ids=["own key", "own authority", "neither"])
@@ -135,6 +181,7 @@ def test_local_cluster_needs_the_key_of_its_run(files):
         assert list(engine.run(double, [1])) == [(0, 2)]
         address = engine._cluster.scheduler_address
         key = engine._cluster.security.tls_client_key
+        authority = engine._cluster.security.tls_ca_file
         (worker,) = engine._client.scheduler_info()["workers"]
         pages = engine._cluster.scheduler.http_server.port
         for each in (address, worker):
@@ -143,6 +190,8 @@ def test_local_cluster_needs_the_key_of_its_run(files):
                 connect(each, files)
             with pytest.raises(EngineError, match="no Dask scheduler answers"):
                 connect(each.replace("tls://", "tcp://"))
+            with pytest.raises(ssl.SSLError, match="certificate required"):
+                read_without_certificate(each, authority)
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{pages}/info/main/workers.html")
     with Dask(workers=1, quiet=True) as engine:

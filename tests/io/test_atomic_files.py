@@ -314,3 +314,42 @@ def test_file_removed_before_its_lock_is_recreated(tmp_path, monkeypatch):
     assert len(removed) == 1
     assert names_in(tmp_path) == ["a"]
     assert (tmp_path / "a").read_text() == "first"
+
+
+def test_file_replaced_while_its_leftover_is_opened_stays(tmp_path, monkeypatch):
+    leftover, real, replaced = tmp_path / ".a.0.part", os.open, []
+    leftover.write_text("half")
+
+    def open_and_replace(path, flags, *arguments):
+        descriptor = real(path, flags, *arguments)
+        if path == leftover and not replaced:
+            replaced.append(path)
+            path.unlink()  # another run removes the leftover, and begins to write the same name
+            path.write_text("of another run")
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_replace)
+    write(tmp_path / "a", "new")
+
+    assert len(replaced) == 1
+    assert leftover.read_text() == "of another run"
+
+
+def test_link_in_place_of_leftover_is_not_opened(tmp_path, monkeypatch):
+    leftover, real, opened = tmp_path / ".a.0.part", os.open, []
+    leftover.write_text("half")
+    (tmp_path / "precious").write_text("precious")
+
+    def link_and_open(path, flags, *arguments):
+        if path == leftover and not path.is_symlink():
+            path.unlink()
+            path.symlink_to(tmp_path / "precious")
+        descriptor = real(path, flags, *arguments)
+        opened.append(path)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", link_and_open)
+    write(tmp_path / "a", "new")
+
+    assert leftover.is_symlink()
+    assert leftover not in opened

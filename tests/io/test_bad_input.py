@@ -281,7 +281,7 @@ def test_late_text_in_a_number_column_is_found(workspace, model):
     check_fails(
         workspace,
         *("score", "x.csv", "--model", model),
-        words=["x.csv", "'b'", "'oops'", "row 70001", "expects a number"],
+        words=["x.csv", "'b'", "'oops'", "row 70001", "expects numbers such as 1234.5"],
     )
     said = check_works(workspace.run("detect", "x.csv", "--no-report", "--max-rows", "500"))
 
@@ -335,7 +335,6 @@ def test_huge_value_is_an_error_in_bounded_memory(workspace):
             ["x.csv", "'colour'", "['red', 'blue']", "expected 0 and 1", "--label colour=VALUE"],
         ),
         (("explain", "x.csv", "--rows", "7"), ["x.csv", "row 7", "last of its 2 rows is 1"]),
-        (("fit", "x.csv", "--encoding", "klingon"), ["klingon", "expected a text encoding"]),
         (("score", "x.csv", "--output", "x.doc"), ["x.doc", "ending like .csv"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -396,7 +395,7 @@ def test_wrong_usage_has_its_own_exit_code(workspace, arguments, why):
     ("content", "words"),
     [
         ("a\n1\n2\n", ["'b' of the model", "the table has 'a'"]),
-        ("a,b\n1,x\n2,y\n", ["'b'", "'x' in row 0", "expects a number"]),
+        ("a,b\n1,x\n2,y\n", ["'b'", "'x' in row 0", "expects numbers such as 1234.5"]),
         ("a,b\n1,2\n3,-inf\n", ["'b'", "infinity", "row 1"]),
     ],
     ids=["missing column", "other kind", "infinity"],
@@ -437,7 +436,6 @@ def test_empty_standard_input_is_an_error(workspace, model, stdin):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("detect", "one.csv", "--output", "taken"),
         ("detect", "one.csv", "--output", "taken/found"),
         ("fit", "one.csv", "--output", "taken/x.altbi"),
     ],
@@ -447,7 +445,7 @@ def test_output_folder_that_is_a_file_fails_early(workspace, arguments):
     workspace.write("one.csv", "a,b\n1,2\n")  # too small to fit, but the folder is checked first
     workspace.write("taken", "by a file")
 
-    check_fails(workspace, *arguments, words=["taken", "ot a directory"])
+    check_fails(workspace, *arguments, words=["taken: The path is a file, not a folder"])
 
 
 class Trap:

@@ -1,5 +1,6 @@
 """CSV files."""
 
+import gzip
 import re
 
 import pyarrow as pa
@@ -86,6 +87,8 @@ def test_ragged_lines_raise_with_their_number(error_of, data, line, found, expec
     text = error_of(data)
     assert f"line {line} has {found} cells, but expected {expected}" in text
     assert "--delimiter" in text
+    assert ("Put quotes" in text) == (found > expected)
+    assert ("If it is a footer, remove it." in text) == (found < expected)
 
 
 def test_unclosed_quote_raises_with_its_line(error_of):
@@ -212,6 +215,24 @@ def test_mixed_formats_need_a_choice(tmp_path):
     assert open_table(tmp_path, format="parquet").schema.names == ["p"]
 
 
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_tables_of_other_formats_are_noted(tmp_path, format_):
+    if format_ == "csv":
+        (tmp_path / "a.csv").write_text("a\n1\n")
+        (tmp_path / "b.tsv.gz").write_bytes(gzip.compress(b"a\n1\n"))
+    else:
+        pq.write_table(pa.table({"a": [1]}), tmp_path / "a.parquet")
+    (tmp_path / "c.md").write_text("about")
+    assert open_table(tmp_path).notes == []
+
+    (tmp_path / "sub").mkdir()
+    for name in ("may.XLSX", "_old.xlsx", "sub/june.jsonl.gz"):
+        (tmp_path / name).write_text("")
+
+    (note,) = open_table(tmp_path).notes
+    assert "were read, but not 'may.XLSX', 'sub/june.jsonl.gz'. To read them" in note
+
+
 # Title lines, newlines and long lines
 
 
@@ -223,6 +244,12 @@ def test_mixed_formats_need_a_choice(tmp_path):
         b"# made by hand\n# a;b\n",
         b'"Sales"\n',
         b"\nSales\n\nall shops\n\n",
+        b"Sales 2026;;\nMade on 3.2.2026;;\n",
+        b"Sales 2026;;\nby region;;\n;;\n",
+        b"Account:;12345;\nDay;3.2.2026;\n;;\n",
+        b";;\n;by region;\n",
+        b"Sales 2026\nMade on 3.2.2026;;\n\n;;\n",
+        b";;\n",
     ],
 )
 def test_title_lines_are_skipped_with_a_note(open_bytes, title):
@@ -247,6 +274,50 @@ def test_names_above_numbers_are_no_title(open_bytes):
     assert open_bytes(b"a,,\n1,2,3\n4,5,6\n").schema.names == ["a", "unnamed_2", "unnamed_3"]
     source = open_bytes(b"x,,\ny,z,1\n", header=False)
     assert cells(source) == {"x0": ["x", "y"], "x1": ["", "z"], "x2": ["", "1"]}
+
+
+@pytest.mark.parametrize(
+    ("lines", "first"),
+    [
+        (b"A;;\nB;;\nC;x;y\nD;z;w\n", "A"),
+        (b"A;;\nB;;\nC;x;y\nD;;\nE;1;2\n", "A"),
+        (b"name;town;\nC;x;y\nD;1;2\n", "name"),
+        (b"name;;\nA;3.2.2026;x\nB;4.2.2026;y\n", "name"),
+        (b"name;;;;\nA;B;;;\nx;y;1;2;3\n", "name"),
+        (b"a;b;c\nA;;\n;;\nB;x;y\nC;1;2\n", "a"),
+    ],
+)
+def test_sparse_first_rows_are_no_titles(open_bytes, lines, first):
+    source = open_bytes(lines)
+
+    assert source.schema.names[0] == first
+    assert len(read(source)) == lines.count(b"\n") - 1
+    assert not any("above the table in" in note for note in source.notes)
+
+
+@pytest.mark.parametrize(
+    ("lines", "has_note"),
+    [
+        (b"name;;\n1;2;3\n", True),
+        (b"name;town;\n1;2;3\n", False),
+        (b"name;\n1;2\n", False),
+    ],
+)
+def test_note_on_sparse_header_names_skip(open_bytes, lines, has_note):
+    notes = " ".join(open_bytes(lines).notes)
+
+    assert ("has 1 of 3 names" in notes) == ("--skip" in notes) == has_note
+
+
+def test_total_does_not_hide_title_lines(open_bytes):
+    rows = b"a;b;c\n1;x;2\n3;x;4\nTotal;4;\n;;\n;;\n"
+
+    assert open_bytes(b"Sales 2026;;\n;;\n" + rows).schema.names == ["a", "b", "c"]
+
+
+def test_without_header_padded_lines_are_rows(open_bytes):
+    data = b"x;;\n;;\na;b;c\n1;2;3\n"
+    assert cells(open_bytes(data, header=False))["x0"] == ["x", "", "a", "1"]
 
 
 def test_open_quotes_above_the_table_raise(error_of):
@@ -275,7 +346,7 @@ def test_quoted_newlines_of_another_kind_are_kept(open_bytes):
 @pytest.mark.parametrize("end", [b"", b"\n"])
 def test_long_last_line_is_never_dropped(error_of, end):
     data = b"a,b\n1,2\n3," + b"x" * 40_000_000 + end
-    assert "the last line is longer than 16 MiB" in error_of(data)
+    assert "line 3 is longer than 16 MiB" in error_of(data)
 
 
 def test_blank_lines_are_no_rows(open_bytes):
@@ -319,7 +390,7 @@ def test_partitions_know_the_encoding(open_bytes):
 
 @pytest.mark.slow
 def test_quoted_lines_like_rows_are_values(tmp_path):
-    # DuckDB's threads start in the middle of the file, here inside of quoted values.
+    # Blocks of the file start in the middle of quoted values.
     values = ["x\n" + "1,2\n" * (number % 7) for number in range(1_500_000)]
     path = tmp_path / "quoted.csv"
     with path.open("w", newline="") as file:
@@ -388,15 +459,38 @@ def test_first_line_states_the_delimiter(open_bytes):
     assert open_bytes(b"sep=;\n1\n2\n", skip=0).schema.names == ["sep=;"]
 
 
-def test_python_and_duckdb_read_spaced_quotes_alike(open_bytes):
+def test_spaced_quotes_are_read_beside_other_newlines(open_bytes):
     source = open_bytes(b"a,b\n" + b'1, "x"\n' * 250_000 + b"3,z\r4,w\n")
     assert set(read(source).column("b").to_pylist()) == {"x", "z", "w"}
 
 
-def test_backslashes_are_never_read_by_python(error_of):
-    data = b'p,q\n"say \\"hi\\" now",2\n\\\\host\\x,1\n3,4\r5,6\n'
-    assert "with backslashes before quotes" in error_of(data)
+def test_backslashes_escape_quotes_and_backslashes_inside_of_quotes(open_bytes):
+    data = b'p,q\n"say \\"hi\\" now",2\n\\\\host\\x,1\n"a\\\\b\\n",3\n"\\"\nx\\"",4\n'
+    assert cells(open_bytes(data)) == {
+        "p": ['say "hi" now', "\\\\host\\x", "a\\b\\n", '"\nx"'],
+        "q": ["2", "1", "3", "4"],
+    }
 
 
 def test_long_values_in_the_first_rows_are_read(open_bytes):
     assert cells(open_bytes(b"a\n" + b"x" * 200_000 + b"\n1\n")) == {"a": ["x" * 200_000, "1"]}
+
+
+def test_many_blank_lines_above_the_table_raise(error_of, open_bytes):
+    assert "first 1,000 lines are blank" in error_of(b"\n" * 1_200 + b"a,b\n1,2\n")
+    assert cells(open_bytes(b"\n" * 900 + b"a,b\n1,2\n")) == {"a": ["1"], "b": ["2"]}
+
+
+def test_delimiter_must_split_half_of_the_records():
+    assert detect_dialect("a;b\n1;2\nx\ny\n").delimiter == ";"
+    assert detect_dialect("a;b\nx\ny\n").delimiter == ","
+
+
+def test_commas_are_decimal_if_nine_in_ten_stand_between_digits():
+    assert detect_dialect("1,5;a\n" * 6 + "u,v;a\n" * 4).delimiter == ","
+    assert detect_dialect("1,5;a\n" * 19 + "u,v;a\n").delimiter == ";"
+
+
+def test_folder_without_header_has_none_in_any_file(tmp_path):
+    source = open_folder(tmp_path, a="1,2\n3,4\n", b="x,y\n")
+    assert cells(source) == {"x0": ["1", "3", "x"], "x1": ["2", "4", "y"]}

@@ -1,8 +1,17 @@
 """DuckDB is opened without access to other files, extensions or variables."""
 
+import signal
+import sys
+import threading
+import traceback
+
 import pytest
 
-from altbi.io._duckdb import DuckDBError, open_duckdb, quote_sql
+from altbi.io._duckdb import DuckDBError, _convert_errors, open_duckdb, quote_sql
+
+ENDLESS = (
+    "SELECT a.i FROM range(10000000000) a(i), range(10) b(j) WHERE (7 * i + j) % 1000000007 = 5"
+)
 
 NAMES = [
     "a[1].csv",
@@ -99,3 +108,76 @@ def test_statements_are_counted():
         assert database.count_statements("create table t (a int)") == (1, False)
         with pytest.raises(DuckDBError, match="Parser Error"):
             database.count_statements("selec 1")
+
+
+class StopError(BaseException):
+    """Raised by the handler of a signal."""
+
+
+def stop(*_):
+    raise StopError
+
+
+def send_to_query(main, number):
+    """Send a signal to the main thread when it waits for a query."""
+    names = []
+    while "batches" not in names:
+        frame = sys._current_frames()[main]
+        names = [each.name for each in traceback.extract_stack(frame, limit=8)]
+    signal.pthread_kill(main, number)
+
+
+@pytest.mark.parametrize(
+    ("number", "handler", "error"),
+    [
+        (signal.SIGINT, signal.default_int_handler, KeyboardInterrupt),
+        (signal.SIGTERM, stop, StopError),
+    ],
+)
+def test_signals_stop_a_query(number, handler, error):
+    before = signal.signal(number, handler)
+    sender = threading.Thread(target=send_to_query, args=(threading.main_thread().ident, number))
+    sender.start()
+    try:
+        with pytest.raises(error):
+            fetch(ENDLESS)
+    finally:
+        signal.signal(number, before)
+    sender.join()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "autoinstall_known_extensions",
+        "autoload_known_extensions",
+        "allow_community_extensions",
+        "allow_unsigned_extensions",
+        "allow_persistent_secrets",
+        "python_enable_replacements",
+        "python_scan_all_frames",
+    ],
+)
+def test_unsafe_settings_are_off(name):
+    (row,) = fetch(f"SELECT current_setting('{name}') AS value")
+    assert str(row["value"]).lower() == "false"
+
+
+def test_spilled_rows_are_in_the_private_folder():
+    with open_duckdb() as database:
+        database.lock([])
+        (batch,) = database.batches("SELECT current_setting('temp_directory') AS value")
+        assert batch.to_pydict() == {"value": [str(database._folder / "spilled")]}
+
+
+@pytest.mark.parametrize("letter", ["*", "?", "[", "\\"])
+def test_special_letters_are_never_passed_on(letter):
+    with open_duckdb() as database:
+        assert letter not in database.quote_path(f"/a{letter}b")
+
+
+def test_errors_of_the_system_are_unchanged():
+    with pytest.raises(FileNotFoundError), _convert_errors():
+        raise FileNotFoundError(2, "No such file")
+    with pytest.raises(DuckDBError), _convert_errors():
+        raise OSError("INTERNAL Error")

@@ -1,15 +1,18 @@
 """Excel workbooks: sheets, headers, types of cells, and hostile files."""
 
 import datetime as dt
+import json
+import os
 import random
 import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
-from workbook_bytes import DATE, DURATION, MOMENT, TIME, make_ods, make_sheet, make_xlsx
+from workbook_bytes import DATE, DURATION, MOMENT, PERCENT, TIME, make_ods, make_sheet, make_xlsx
 
 from altbi.errors import MissingExtraError, TableError
-from altbi.io import _excel, scan_table
+from altbi.io import ExpectedType, _excel, scan_table
 from altbi.io._excel import open_excel, read_workbook
 from altbi.io._files import CompressedFile
 
@@ -74,6 +77,12 @@ def test_types_come_from_cells(save):
     }
 
 
+def test_cells_shown_as_percentages_are_fractions(read):
+    rows = [["a", "b"], [(PERCENT, 0.5), "50%"], [(PERCENT, 1), "100%"]]
+
+    assert read({"Data": rows})[0] == {"a": [0.5, 1], "b": ["50%", "100%"]}
+
+
 def test_mixed_columns_become_text(read):
     rows = [
         ["a", "b", "c"],
@@ -102,6 +111,21 @@ def test_types_of_mixed_columns_are_inferred(save):
     assert ["'n.a.' (1 row)" in note for note in found.notes] == [True, False]
 
 
+@pytest.mark.parametrize("number", [1.234, -999.125, 999.5, 12.345, 1234.567, 0.125, 12.0])
+def test_numbers_beside_texts_keep_their_values(save, number):
+    source = open_excel(save({"Data": [["a"], [number], ["n.a."]]}))
+
+    def read(written):
+        expected = {"a": ExpectedType("number", written)}
+        found = scan_table(source, ["a"], source.batches(["a"]), limit=9, seed=0, expected=expected)
+        return found.sample.numbers([0])[0, 0]
+
+    assert read("numbers") == number
+    if number != 12:
+        with pytest.raises(TableError, match="expects numbers with points between thousands"):
+            read("numbers with points between thousands")
+
+
 def test_types_do_not_depend_on_chunks(read, monkeypatch):
     rows = [
         ["a", "b", "c", "d"],
@@ -123,9 +147,39 @@ def test_first_sheet_with_data_is_read(read):
 
     assert columns == {"a": [1]}
     assert notes == [
-        "The first sheet with data of book.xlsx, 'Data', was read, but not 'Cover', 'Hidden', "
-        "'Other'. Save another sheet as CSV to read it."
+        "Of the sheets of book.xlsx, 'Data' was read, but not 'Cover', 'Hidden', 'Other'. Save "
+        "another sheet as CSV to read it."
     ]
+
+
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [
+        ([["Made by hand"], ["Ask Anna"]] * 20, "a"),
+        ([["Maker", "Anna"], ["Year", 2026], ["Version", 3]], "a"),
+        ([["Sales", "all", "shops"], [], ["Ask Anna"]], "a"),
+        ([["n", "m"], *[["x", "y"]] * 19], "n"),
+        ([["n"], *[[3]] * 20], "n"),
+        ([["n", "m", "k"], ["x", "y", "z"]], "n"),
+    ],
+)
+def test_sheet_of_notes_is_no_table(read, first, name):
+    columns, _ = read({"Info": first, "Data": [["a", "b", "c"], [1, 2, 3]]})
+
+    assert next(iter(columns)) == name
+
+
+def test_sheet_of_notes_is_read_alone(read):
+    assert read({"Info": [["Made by hand"], ["Ask Anna"]]})[0] == {"Made by hand": ["Ask Anna"]}
+
+
+def test_labelled_values_above_the_table_are_titles(read):
+    titles = [["Account:", "A 1"], ["Day", (DATE, 45000)], ["Sales"]]
+
+    columns, notes = read({"Data": [*titles, ["x", "y", "z"], [1, 2, 3]]})
+
+    assert columns == {"x": [1], "y": [2], "z": [3]}
+    assert "were skipped: 'Account:', 'A 1', 'Day', …" in notes[0]
 
 
 def test_titles_above_the_table_are_reported(read):
@@ -144,6 +198,40 @@ def test_titles_above_the_table_are_reported(read):
     assert notes == [
         "Lines above the table in book.xlsx, sheet 'Data' were skipped: 'Sales 2024', 'by region'."
     ]
+
+
+NOT_TITLES = {
+    "a sparse row of numbers": [[1.5, None, None], [1, 2, 3], [4, 5, 6]],
+    "a percentage above texts": [["1.5 %", None, None], ["x", "y", "z"]],
+    "a decimal comma above texts": [["1,5", None], ["x", "y"]],
+    "a header with one name": [["name", None, None], ["x", 1, 2], ["y", 3, 4]],
+    "a header with a few names": [["name", None, None, "size", None], ["v", "w", "x", "y", "z"]],
+    "a date above texts": [[(DATE, 45000), None], ["x", "y"]],
+    "texts of one column": [["name"], ["x"], ["y"]],
+    "two names in a wide header": [["name", "town", None], ["x", "y", "z"], ["x", 2, 3]],
+    "two columns": [["name", 2024], ["x", "y"], ["z", 2]],
+}
+
+
+@pytest.mark.parametrize("rows", NOT_TITLES.values(), ids=NOT_TITLES)
+def test_other_first_rows_are_no_titles(read, rows):
+    columns, notes = read({"Data": rows})
+
+    names = [*columns]
+    n_rows = len(rows) - (names[0] != "x0")
+    assert names[0] in ("x0", "name", "2023-03-15")
+    assert len(columns[names[0]]) == n_rows
+    assert not any("were skipped" in note for note in notes)
+
+
+@pytest.mark.parametrize("titles", [[["Sales"]], [["Sales"], [None, "by region"], [" 2024 Q1"]]])
+def test_titles_are_skipped_as_in_csv_files(read, titles):
+    table = [["name", "size"], ["x", 1], ["y", 2]]
+
+    columns, notes = read({"Data": [*titles, *table]})
+
+    assert columns == {"name": ["x", "y"], "size": [1, 2]}
+    assert "were skipped: 'Sales'" in notes[0]
 
 
 def test_without_header_all_lines_are_rows(read):
@@ -194,6 +282,7 @@ def test_opendocument_spreadsheets_are_read(read):
         ({"Data": []}, "no visible sheet holds data"),
         ({"Data": [[" "], ["#N/A"]]}, "no visible sheet holds data"),
         ({"Data": [["a", "b"]]}, "sheet 'Data': it holds no rows, only the line with the names"),
+        ({"Data": [["a", 1]], "Other": [[2]]}, "read one of the sheets 'Other', save it as CSV"),
         ({"Data": [["a", "a"], [1, 2]]}, "several columns have the same name: 'a'"),
         (b"", "the workbook cannot be read"),
         (b"a,b\n1,2\n", "the workbook cannot be read"),
@@ -255,6 +344,50 @@ def test_sheet_that_demands_all_memory_raises(save, column):
 
     with pytest.raises(TableError, match=r"seems damaged, or needs more than \d GiB of memory"):
         open_excel(save({"Data": far}))
+
+
+def run_in_child(monkeypatch, save, code):
+    """Return what some code, which replaces that of the child process, writes."""
+    monkeypatch.setattr(_excel, "CHILD", f"import sys; {code}; sys.exit({_excel._REFUSED})")
+    with pytest.raises(TableError) as refusal:
+        open_excel(save({"Data": [["a"], [1]]}))
+    return str(refusal.value)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limits")
+def test_child_limits_memory_time_and_core_files(save, monkeypatch):
+    code = (
+        "import resource as r; from altbi.io import _excel; _excel._limit_child(); "
+        "print(*(r.getrlimit(each) for each in (r.RLIMIT_AS, r.RLIMIT_CPU, r.RLIMIT_CORE)))"
+    )
+
+    n_bytes = _excel._compute_max_bytes()
+    assert run_in_child(monkeypatch, save, code) == f"{(n_bytes, n_bytes)} (600, 600) (0, 0)\n"
+
+
+def test_child_limits_itself_before_it_reads(monkeypatch):
+    calls = []
+    monkeypatch.setattr(_excel, "_limit_child", lambda: calls.append("limit"))
+    monkeypatch.setattr(sys, "argv", ["", "no JSON"])
+
+    with pytest.raises(json.JSONDecodeError):
+        _excel.run_child()
+
+    assert calls == ["limit"]
+
+
+def test_child_does_not_read_standard_input(save, monkeypatch):
+    reader, writer = os.pipe()
+    os.write(writer, b"secret")
+    os.close(writer)
+    kept = os.dup(0)
+    os.dup2(reader, 0)
+    try:
+        assert run_in_child(monkeypatch, save, "sys.stdout.write(sys.stdin.read())") == ""
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+        os.close(reader)
 
 
 def test_modules_in_the_working_directory_are_not_run(save, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """JSON lines files."""
 
+import gzip
 import json
 import pickle
 
@@ -17,7 +18,11 @@ from altbi.io import open_table
     [
         (["1", "null", "-3"], pa.int64(), [1, None, -3]),
         (["1", "2.5"], pa.float64(), [1.0, 2.5]),
-        (["9223372036854775808", "1"], pa.float64(), [2.0**63, 1.0]),
+        (["9223372036854775808", "1"], pa.string(), ["9223372036854775808", "1"]),
+        (["-9223372036854775809", "1.5"], pa.string(), ["-9223372036854775809", "1.5"]),
+        (["9007199254740991", "1.5"], pa.float64(), [2.0**53 - 1, 1.5]),
+        (["9007199254740993", "1.5"], pa.string(), ["9007199254740993", "1.5"]),
+        (["1e20", "9007199254740993.0"], pa.float64(), [1e20, 2.0**53]),
         (["-9223372036854775808"], pa.int64(), [-(2**63)]),
         (["true", "null"], pa.bool_(), [True, None]),
         (['"2020-01-01"', '"2020-01-02T03:04:05"'], pa.string(), None),
@@ -102,7 +107,9 @@ def test_objects_among_plain_values_are_text(open_bytes):
     source = open_bytes(b'{"a": 1}\n{"a": {"b": 2}}\n')
 
     assert cells(source) == {"a": ["1", '{"b":2}']}
-    assert source.notes == ["Column 'a' holds values of several types; they are read as text."]
+    assert source.notes == [
+        "Column 'a' holds values of several types; they are read like the cells of a CSV file."
+    ]
 
 
 def test_objects_without_keys_join_others(open_bytes):
@@ -148,3 +155,81 @@ def test_json_lists_are_text_with_a_note(tmp_path):
 
     assert batch.to_pydict() == {"a": [1, 2, 3], "b.c": ['["x","y"]', None, "[]"]}
     assert source.notes == ["Column 'b.c' holds lists; they are read as text."]
+
+
+@pytest.mark.parametrize("large", [2**63, 10**20])
+def test_large_integers_leave_other_columns_alone(open_bytes, large):
+    ids = [9007199254740993, 2**63 - 1]
+
+    source = open_bytes(
+        b'{"id": %d, "a": %d, "b": 1.5}\n{"id": %d, "a": 1, "b": 2}' % (ids[0], large, ids[1])
+    )
+
+    assert cells(source) == {"id": ids, "a": [str(large), "1"], "b": [1.5, 2.0]}
+    assert source.notes == [
+        "Column 'a' holds integers that are too large to be kept exactly as numbers; "
+        "they are read as text."
+    ]
+
+
+NOT_STRICT = ['{"b": [1,],"a":1 , }', '{"b": nan, "a": -INF}', '{"b": {"x": "", }, "a": "\\", ]"}']
+
+
+@pytest.mark.parametrize("line", NOT_STRICT)
+@pytest.mark.parametrize("n_before", [0, 2000])
+def test_what_duckdb_accepts_is_accepted_everywhere(open_bytes, error_of, line, n_before):
+    lines = '{"b": 1, "a": 2}\n' * n_before + f"{line}\n"
+
+    source = open_bytes(lines.encode())
+
+    assert source.schema.names[0].startswith("b")
+    assert source.n_rows == n_before + 1
+    assert f"line {n_before + 2} is no JSON" in error_of(f"{lines}{{,}}\n".encode())
+
+
+def test_trailing_commas_change_no_value(open_bytes):
+    source = open_bytes(b'{"a": 1,}\n{"a": -inf, "b": [1, 2,],}\n')
+    assert cells(source) == {"a": [1.0, -np.inf], "b": [None, "[1,2]"]}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_byte_order_marks_are_skipped(open_bytes, pack):
+    assert cells(open_bytes(pack(b'\xef\xbb\xbf{"a": "\xc3\xa9"}\n'))) == {"a": ["é"]}
+    assert cells(open_bytes(pack(b'\xef\xbb\xbf[{"a": 1}]\n'))) == {"a": [1]}
+
+
+def test_mark_of_utf8_excludes_other_encodings(error_of):
+    assert "byte 0xe9 in line 2" in error_of(b'\xef\xbb\xbf{"a": 1}\n{"a": "\xe9"}\n')
+
+
+# The invalid byte is behind the megabyte from which the encoding is detected.
+LATE = b'{"a": "e"}\n' * 100_000 + b'{"a": "\xe9"}\n'
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_late_invalid_utf8_is_cp1252(open_bytes, pack):
+    source = open_bytes(pack(LATE))
+    assert cells(source)["a"][-1] == "é"
+    (note,) = source.notes
+    assert "not UTF-8 (byte 0xe9 in line 100001), read as cp1252" in note
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_stated_encodings_of_json_are_used(open_bytes, error_of, pack):
+    assert "byte 0xe9 in line 100001 cannot be read as utf-8" in error_of(
+        pack(LATE), encoding="utf-8"
+    )
+    assert cells(open_bytes(pack(LATE), encoding="cp850"))["a"][-1] == "Ú"
+    assert cells(open_bytes(pack(b'{"a": "\xc3\xa9"}\n'), encoding="cp1252")) == {"a": ["Ã©"]}
+
+
+def test_too_long_objects_are_refused(open_bytes, error_of):
+    assert open_bytes(b'{"a": "%s"}\n' % (b"x" * (15 << 20))).n_rows == 1
+    line = b'{"a": "%s"}\n' % (b"x" * (33 << 20))
+    assert "an object is longer than 16 MiB" in error_of(b'{"a": ""}\n' + line)
+
+
+def test_too_many_keys_in_a_line_are_refused_without_duckdb(error_of, monkeypatch):
+    monkeypatch.setattr("altbi.io._json_lines._join_structures", None)
+    line = b"{" + b", ".join(b'"k%d": 1' % number for number in range(300_000)) + b"}\n"
+    assert "300,000 columns, but expected at most" in error_of(line, format="jsonl")

@@ -42,6 +42,16 @@ def scan(source, limit=10, seed=0, **options):
     return scan_table(source, names, source.batches(names), limit=limit, seed=seed, **options)
 
 
+@pytest.mark.parametrize(("format", "kind"), [("csv", "number"), ("excel", "category")])
+def test_columns_of_csv_files_share_a_decimal_mark(format, kind):
+    rows = pa.record_batch({"a": ["23,507"], "b": ["1013,25"]})
+
+    found = scan(Chunks(rows, format=format, is_untyped=True))
+
+    assert found.sample.kinds == (kind, "number")
+    assert ("as column 'b' is" in " ".join(found.notes)) == (kind == "number")
+
+
 def test_types_are_inferred_over_all_chunks():
     source = Chunks(
         pa.record_batch({"a": ["1", "2"], "b": ["1", "NA"]}),

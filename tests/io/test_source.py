@@ -4,6 +4,7 @@ import gzip
 import io
 import os
 import pickle
+import re
 import subprocess
 import sys
 import threading
@@ -397,3 +398,59 @@ def test_folders_that_are_not_one_table_raise(tmp_path):
     (tmp_path / "b.parquet").write_bytes(b"PAR1 and no more")
     with pytest.raises(TableError, match=r"b\.parquet: .*damaged or incomplete"):
         open_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("https://example.com/a.csv", "it is a web address, but expected a file. Download it"),
+        ("s3://bucket/a.parquet", "it is a web address"),
+        ("*.csv", "no file has this name, and patterns are not expanded. Pass the folder"),
+        ("a[0-9].csv", "no file has this name, and patterns are not expanded"),
+    ],
+)
+def test_addresses_and_patterns_are_no_files(tmp_path, monkeypatch, name, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a1.csv").write_text("a\n1\n")
+
+    with pytest.raises(TableError, match=re.escape(f"{name}: {message}")):
+        open_table(name)
+    with pytest.raises(FileNotFoundError):
+        open_table("absent.csv")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"data": [{"a": 1}, {"a": 2}]}',
+        '\n{"data":\n [{"a": 1}, {"a": 2}]\n}\n',
+        '{"n": 2, "data": [{"a": 1}, {"a": 2}], "meta": {"b": []}, "tags": ["x"], "more": []}\n',
+        '{"meta": {}, "data": [' + '{"a": 1}, ' * 200_000 + '{"a": 2}]}',
+        '{"meta": {},\n "data": [\n' + '{"a": 1},\n ' * 200_000 + '{"a": 2}]}\n',
+    ],
+    ids=["one key", "several lines", "other keys", "long line", "many lines"],
+)
+def test_rows_inside_one_json_object_are_refused(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_text(text)
+
+    with pytest.raises(TableError, match="one JSON object, whose key 'data' has the rows"):
+        open_table(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [{"c": 1}], "b": 1}',
+        '{"a": [{"c": 1}, {"c": 2}], "b": [{"d": 1}]}',
+        '{"a": [{"c": 1}, 2], "b": 1}',
+        '{"a": [1, 2]}',
+        '{"a": 1}',
+        '{"a": [{"b": 1}]}\n{"a": [{"b": 2}]}\n',
+    ],
+)
+def test_other_json_lines_are_read(tmp_path, text):
+    path = tmp_path / "t.json"
+    path.write_text(text)
+
+    assert open_table(path).schema.names[0] == "a"

@@ -53,3 +53,45 @@ def test_other_queries_raise(tmp_path, query, words):
     assert str(caught.value).startswith("the query: ")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("x,y", 'Error when converting column "a". Could not convert string "x" to \'BIGINT\''),
+        ("1,2,3", "Expected Number of Columns: 2 Found: 3"),
+    ],
+)
+def test_errors_in_csv_files_have_their_reason(tmp_path, monkeypatch, line, reason):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("a,b\n" + "1,2\n" * 30_000 + line + "\n")
+
+    with pytest.raises(TableError) as caught:
+        open_sql("select * from 'a.csv'")
+
+    expected = f"CSV Error on Line: 30002: {reason} (file a.csv). Correct the query."
+    assert str(caught.value).endswith(expected)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "interval 1 day",
+        "[interval 1 day]",
+        "union_value(number := 2)",
+        "(10::hugeint ** 37)::hugeint * 11",
+        "case when i < 200000 then 0 else 170141183460469231731687303715884105727 end",
+    ],
+)
+def test_values_outside_of_parquet_name_their_column(value):
+    with pytest.raises(TableError, match=r"^the query: column 'x' cannot be stored .* Cast it"):
+        open_sql(f"select i as a, {value} as x from range(200001) as n(i)")
+    assert open_sql(f"select ({value})::varchar as x from range(200001) as n(i)").n_rows == 200_001
+
+
+def test_locked_query_cannot_change_settings(monkeypatch):
+    from altbi.io._duckdb import Database
+
+    monkeypatch.setattr(Database, "count_statements", lambda *_: (1, True))
+    with pytest.raises(TableError, match="locked"):
+        open_sql("set memory_limit = '1TB'")

@@ -1,13 +1,17 @@
 """Copies of text files in UTF-8."""
 
+import contextlib
 import gzip
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from altbi.errors import TableError
-from altbi.io._files import CompressedFile
+from altbi.io import _text_file
+from altbi.io._files import CompressedFile, read_utf8
 from altbi.io._text_file import TextFile, open_text_file
 
 
@@ -31,6 +35,26 @@ def test_other_encodings_are_copied_once(tmp_path):
     assert file.path == path
     del file
     assert not Path(path).exists()
+
+
+def test_threads_share_one_copy(tmp_path, monkeypatch):
+    n_threads = 4
+    file = write(tmp_path, b"\xe9\n", encoding="cp1252")
+    barrier, n_copies = threading.Barrier(n_threads), []
+
+    def read_slowly(*arguments):
+        n_copies.append(1)
+        # Other threads would begin a second copy meanwhile.
+        with contextlib.suppress(threading.BrokenBarrierError):
+            barrier.wait(timeout=0.2)
+        return read_utf8(*arguments)
+
+    monkeypatch.setattr(_text_file, "read_utf8", read_slowly)
+    with ThreadPoolExecutor(n_threads) as pool:
+        paths = set(pool.map(lambda _: file.path, range(n_threads)))
+
+    assert len(n_copies) == len(paths) == 1
+    assert Path(*paths).read_bytes() == "é\n".encode()
 
 
 def test_damaged_gzip_is_never_read_in_part(tmp_path):

@@ -49,7 +49,11 @@ def test_declared_missing_texts_are_never_values():
     assert parse(BOOLEAN, ["1", "0"], MissingTexts(("0",))) == [True, None]
 
 
-@pytest.mark.parametrize("format_", TEXT_FORMATS[:-1], ids=lambda each: each.description)
+@pytest.mark.parametrize(
+    "format_",
+    [each for each in TEXT_FORMATS if each is not TEXT],
+    ids=lambda each: each.description,
+)
 def test_no_format_parses_a_placeholder(format_):
     for word in PLACEHOLDERS:
         with pytest.raises(pa.ArrowInvalid):
@@ -67,6 +71,14 @@ def test_formats_survive_conversion_to_plain_values():
     assert parse(restored, ["$5", "6"]) == [5, 6]
 
 
+def test_texts_with_nan_are_cast_at_once():
+    cast = MISSING.cast(pa.array(["1", "nan"]), pa.float64())
+
+    assert cast is not None
+    assert cast.is_null(nan_is_null=True).to_pylist() == [False, True]
+    assert MissingTexts(("5",)).cast(pa.array(["1"]), pa.float64()) is None
+
+
 def test_amounts_in_one_currency_refuse_others():
     with pytest.raises(pa.ArrowInvalid):
         parse(with_currency(MONEY, "$"), ["5 €"])
@@ -77,4 +89,4 @@ def test_amounts_in_one_currency_refuse_others():
 def test_descriptions_of_numbers_are_unique():
     descriptions = [each.description for each in TEXT_FORMATS if each.kind == "number"]
 
-    assert len(descriptions) == len(set(descriptions)) == 25
+    assert len(descriptions) == len(set(descriptions)) == 31

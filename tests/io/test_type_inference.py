@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from altbi.errors import TableError
+from altbi.io._expected_type import ExpectedType
 from altbi.io._text_formats import MISSING_TEXTS, TEXT, MissingTexts, parse_texts
-from altbi.io._type_inference import ExpectedType, TypeInference
+from altbi.io._type_inference import TypeInference, share_decimal_mark
 
 MISSING = MissingTexts(MISSING_TEXTS)
 
@@ -119,72 +120,68 @@ def test_ambiguous_day_and_month_add_a_note():
 
 
 @pytest.mark.parametrize(
-    ("texts", "example"),
+    ("texts", "row", "what"),
     [
-        (["2024-01-02", "2024-11-30", "soon"], ": 'soon' is not written like '2024-01-02'"),
-        (["soon", "1/12/2024", "13/1/2024"], ": 'soon' is not written like '1/12/2024'"),
-        (["2024-01-02", "3.4.2024", "2024-01-05"], ": '3.4.2024' is not written like '2024-01-02'"),
-        (["2024-01-02", "2024-02-30"], ""),
+        (["1341,99", "5,5", "Summe"], 2, "numbers with a decimal comma"),
+        (["[EUR]", "1341,99", "5,5"], 0, "numbers with a decimal comma"),
+        (
+            ["[EUR]", "1.341,99 €", "5,5 €"],
+            0,
+            "amounts of money with points between thousands and a decimal comma",
+        ),
+        (["2024-01-01", "1,5", "2,5", "3,5", "soon"], 0, "numbers with a decimal comma"),
+        (["5%", "6 %", "soon"], 2, "percentages"),
+        (["true", "false", "-", "maybe", "true"], 2, "booleans"),
+        (["2024-01-02", "2024-11-30", "soon"], 2, "dates"),
+        (["soon", "1/12/2024", "13/1/2024"], 0, "dates as day/month/year"),
+        (["15:36", "soon", "15:37"], 1, "times of day"),
     ],
 )
-def test_text_among_dates_adds_a_note(texts, example):
-    inference, values = infer(texts)
+def test_first_other_text_is_named_in_all_formats(texts, row, what):
+    notes = [
+        f"Column 'c' is read as text, because row {row} (counted from 0) holds {texts[row]!r}, "
+        f"though most of its cells are {what}. Fix the value, or pass --missing VALUE to treat it "
+        "as missing."
+    ]
+    for chunks in ((texts,), (texts[:1], texts[1:]), (texts[:2], texts[2:])):
+        inference, _ = infer(*chunks)
+        assert inference.infer() is TEXT
+        assert list(inference.notes(pa.array(texts))) == notes
 
-    assert inference.infer() is TEXT
-    assert list(inference.notes(pa.array(values))) == [
-        f"Column 'c' is read as text, though most of its cells look like dates{example}. Write all "
-        "dates in one format, and pass --missing VALUE for texts that mean a missing value."
+
+@pytest.mark.parametrize(
+    ("texts", "first", "second", "what"),
+    [
+        (["03/04/2026", "01/20/2026", "03/05/2026", "28/02/2026"], 1, 3, "dates"),
+        (["2024-01-02", "3.4.2024", "2024-01-05"], 0, 1, "dates"),
+        (["1.234,5", "1,234.5"], 0, 1, "numbers"),
+        (["7", "1.5", "2.5", "1,5"], 1, 3, "numbers"),
+    ],
+)
+def test_mixed_formats_are_named_with_a_row_each(texts, first, second, what):
+    assert list_notes(*texts) == [
+        f"Column 'c' is read as text, because its {what} are written in several ways: row {first} "
+        f"(counted from 0) holds {texts[first]!r}, and row {second} holds {texts[second]!r}. Write "
+        "all of them in one format."
+    ]
+
+
+def test_dates_that_do_not_exist_add_a_note():
+    assert list_notes("2024-01-02", "2024-02-30") == [
+        "Column 'c' is read as text, though most of its cells look like dates. Write all dates in "
+        "one format, and pass --missing VALUE for texts that mean a missing value."
     ]
 
 
 def test_possible_thousands_separators_add_a_note():
-    for expected in (None, "number"):
-        inference, values = infer(["950"], ["1.800", "2.000"], expected=expected)
-        assert values == [950, 1.8, 2.0]
-        (note,) = inference.notes(pa.array(["950"]))
-        assert "points may be thousands separators, as in '1.800'" in note
+    inference, values = infer(["950"], ["1.800", "2.000"])
+    assert values == [950, 1.8, 2.0]
+    (note,) = inference.notes(pa.array(["950"]))
+    assert "points may be thousands separators, as in '1.800'" in note
 
     for surely in (["950", "1.8"], ["0.125", "1.800"], ["950", "951"]):
         inference, _ = infer(["1.800"] if "." in "".join(surely) else ["1"], surely)
         assert list(inference.notes(pa.array(surely))) == []
-
-
-DAY_FIRST, POINTED = "dates as day/month/year", "numbers with points between thousands"
-
-
-@pytest.mark.parametrize(
-    ("texts", "kind", "written", "values"),
-    [
-        (["05/04/2024"], "date", DAY_FIRST, [datetime.datetime(2024, 4, 5)]),
-        (["05/04/2024"], "date", "dates as month/day/year", [datetime.datetime(2024, 5, 4)]),
-        (["05/04/2024 8:30"], "date", DAY_FIRST, [datetime.datetime(2024, 4, 5, 8, 30)]),
-        (["1.800"], "number", POINTED, [1800]),
-        (["1.800"], "number", "numbers", [1.8]),
-        (["1,800"], "number", "numbers with a decimal comma", [1.8]),
-        (["1,800"], "number", "numbers with commas between thousands", [1800]),
-    ],
-)
-def test_ambiguous_texts_are_parsed_as_at_the_fit(texts, kind, written, values):
-    inference, read = infer(texts, expected=kind, written=written)
-
-    assert read == values
-    assert list(inference.notes(pa.array(texts))) == []
-
-
-def test_another_format_than_at_the_fit_adds_a_note():
-    inference, read = infer(["1.800"], ["950,5"], expected="number", written="numbers")
-
-    assert read == [1800, 950.5]
-    assert list(inference.notes(pa.array(["1.800"]))) == [
-        "Column 'c' is read as numbers with points between thousands, because not all of its cells "
-        "are numbers, as where the model was fitted."
-    ]
-
-
-@pytest.mark.parametrize(("text", "kind"), [("05/04/2024", "date"), ("1,800", "number")])
-def test_ambiguous_texts_raise_without_the_fitted_format(text, kind):
-    with pytest.raises(TableError, match=f"'c': the model expects a {kind}, but .*; write"):
-        infer([text], expected=kind)
 
 
 def test_groups_of_thousands_never_begin_with_zero():
@@ -205,7 +202,7 @@ def test_unexpected_texts_raise_with_their_row(expected, chunks, row, text):
         infer(*chunks, expected=expected)
 
     assert f"holds {text} in row {row} (counted from 0)" in str(refusal.value)
-    assert f"expects a {expected}" in str(refusal.value)
+    assert f"expects {expected}s such as" in str(refusal.value)
 
 
 def test_expected_categories_stay_text():
@@ -264,6 +261,15 @@ def test_placeholders_are_counted_in_a_note():
     ]
 
 
+@pytest.mark.parametrize(
+    "text", ["#NV", "#N/V", "#NULL!", "#WERT!", "#BEZUG!", "#VALEUR!", "#NOM?"]
+)
+def test_errors_of_excel_are_missing_values(text):
+    assert infer(["1,5", text])[1] == [1.5, None]
+    assert infer([text, "31.12.2024"])[1] == [None, datetime.datetime(2024, 12, 31)]
+    assert infer([text, "red"])[1] == [text, "red"]
+
+
 def test_placeholders_are_values_among_texts():
     assert infer(["1", "unknown", "x"])[1] == ["1", "unknown", "x"]
     assert infer(["true", "unknown"])[1] == ["true", "unknown"]
@@ -302,18 +308,13 @@ def test_amounts_in_one_currency_add_a_note():
         "Column 'c' is read as amounts in $. Numbers in parentheses are negative."
     ]
     assert list_notes("1.234,50 €", "1,5") == [
-        "Column 'c' is read as amounts in € with points between thousands."
+        "Column 'c' is read as amounts in € with points between thousands and a decimal comma."
     ]
 
 
 @pytest.mark.parametrize("chunks", [(["$5", "5 €", "1 £"],), (["$5"], ["5 €"], ["7"])])
-@pytest.mark.parametrize("options", [{}, {"expected": "number", "written": "amounts in $"}])
-def test_several_currencies_are_not_mixed(chunks, options):
+def test_several_currencies_are_not_mixed(chunks):
     problem = "its amounts are in several currencies, such as '$' and '€'; convert them to one"
-    if options:
-        with pytest.raises(TableError, match="expects a number, but its amounts are in several"):
-            infer(*chunks, **options)
-        return
 
     inference, values = infer(*chunks)
 
@@ -321,6 +322,20 @@ def test_several_currencies_are_not_mixed(chunks, options):
     assert list(inference.notes(pa.array(values))) == [
         f"Column 'c' is read as text, because {problem}."
     ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "name"),
+    [(["5 €", "EUR 7"], "€"), (["GBP 5", "£7"], "GBP"), (["US$5", "USD 7"], "US$")],
+)
+def test_symbols_and_codes_are_one_currency(texts, name):
+    inference, values = infer(texts[:1], texts[1:], ["1"])
+
+    assert values == [5, 7, 1]
+    assert inference.infer().description == f"amounts in {name}"
+    assert list_notes(texts[1], expected="number", written=f"amounts in {name}") == []
+    with pytest.raises(TableError, match=r"'¥5' in row 0"):
+        infer(["¥5"], expected="number", written=f"amounts in {name}")
 
 
 def test_amount_with_two_currencies_is_text():
@@ -333,10 +348,6 @@ def test_currency_of_the_model_is_expected():
     assert list_notes("$5", expected="number", written=written) == []
     assert list_notes("5", expected="number", written=written) == []
     assert infer(["1.234"], expected="number", written=written)[1] == [1.234]
-    assert list_notes("5 €", expected="number", written=written) == [
-        "Column 'c' is read as amounts in €, because not all of its cells are amounts in $, as "
-        "where the model was fitted."
-    ]
 
 
 @pytest.mark.parametrize(
@@ -378,7 +389,75 @@ def test_years_of_two_digits_add_a_note():
     ]
 
 
+def test_missing_percent_signs_add_a_sentence():
+    assert list_notes("97%", "0", "5 %") == ["Column 'c' is read as percentages."]
+    assert list_notes("97%", "0.5") == [
+        "Column 'c' is read as percentages. Some of them have no percent sign; the sign changes no "
+        "value, and 97% is 97."
+    ]
+
+
 def test_possible_thousands_points_of_percentages_add_a_note():
     (first, second) = list_notes("1.234%", "12%")
     assert first == "Column 'c' is read as percentages."
     assert "points may be thousands separators, as in '1.234%'" in second
+
+
+def share(*columns, **written):
+    """Return the inferences of columns "0", "1", ... after they have shared a decimal mark.
+
+    `written` is the format that a model expects of a column.
+    """
+    inferences = []
+    for name, texts in enumerate(columns):
+        types = ExpectedType("number", written["last"]) if written and name else None
+        inferences.append(TypeInference(str(name), types, MISSING))
+        inferences[-1].add(pa.array(texts), 0)
+    share_decimal_mark(inferences)
+    return inferences
+
+
+POINTS_AND_COMMA = "with points between thousands and a decimal comma"
+
+
+@pytest.mark.parametrize(
+    ("clear", "ambiguous", "value", "description"),
+    [
+        (["1013,25"], "23,507", 23.507, "numbers with a decimal comma"),
+        (["2.233,60 €"], "2.229", 2229, f"numbers {POINTS_AND_COMMA}"),
+        (["1.234.567"], "2.229 €", 2229, f"amounts in € {POINTS_AND_COMMA}"),
+        (["5,5 %"], "2.229%", 2229, f"percentages {POINTS_AND_COMMA}"),
+        (["1013.25"], "23,507", 23507, "numbers with commas between thousands"),
+        (["1013.25"], "2.229", 2.229, "numbers"),
+        (["$1,013.25"], "2.229 €", 2.229, "amounts in €"),
+    ],
+)
+def test_clear_columns_decide_the_decimal_mark(clear, ambiguous, value, description):
+    inference = share([ambiguous, "7"], ["5"], clear, ["x"])[0]
+
+    assert inference.infer().description == description
+    texts = pa.array([ambiguous])
+    assert parse_texts(inference.infer(), texts, MISSING).to_pylist() == [value]
+    mark = "comma" if "comma" in description.replace("commas", "") else "point"
+    assert list(inference.notes(texts))[-1] == (
+        "Column '0' could be read with a decimal point or a decimal comma. It is read with a "
+        f"decimal {mark}, as column '2' is."
+    )
+
+
+def test_clear_columns_change_only_ambiguous_ones():
+    inferences = share(["1013,25"], ["5", "7"], ["0", "1"], ["1", "x"], ["01/02/2024", "3/4/2024"])
+
+    descriptions = [each.infer().description for each in inferences]
+    assert descriptions == ["numbers with a decimal comma", "numbers", "numbers", "text", "text"]
+    assert len(list(inferences[1].notes(pa.array(["5"])))) == 0
+
+
+def test_columns_with_different_decimal_marks_decide_nothing():
+    assert share(["23,507"], ["1013,25"], ["1013.25"])[0].infer() is TEXT
+    assert share(["23,507"], ["1,5", "2"], ["$5.5", "€5.5"])[0].infer().kind == "number"
+    assert share(["23,507"], ["5"], ["x"])[0].infer() is TEXT
+
+
+def test_columns_of_models_decide_nothing():
+    assert share(["23,507"], ["1013,25"], last="numbers with a decimal comma")[0].infer() is TEXT

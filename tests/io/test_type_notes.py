@@ -39,5 +39,6 @@ def test_other_formats_are_named():
 
 
 def test_texts_without_majority_are_not_noted():
-    assert list(describe_text("c", pa.array(["1", "x", "y"]), (1, "x"))) == []
-    assert len(list(describe_text("c", pa.array(["1", "2", "y"]), (2, "y")))) == 1
+    assert list(describe_text("c", pa.array(["1", "x", "y"]), lambda _: (1, "x"))) == []
+    assert len(list(describe_text("c", pa.array(["1", "2", "y"]), lambda _: (2, "y")))) == 1
+    assert list(describe_text("c", pa.array(["1", "2", "y"]), lambda _: None)) == []

@@ -8,10 +8,11 @@ SHEET = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 # Numbers of the styles in `STYLES`. Excel stores dates and times as days since 1900.
-DATE, MOMENT, TIME, DURATION = 1, 2, 3, 4
+DATE, MOMENT, TIME, DURATION, PERCENT = 1, 2, 3, 4, 5
 STYLES = (
     f'<styleSheet xmlns="{SHEET}"><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/>'
-    '<xf numFmtId="22"/><xf numFmtId="21"/><xf numFmtId="46"/></cellXfs></styleSheet>'
+    '<xf numFmtId="22"/><xf numFmtId="21"/><xf numFmtId="46"/><xf numFmtId="9"/>'
+    "</cellXfs></styleSheet>"
 )
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from altbi.errors import TableError
 from altbi.table import as_arrow_table, as_table, to_arrow
-from altbi.table._arrays import describe_error
 
 RECORDS = np.zeros(3, dtype=[("a", "f8"), ("b", "i4")])
 HIDDEN = [[False, True], [False, False]]
@@ -64,14 +63,3 @@ def test_dates_and_texts_become_arrow_columns():
     assert days.to_pylist() == [{"x0": dt.datetime(2020, 1, 2)}]
     assert as_arrow_table(np.array([["a", "b"]])).to_pylist() == [{"x0": "a", "x1": "b"}]
     assert to_arrow(np.ones(2, np.longdouble)).type == pa.float64()
-
-
-def test_error_descriptions_are_one_short_line():
-    assert describe_error(ValueError("first.\nsecond")) == "first"
-    assert describe_error(pa.ArrowInvalid("what", "where")) == "what"
-    assert describe_error(ValueError()) == "ValueError"
-    assert describe_error(ValueError("\x1b" + "x" * 999)).startswith("\\x1bxxx")
-    assert len(describe_error(ValueError("x" * 999))) == 200
-    with pytest.raises(UnicodeEncodeError) as caught:
-        "\ud800".encode()
-    assert "surrogates not allowed" in describe_error(caught.value)

@@ -121,6 +121,21 @@ def test_arrow_types_become_seconds_and_numbers(array, kind, expected):
     np.testing.assert_array_equal(table.numbers([0]), [[expected], [np.nan]])
 
 
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_moments_in_all_units_are_equal_bits(unit):
+    moments = pa.array([1727392337464, 1787014484757, -1606717115061], pa.timestamp("ms"))
+
+    numbers = one_column(moments.cast(pa.timestamp(unit))).numbers([0])[:, 0]
+
+    assert numbers.tolist() == [1727392337.464, 1787014484.757, -1606717115.061]
+
+
+def test_nanoseconds_are_left_out():
+    for value in (1_787_014_484_757_553_000, 1_787_014_484_757_553_999):
+        numbers = one_column(pa.array([value], pa.timestamp("ns"))).numbers([0])
+        assert numbers.tolist() == [[1787014484.757553]]
+
+
 CATEGORIES = pa.array(["u", None, "v"])
 DICTIONARIES = [chunk.dictionary_encode() for chunk in (CATEGORIES[:2], CATEGORIES[2:])]
 

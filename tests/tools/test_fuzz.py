@@ -14,6 +14,7 @@ import fuzz_models
 import fuzz_tables
 
 TOOLS = Path(fuzz.__file__).parent
+SOURCES = "tools", "src", "bench/src"
 # Runs functions in place of the steps for a file, and prints how each is classified.
 CLASSIFY = """
 import json, os, pickle, socket, subprocess, sys, threading
@@ -105,7 +106,7 @@ def test_each_event_is_classified(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", CLASSIFY],
         cwd=tmp_path,
-        env={"PYTHONPATH": f"{TOOLS}:{TOOLS.parent / 'src'}"},
+        env={"PYTHONPATH": ":".join(str(TOOLS.parent / each) for each in SOURCES)},
         stdout=subprocess.PIPE,
         check=True,
     )

@@ -33,7 +33,7 @@ def open_input(args: argparse.Namespace) -> Iterator[Source]:
 
     Standard input is copied to a temporary file, because tables may be read twice. The copy is
     removed at the end of the block. A closed standard input raises a `TableError`, a failed copy an
-    `OSError`. Options about files exit with code 2 if there is a query.
+    `OSError`. Options that are invalid, or not for this format or a query, exit with code 2.
     """
     options = {
         "format": args.input_format,
@@ -49,7 +49,7 @@ def open_input(args: argparse.Namespace) -> Iterator[Source]:
         yield open_sql(args.sql)
         return
     if args.table != "-":
-        yield open_table(args.table, **options)
+        yield _open_file(args, args.table, **options)
         return
     if sys.stdin is None:
         raise TableError("standard input: it is closed, but expected a table. Pass a file.")
@@ -57,9 +57,18 @@ def open_input(args: argparse.Namespace) -> Iterator[Source]:
     copy = folder.path / "table"
     try:
         _copy_stdin(copy)
-        yield open_table(copy, name="standard input", **options)
+        yield _open_file(args, copy, name="standard input", **options)
     finally:
         folder.close()
+
+
+def _open_file(args: argparse.Namespace, path: str | Path, **options: Any) -> Source:  # noqa: ANN401
+    """Open a table; options with an invalid value, or not for its format, exit with code 2."""
+    try:
+        return open_table(path, **options)
+    except ParameterError as error:
+        args.wrong(str(error))
+        raise
 
 
 def _copy_stdin(path: Path) -> None:

@@ -10,7 +10,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -25,6 +25,7 @@ from altbi.cli._arguments import (
 )
 from altbi.cli._output_paths import resolve_output
 from altbi.cli._progress import terminal_progress
+from altbi.errors import escape_text
 from altbi.io import (
     TableWriter,
     atomic_file,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from altbi.model import FittedModel
+    from altbi.model._score_source import ScoreSummary
     from altbi.pipeline import Pipeline, PreparedTable, WriterFactory
     from altbi.report import Summary
 
@@ -47,8 +49,8 @@ def detect(args: argparse.Namespace) -> None:
     """Run `altbi detect`: fit a detector, then score, explain and report all rows of the table.
 
     All files are written into the output folder. With ``--output -`` only the scores are written,
-    to stdout; else a summary is printed. Either of a privacy budget and --release-scores without
-    the other exits with code 2.
+    to stdout, and warnings are printed to stderr; else a summary is printed. Either of a privacy
+    budget and --release-scores without the other exits with code 2.
     """
     scores_format = args.format or "csv"
     page = not args.no_report
@@ -66,7 +68,9 @@ def detect(args: argparse.Namespace) -> None:
     with _open_pipeline(args) as pipeline:
         settings = read_settings(args)
         if folder is None:
-            pipeline.score(pipeline.fit(settings), _open_stdout(args.format, raw=args.raw))
+            prepared = pipeline.fit(settings)
+            scored = pipeline.score(prepared, _open_stdout(args.format, raw=args.raw))
+            _print_warnings(args, _collect_notes(pipeline, prepared, scored))
             return
         summary = pipeline.run(settings, folder, scores_format, report=page)
     files = [str(folder / name) for name in names]
@@ -99,7 +103,8 @@ def fit(args: argparse.Namespace) -> None:
 def score(args: argparse.Namespace) -> None:
     """Run `altbi score`: score the table with a model file, write the scores, and print a summary.
 
-    Nothing is printed if the scores go to stdout. With an engine, the output is a folder.
+    If the scores go to stdout, only warnings are printed, to stderr. With an engine, the output is
+    a folder.
     """
     if args.engine is not None:
         _score_partitions(args)
@@ -113,6 +118,7 @@ def score(args: argparse.Namespace) -> None:
         prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score(prepared, output)
         if path is None:
+            _print_warnings(args, _collect_notes(pipeline, prepared, scored))
             return
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
     _print_summary(args, summary, [str(path)], page=False)
@@ -143,7 +149,8 @@ def explain(args: argparse.Namespace) -> None:
     """Run `altbi explain`: print or write the reasons of the scores of some rows.
 
     The rows are those of --rows, each once; by default all rows are scored to find the highest
-    scores. With --output the reasons are a table file, or CSV on stdout for ``-``.
+    scores. With --output the reasons are a table file, or CSV on stdout for ``-``. Warnings are
+    printed to stderr; those about drift only if all rows are scored.
     """
     path = None if args.output is None else resolve_output(args, "")
     with _open_output(path, None, raw=args.raw) as output:
@@ -151,8 +158,11 @@ def explain(args: argparse.Namespace) -> None:
             from altbi.report._summarize import build_reasons_table
 
             prepared = pipeline.prepare(_load_model(args))
+            notes: Sequence[str] = prepared.notes
             if args.rows is None:
-                explained = pipeline.explain_top(prepared, pipeline.score(prepared))
+                scored = pipeline.score(prepared)
+                explained = pipeline.explain_top(prepared, scored)
+                notes = pipeline.summarize(prepared, scored, explained).notes
             else:
                 explained = pipeline.explain_at(prepared, list(dict.fromkeys(args.rows)))
             reasons = build_reasons_table(explained, prepared.selected)
@@ -166,6 +176,7 @@ def explain(args: argparse.Namespace) -> None:
 
             with name_stdout_errors():
                 print_reasons(reasons)
+    _print_warnings(args, notes)
 
 
 def report(args: argparse.Namespace) -> None:
@@ -347,6 +358,20 @@ def _print_summary(
         lambda: print_summary(summary, files, page=page),
         lambda: summary_to_json(summary, files),
     )
+
+
+def _collect_notes(
+    pipeline: Pipeline, prepared: PreparedTable, scored: ScoreSummary
+) -> Sequence[str]:
+    """Return the warnings about the data and its scores, those of a summary."""
+    explained = pipeline.explain_top(prepared, scored)
+    return pipeline.summarize(prepared, scored, explained).notes
+
+
+def _print_warnings(args: argparse.Namespace, notes: Sequence[str]) -> None:
+    """Print warnings to stderr, one in each line; print nothing with --quiet."""
+    if not args.quiet and sys.stderr is not None:
+        sys.stderr.writelines(f"altbi: warning: {escape_text(note)}\n" for note in notes)
 
 
 def _print_result(

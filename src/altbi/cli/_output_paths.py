@@ -31,7 +31,8 @@ def resolve_output(
     `stdout_for_stdin`; else it needs --output.
 
     `names` are the files that the command writes into an output folder; the default stands for the
-    output itself. A path that is an input, or cannot be the output, exits with code 2.
+    output itself. A path that is an input, or cannot be the output, exits with code 2. So does a
+    path next to the table that may be the output for another table.
     """
     output = args.output
     if output is None and args.table == "-":
@@ -46,6 +47,10 @@ def resolve_output(
     path = _build_default_path(Path(table), suffix) if output is None else Path(output)
     for name in names:
         _check_not_input(args, path / name)
+    if path.is_file() and (names != ("",) or getattr(args, "engine", None)):
+        args.wrong(f"{path} is a file, but the output is a folder: pass another --output")
+    if output is None and args.table is not None:
+        _check_not_of_other_table(args, Path(table), path)
     return path
 
 
@@ -56,10 +61,32 @@ def _build_default_path(table: Path, suffix: str) -> Path:
     the folder's name first.
     """
     table = table if table.name not in ("", "..") else table.resolve()
-    stem = table.name
+    return table.with_name(_remove_suffixes(table.name) + suffix)
+
+
+def _check_not_of_other_table(args: argparse.Namespace, table: Path, path: Path) -> None:
+    """Exit with code 2 if a default output exists, and another table has the same default output.
+
+    It may be that of the other table: ``pay.csv``, ``pay.csv.gz`` and ``pay.zip`` have the same.
+    """
+    if not path.exists():
+        return
+    stem = _remove_suffixes(table.name)
+    endings = (*(each + packed for each in TABLE_SUFFIXES for packed in ("", *COMPRESSIONS)), "")
+    for ending in (*endings, *COMPRESSIONS):
+        other = table.with_name(stem + ending)
+        if other.name != table.name and other.exists():
+            args.wrong(
+                f"{path} exists, and may be the output for {other}: pass an --output, or remove it"
+            )
+
+
+def _remove_suffixes(name: str) -> str:
+    """Return the name of a table without ``.csv``, ``.gz`` etc.; a mere suffix is kept."""
+    stem = name
     for suffixes in (COMPRESSIONS, TABLE_SUFFIXES):
         stem = next((stem[: -len(each)] for each in suffixes if stem.lower().endswith(each)), stem)
-    return table.with_name((stem or table.name) + suffix)
+    return stem or name
 
 
 def _check_not_input(args: argparse.Namespace, path: Path) -> None:

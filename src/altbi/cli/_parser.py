@@ -23,6 +23,10 @@ METHODS = ("recommended", "altbi", "altbi-paper", "altbi-glow", "odim")
 TABLE = (
     "CSV or Parquet (a file or a folder), Arrow, JSON lines or npz, compressed or not; - for stdin"
 )
+SEVERAL_FILES = (
+    "Expected one table: for several files, pass their folder, or for Parquet files --sql "
+    "\"select * from '*.parquet'\""
+)
 Commands = Any  # the type of sub-parsers is private to argparse
 
 # How shells complete a file name, as shtab expects it; shtab is not imported here.
@@ -41,7 +45,14 @@ class Parser(argparse.ArgumentParser):
     """An argument parser whose error messages are short and printable, whatever the arguments."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and the message to stderr, and exit with code 2."""
+        """Print the usage and the message to stderr, and exit with code 2.
+
+        A shell replaces *.csv by many arguments, so a message about more than one path says how to
+        pass several files.
+        """
+        kind, _, extra = message.partition("unrecognized arguments: ")
+        if not kind and extra and not any(each.startswith("-") for each in extra.split()):
+            message += f". {SEVERAL_FILES}"
         super().error(shorten_message(escape_text(message)))
 
 
@@ -54,7 +65,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="altbi",
         description="Find outliers in tables that nobody has labelled, and explain them.",
-        epilog="exit codes: 0 success, 1 error in the data or the model, 2 wrong usage\n\n"
+        epilog="exit codes: 0 success, 1 error in the data or the model, 2 wrong usage,\n"
+        "130 interrupted (Ctrl-C), 143 terminated (SIGTERM)\n\n"
         "example:\n  altbi detect payments.csv",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -157,7 +169,8 @@ def _add_explain_command(commands: Commands) -> None:
     about = "explain the scores of rows"
     note = (
         "The z-score of a value is its distance to the expected value, divided by IQR / 1.349 of\n"
-        "the column (robust z-score), or by the model's standard deviation for scores by loss.\n\n"
+        "the column (robust z-score), or by the model's standard deviation for scores by loss.\n"
+        "Robust z-scores beyond 20 grow with their logarithm; two categories differ by 2 to 6.\n\n"
     )
     example = "explain new.csv --model payments.altbi --rows 3,17"
     added = _add_command(commands, "explain", about, example, note)

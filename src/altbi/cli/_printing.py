@@ -26,6 +26,7 @@ SHOWN_REASONS = 3
 SHOWN_NOTES = 8
 COLUMN_WIDTH, VALUE_WIDTH = 26, 18
 NEAREST_INDENT, NEAREST_WIDTH = 10, 15
+ROW_NOTE = "Rows are counted from 0, without the header. * marks flagged rows."
 NEAREST_HEAD = ("this row", "most similar", "2nd", "3rd")
 
 
@@ -160,8 +161,9 @@ def _print_rows(rows: Iterable[_Row]) -> None:
         _print_rich(list(rows))
         return
     lines = [
+        ROW_NOTE,
         f"{'row':>9} {'score':>10}    {'column':{COLUMN_WIDTH}} {'value':>{VALUE_WIDTH}} "
-        f"{'expected':>{VALUE_WIDTH}} {'z-score':>10}"
+        f"{'expected':>{VALUE_WIDTH}} {'z-score':>10}",
     ]
     for row in rows:
         lines += _format_row(row)
@@ -228,7 +230,9 @@ def _print_rich(rows: Sequence[_Row]) -> None:
             start = [""] * 3
         if row.ids:
             table.add_row("", "", "", Text(f"({_format_ids(row.ids)})"), style="dim")
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(ROW_NOTE)
+    console.print(table)
 
 
 def _format_cell(text: str, width: int) -> str:

@@ -13,13 +13,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from altbi.encoding import TableEncoder
-from altbi.errors import ModelFileError, ParameterError, TableError, quote
+from altbi.errors import ModelFileError, ParameterError, TableError, describe_cause, quote
 from altbi.explain import Explanation
 from altbi.model import FitSettings, FittedModel, build_settings, iter_fit
 from altbi.model._labels import parse_labels
 from altbi.networks import TrainingStep
 from altbi.table import Table, as_table, is_frame
-from altbi.table._arrays import describe_error, to_number_array
+from altbi.table._arrays import to_number_array
 
 Scores = NDArray[np.float64]
 
@@ -369,7 +369,7 @@ def _build_array_error(X: object, error: Exception) -> TableError:
 
     If a text is not a number, the error has its position.
     """
-    message = describe_error(error).rstrip(".:")
+    message = describe_cause(error).rstrip(".:")
     if message.startswith("could not convert string to float"):
         return _build_text_error(X, message)
     advice = "Pass a 2D array of numbers or a data frame."

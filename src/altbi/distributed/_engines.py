@@ -28,7 +28,7 @@ CONNECT_SECONDS = 10
 RESULT_SECONDS = 60
 LOGGERS = ("distributed", "distributed.client", "tornado", "asyncio")
 # An address needs its port: without one, Dask would wait for its whole timeout.
-ADDRESS = re.compile(r"([a-z]+://)?[^\s/]+:\d+")
+ADDRESS = re.compile(r"([a-z]+://)?([^\s/]+):(\d{1,5})")
 RESUME = "Run the same command again to continue with the partitions that are not finished."
 
 
@@ -252,7 +252,7 @@ class Dask(Engine):
             self._check_local()
             self._cluster = _start_cluster(distributed, self.workers)
             target, security = self._cluster, None  # the client has the key of its cluster
-        elif not ADDRESS.fullmatch(self.scheduler):
+        elif not _is_address(self.scheduler):
             raise EngineError(
                 f"{quote(self.scheduler)} is not the address of a Dask scheduler. Expected one "
                 "such as tcp://10.0.0.1:8786, as `dask scheduler` prints it."
@@ -276,6 +276,18 @@ class Dask(Engine):
                 "TLS files were given without a scheduler, but a cluster on this machine makes its "
                 "own key. Pass the address of a scheduler, or leave the files out."
             )
+
+
+def _is_address(text: str) -> bool:
+    """Return whether a text is a host, which names no empty parts, and a port."""
+    found = ADDRESS.fullmatch(text)
+    if found is None:
+        return False
+    try:
+        found[2].encode("idna")
+    except UnicodeError:
+        return False
+    return int(found[3]) < 1 << 16
 
 
 def _start_cluster(distributed: Any, workers: int | None) -> Any:  # noqa: ANN401

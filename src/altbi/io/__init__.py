@@ -6,6 +6,7 @@ from altbi.io._atomic_files import (
     remove_leftovers,
     report_errors_as,
 )
+from altbi.io._expected_type import ExpectedType
 from altbi.io._formulas import quote_names, unquote_formulas
 from altbi.io._open import UNFINISHED_MARKER, is_table_file, open_table
 from altbi.io._private_folder import PrivateFolder
@@ -32,7 +33,6 @@ from altbi.io._source import (
 from altbi.io._sql import open_sql
 from altbi.io._text_batches import InferenceState, is_total
 from altbi.io._text_formats import PLAIN_FORMATS
-from altbi.io._type_inference import ExpectedType
 from altbi.io._type_notes import describe_total
 from altbi.io._writers import (
     TableWriter,

@@ -39,7 +39,7 @@ class _TemporaryFile:
 
     def remove(self) -> None:
         """Remove the file, unless it was renamed; its name may belong to another process then."""
-        if _is_named(self.descriptor, self.path):
+        if is_named(self.descriptor, self.path):
             self.path.unlink()
 
 
@@ -132,11 +132,12 @@ def _resolve_replaceable(path: Path) -> Path:
 def _create_folder(folder: Path) -> list[Path]:
     """Create a folder and its parents; return the folders that are new, innermost first.
 
-    A path that is a file raises a `NotADirectoryError`.
+    A path that is a file, or is inside of one, raises a `NotADirectoryError`.
     """
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    present = next(path for path in (folder, *folder.parents) if path.exists())
+    if not present.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "The path is a file, not a folder", str(present))
     folder.mkdir(parents=True, exist_ok=True)
     return missing
 
@@ -191,7 +192,7 @@ def _create_locked(file: Path) -> _TemporaryFile | None:
     # Another process may have locked or removed the file, because it looked like a leftover.
     with suppress(BlockingIOError):
         _lock(descriptor)
-        if _is_named(descriptor, file):
+        if is_named(descriptor, file):
             return _TemporaryFile(file, descriptor)
     os.close(descriptor)
     return None
@@ -207,7 +208,7 @@ def _remove_unlocked(file: Path) -> None:
     descriptor = os.open(file, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         # The name may belong to another file by now, which its process has created since.
-        if _lock(descriptor) and _is_named(descriptor, file):
+        if _lock(descriptor) and is_named(descriptor, file):
             file.unlink()
     finally:
         os.close(descriptor)
@@ -242,7 +243,7 @@ def _lock_file(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _is_named(descriptor: int, file: Path) -> bool:
+def is_named(descriptor: int, file: Path) -> bool:
     """Return whether the name of a file still belongs to the file that is open."""
     try:
         return os.path.samestat(os.fstat(descriptor), file.lstat())

@@ -1,31 +1,32 @@
-"""CSV files, parsed by DuckDB; all values are texts."""
+"""CSV files, parsed by Arrow; all values are texts.
+
+DuckDB is not used, because its threads lose rows of files with quotes: where the work of a thread
+starts between two letters of a newline, or before a space that precedes a quote.
+"""
 
 import codecs
-import io
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import final
 
 import pyarrow as pa
+import pyarrow.csv
 
-from altbi.errors import TableError, quote
+from altbi._threads import count_threads
+from altbi.errors import TableError
 from altbi.io._csv_dialect import (
     Layout,
-    Record,
     check_number_of_columns,
+    describe_header,
     detect_dialect,
     find_header,
     name_columns,
 )
-from altbi.io._csv_python import build_length_error, read_by_python
-from altbi.io._duckdb import Database, DuckDBError, open_duckdb, quote_sql
+from altbi.io._csv_python import needs_python, normalize, read_by_python
 from altbi.io._files import (
     LINE_BYTES,
-    describe_cause,
     read_utf8,
     replace_invalid_utf8,
 )
@@ -34,13 +35,12 @@ from altbi.io._text_file import TextFile, TextOptions
 
 _HEAD_BYTES = 1 << 20
 _HEAD_RECORDS = 1000
-# DuckDB needs seconds to plan a query with more columns, and 32 kB of memory for each of them.
-_MAX_DUCKDB_COLUMNS = 4096
-_START_BYTES = 1 << 16
-_BUFFER_BYTES = 2 * LINE_BYTES  # of each of DuckDB's threads; its default is 32 lines
+# Arrow refuses longer lines, which then are read in longer blocks.
+_BLOCK_BYTES = 1 << 22
+_LONG_LINE = "straddling object"
 # Excel writes and reads such a first line.
 _SEPARATOR_LINE = re.compile(r'"?sep=([,;|\t])"?[ \t]*(\r\n?|\n)', re.IGNORECASE)
-_INVALID_UTF8 = "Invalid unicode"
+_INVALID_UTF8 = "invalid UTF8"
 
 
 class NoRowsError(TableError):
@@ -67,7 +67,9 @@ class CsvSource(Source):
         self.paths = (file.packed.path,)
         self.schema = pa.schema([(name, pa.string()) for name in names])
         self.notes = []
-        self._is_read_by_python = len(names) > _MAX_DUCKDB_COLUMNS and not layout.dialect.escape
+        # Whether Python reads the file instead of Arrow; None if this is not known yet.
+        self._is_read_by_python: bool | None = None
+        self._block_bytes = _BLOCK_BYTES
         self.file = file
         self.layout = layout
 
@@ -77,16 +79,7 @@ class CsvSource(Source):
         Records with another number of values than the header, a quote that is never closed and
         lines of more than `LINE_BYTES` bytes raise a `TableError` with their line. If the file
         turns out not to be UTF-8, a copy is read from there on, and a note is added. Python reads
-        on where DuckDB gives up.
-        """
-        yield from self.read(columns, {})
-
-    def read(
-        self, columns: Sequence[str], databases: Mapping[str, tuple[Database, str]]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield batches as `batches` does, with an open database if there is one for the path.
-
-        `databases` has a locked database that may read a file, and the quoted path, by path.
+        files that Arrow may misread, and reads on where Arrow gives up.
         """
         schema = pa.schema([self.schema.field(name) for name in columns])
         positions = {name: index for index, name in enumerate(self.schema.names)}
@@ -94,22 +87,16 @@ class CsvSource(Source):
         n_read = 0
         while True:
             try:
-                for batch in self._read_from(n_read, indices, databases):
+                for batch in self._read_from(n_read, indices or [0]):
                     n_read += len(batch)
                     named = batch.select([])
                     if indices:
-                        arrays = batch.columns[: len(indices)]
-                        named = pa.RecordBatch.from_arrays(arrays, schema=schema)
+                        named = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
                     yield from split_batch(named)
-            except DuckDBError as error:
+            except pa.ArrowInvalid as error:
                 self._adapt(str(error))
             else:
                 return
-
-    @property
-    def plain_paths(self) -> tuple[str, ...]:
-        """The path of the file if DuckDB reads the file itself, and not a copy of it."""
-        return () if self.file.is_copied else self.paths
 
     def partitions(self, max_rows: int) -> Sequence[Source]:
         """Return this source as the only partition, after checking the encoding of the whole file.
@@ -120,86 +107,55 @@ class CsvSource(Source):
             self._use_fallback_encoding()
         return [self]
 
-    def _read_from(
-        self, offset: int, indices: Sequence[int], databases: Mapping[str, tuple[Database, str]]
-    ) -> Iterator[pa.RecordBatch]:
+    def _read_from(self, offset: int, indices: Sequence[int]) -> Iterator[pa.RecordBatch]:
         """Yield the columns with these indices, at least one, from the row `offset` on.
 
-        Errors are DuckDB's, unless Python reads the file.
+        Errors are Arrow's, unless Python reads the file.
         """
+        if self._is_read_by_python is None:
+            self._is_read_by_python = needs_python(self.file.path, self.layout.dialect)
         if self._is_read_by_python:
             width = len(self.schema.names)
-            batches = read_by_python(self.file, self.layout, width, indices or [0], self.notes)
-            yield from _skip_rows(batches, offset)
-            return
-        self._check_last_line()
-        with open_databases([self.file.path], databases) as opened:
-            database, path = opened[self.file.path]
-            query = f"{self._describe_query(path, indices or [0])} OFFSET {offset}"
-            batches = database.batches(query, self.layout.row_bytes)
-            if offset == 0:
-                batches = self._check_first_row(batches, indices)
-            yield from batches
+            batches = read_by_python(self.file, self.layout, width, indices, self.notes)
+        else:
+            batches = self._read_by_arrow(indices)
+        yield from _skip_rows(batches, offset)
 
-    def _describe_query(self, path: str, indices: Sequence[int]) -> str:
-        """Return the query for the columns with these indices of the file with a quoted path."""
-        selected = ", ".join(f"coalesce(c{index}, '')" for index in indices)
-        # A blank line of a file with one column is no row; an empty value is quoted there.
-        where = "WHERE c0 IS NOT NULL" if len(self.schema.names) == 1 else ""
-        return f"SELECT {selected} FROM {self._describe_table(path)} {where}"
-
-    def _describe_table(self, path: str) -> str:
-        """Return DuckDB's table function that reads a quoted path as this file.
-
-        Columns have generated names, because DuckDB's names do not distinguish upper and lower
-        case.
-        """
-        dialect, n_columns = self.layout.dialect, len(self.schema.names)
-        columns = ", ".join(f"'c{index}': 'VARCHAR'" for index in range(n_columns))
-        escape = "\\" if dialect.escape else dialect.quote
-        return (
-            f"read_csv({path}, auto_detect = false, header = false, columns = {{{columns}}}, "
-            f"skip = {self.layout.n_lines + self.layout.n_records}, "
-            f"delim = {quote_sql(dialect.delimiter)}, "
-            f"quote = {quote_sql(dialect.quote)}, escape = {quote_sql(escape)}, "
-            f"max_line_size = {LINE_BYTES}, buffer_size = {_BUFFER_BYTES}, compression = 'none', "
-            "allow_quoted_nulls = false, hive_partitioning = false)"
-        )
-
-    def _check_first_row(
-        self, batches: Iterator[pa.RecordBatch], indices: Sequence[int]
-    ) -> Iterator[pa.RecordBatch]:
-        """Yield all batches; raise a `DuckDBError` if the first row is not that of the file's head.
-
-        DuckDB skips another number of records if quotes in them are not closed properly. Quotes,
-        escapes and spaces are ignored in the comparison.
-        """
-        expected = self.layout.first_row
-        first = next(batches, None)
-        if expected is not None and len(expected) == len(self.schema.names):
-            found = [] if first is None else [column[0].as_py() for column in first.columns]
-            if list(map(_simplify, found)) != [_simplify(expected[i]) for i in indices or [0]]:
-                raise DuckDBError("another first row")
-        if first is not None:
-            yield first
-        yield from batches
+    def _read_by_arrow(self, indices: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the columns with these indices; errors are Arrow's."""
+        names = [f"c{index}" for index in range(len(self.schema.names))]
+        use_threads = count_threads() > 1
+        with pyarrow.csv.open_csv(
+            self.file.path,
+            pyarrow.csv.ReadOptions(
+                use_threads=use_threads,
+                block_size=self._block_bytes,
+                skip_rows=self.layout.n_lines + self.layout.n_records,
+                column_names=names,
+            ),
+            pyarrow.csv.ParseOptions(
+                delimiter=self.layout.dialect.delimiter, quote_char=self.layout.dialect.quote
+            ),
+            pyarrow.csv.ConvertOptions(
+                column_types=dict.fromkeys(names, pa.string()),
+                include_columns=[names[index] for index in indices],
+                strings_can_be_null=False,
+            ),
+        ) as reader:
+            yield from reader
 
     def _adapt(self, error: str) -> None:
-        """Change how the file is read after an error of DuckDB: its encoding, or by Python.
+        """Change how the file is read after an error of Arrow.
 
         A note about the encoding is added. Files that are partly UTF-8 raise a `TableError`.
         """
         if _INVALID_UTF8 in error and not self.file.is_copied and not self.file.is_stated:
             self._use_fallback_encoding()
             self._is_read_by_python = not self.file.is_copied
-            return
-        if self.layout.dialect.escape:
-            # Python's backslashes escape letters outside of quotes as well.
-            raise TableError(
-                f"{self.file.packed.where}: it cannot be read as CSV with backslashes before "
-                f"quotes ({describe_cause(error)}). Double the quotes inside of values instead."
-            )
-        self._is_read_by_python = True
+        elif _LONG_LINE in error and self._block_bytes < LINE_BYTES:
+            self._block_bytes = LINE_BYTES
+        else:
+            self._is_read_by_python = True
 
     def _use_fallback_encoding(self) -> None:
         """Read the file in another encoding from now on if it is not valid UTF-8.
@@ -210,40 +166,6 @@ class CsvSource(Source):
         self.notes += notes
         self.file = self.file.with_encoding(encoding)
 
-    def _check_last_line(self) -> None:
-        """Raise a `TableError` if the last line is longer than `LINE_BYTES`.
-
-        DuckDB drops such a line without an error, if no line follows.
-        """
-        with Path(self.file.path).open("rb") as file:
-            size = file.seek(0, io.SEEK_END)
-            end = b""
-            while len(end) < min(size, LINE_BYTES):
-                end_size = min(max(2 * len(end), _START_BYTES), size)
-                file.seek(size - end_size)
-                end = file.read(end_size)
-                if end.rstrip(b"\r\n").rfind(b"\n") >= 0 or b"\r" in end.rstrip(b"\r\n"):
-                    return
-        if size > LINE_BYTES:
-            raise build_length_error(f"{self.file.packed.where}: the last line")
-
-
-@contextmanager
-def open_databases(
-    paths: Sequence[str], databases: Mapping[str, tuple[Database, str]]
-) -> Iterator[Mapping[str, tuple[Database, str]]]:
-    """Yield a database that may read some files, and the quoted path, by path.
-
-    If `databases` has all of them, they are used. Otherwise one is opened for all `paths`.
-    """
-    if all(path in databases for path in paths):
-        yield databases
-        return
-    with open_duckdb() as database:
-        quoted = {path: database.quote_path(path) for path in paths}
-        database.lock(quoted.values())
-        yield {path: (database, each) for path, each in quoted.items()}
-
 
 def _skip_rows(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of batches without the first rows."""
@@ -251,11 +173,6 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Re
         if n_rows < len(batch):
             yield batch.slice(n_rows)
         n_rows = max(n_rows - len(batch), 0)
-
-
-def _simplify(text: str) -> str:
-    """Return a text without quotes, backslashes and white space."""
-    return re.sub(r"[\s\"'\\]", "", text)
 
 
 def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSource:
@@ -271,12 +188,13 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     if not head and not is_complete:
         raise _build_skip_error(where, options.skip or 0)
     dialect = detect_dialect(head, options.delimiter)
-    records, is_split = dialect.split_head(head, _HEAD_RECORDS)
+    plain = replace(dialect, escape=False)
+    records, is_split = plain.split_head(normalize(where, head, dialect), _HEAD_RECORDS)
     is_complete = is_complete and is_split
     filled = (index for index, record in enumerate(records) if record)
     start = find_header(records, options.header) if finds_titles else next(filled, None)
     if start is None:
-        raise _explain_no_records(file, head, is_complete)
+        raise _explain_no_records(file, head, is_complete, len(records))
     columns = name_columns(records[start], options.header, where)
     n_records = start + columns.header
     rows = [record for record in records[n_records:] if record]
@@ -292,11 +210,9 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
         options.skip or 0,
         n_records,
         columns.header,
-        rows[0] if rows else None,
-        len(head) // max(head.count("\n"), 1),
     )
     source = CsvSource(file, layout, columns.names)
-    source.notes = [*notes, *_describe_titles(records[:start], where), *columns.notes]
+    source.notes = [*notes, *describe_header(records, start, columns, where)]
     return source
 
 
@@ -312,26 +228,18 @@ def _use_separator_line(
     return replace(options, delimiter=delimiter, skip=1), [*notes, note]
 
 
-def _explain_no_records(file: TextFile, head: str, is_complete: bool) -> TableError:
-    """Return the error for a file in whose head no record was found."""
+def _explain_no_records(file: TextFile, head: str, is_complete: bool, n_blank: int) -> TableError:
+    """Return the error for a file in whose head only `n_blank` blank lines were found."""
     where = file.packed.where
     if is_complete and not head.strip("\r\n"):
         return NoRowsError(f"{where}: it holds no rows. Expected lines with cells.")
+    if n_blank == _HEAD_RECORDS:
+        return TableError(f"{where}: its first {n_blank:,} lines are blank. Remove them.")
     check_number_of_columns(max(head.count(each) for each in ",;\t|") + 1, where)
     return TableError(
         f"{where}: its first line has a value of more than 131,072 letters, or a quote that is "
         "never closed. Shorten the value, or close the quote."
     )
-
-
-def _describe_titles(records: Sequence[Record], where: str) -> Iterator[str]:
-    """Yield a note about the title lines that were skipped above the header."""
-    titles = [" ".join(filter(None, record)) for record in records if record]
-    if titles:
-        yield (
-            f"{len(titles)} line(s) above the table in {where} were skipped, the first of them "
-            f"{quote(titles[0])}. If they are rows, pass --skip 0."
-        )
 
 
 def _read_head(file: TextFile) -> tuple[str, bool]:

@@ -1,7 +1,7 @@
 """The dialect, title lines and column names of a CSV file, from its first lines.
 
-DuckDB's own detection is not used, because it skips lines at the start that it does not understand,
-and takes the decimal commas in ``1,5;2,5`` for delimiters.
+Arrow does not detect them, and DuckDB's detection skips lines at the start that it does not
+understand, and takes the decimal commas in ``1,5;2,5`` for delimiters.
 """
 
 import csv
@@ -89,8 +89,6 @@ class Layout:
     n_lines: int  # lines above the table that the user states
     n_records: int  # records below them and above the first row, blank lines included
     has_header: bool  # whether the last of them holds the column names
-    first_row: Record | None  # values of the first row, if the head of the file has one
-    row_bytes: int  # mean size of the rows in the head
 
 
 def detect_dialect(head: str, delimiter: str | None = None) -> Dialect:
@@ -175,41 +173,88 @@ def find_header(records: Sequence[Record], header: bool | None) -> int | None:
     """Return the index of the first record that is neither blank nor a title line; None if none is.
 
     Title lines stand above the header. They have another number of values than most records, and at
-    most one that is not empty, or a leading ``#``. Or they have as many values, at least three, of
-    which only the first is not empty and a text, and the next record holds texts alone. The latter
-    are rows if `header` is False.
+    most one that is not empty, or a leading ``#``. Others are filled with empty values to the width
+    of the table, see `_is_padded_title`. Those are rows if `header` is False, or if the record
+    below them does not look like a header.
 
     >>> find_header([["Sales"], [], ["shop", "price"], ["a", "1"], ["b", "2"]], None)
+    2
+    >>> find_header([["Sales", "", ""], ["", "", ""], ["shop", "n", "sum"], ["a", "1", "2"]], None)
     2
     """
     filled = [index for index, record in enumerate(records) if record]
     if not filled:
         return None
-    width = Counter(count_values(records)).most_common(1)[0][0]
-    for index, following in itertools.islice(itertools.pairwise(filled), _MAX_TITLE_LINES):
-        below = records[following]
-        if not (
-            _is_short_title(records[index], width)
-            or (header is not False and _is_padded_title(records[index], below, width))
-        ):
-            return index
-    return filled[-1] if len(filled) <= _MAX_TITLE_LINES else filled[0]
+    rows = [records[index] for index in filled]
+    width = Counter(count_values(rows)).most_common(1)[0][0]
+    n_short = _count_leading(_is_short_title(row, width) for row in rows[:-1])
+    if n_short >= _MAX_TITLE_LINES:
+        return filled[0]
+    n_titles = _count_leading(
+        _is_short_title(row, width) or _is_padded_title(row, width) for row in rows[:-1]
+    )
+    is_table = header is not False and n_titles <= _MAX_TITLE_LINES
+    if is_table and _has_header_below(rows[n_short:n_titles], rows[n_titles:], width):
+        return filled[n_titles]
+    return filled[n_short]
+
+
+def _count_leading(flags: Iterable[bool]) -> int:
+    """Return how many of the first flags are true, before one that is not."""
+    return sum(1 for _ in itertools.takewhile(bool, flags))
 
 
 def _is_short_title(record: Record, width: int) -> bool:
     """Return whether a record of another width than the table, above one, is a title line."""
-    n_texts = sum(bool(value.strip()) for value in record)
     is_comment = record[0].lstrip().startswith("#")
-    return len(record) != width and width > 1 and (n_texts <= 1 or is_comment)
+    return len(record) != width and width > 1 and (len(_list_filled(record)) <= 1 or is_comment)
 
 
-def _is_padded_title(record: Record, below: Record, width: int) -> bool:
-    """Return whether a record is a title line that a spreadsheet has filled with empty values."""
-    first, *others = record
-    texts = [value for value in below if value.strip()]
-    is_alone = len(record) == width > 2 and first.strip() != "" and not "".join(others).strip()
-    is_header = len(texts) > 1 and not any(map(_NUMBER.fullmatch, texts))
-    return is_alone and is_header and not _NUMBER.fullmatch(first)
+def _is_padded_title(record: Record, width: int) -> bool:
+    """Return whether a record may be a title line that a spreadsheet has filled with empty values.
+
+    All its values are empty. Or it has at least three values, of which one is a text. Or two of
+    them are a label and its value: the label ends with a colon, or the value is a number or a date.
+    """
+    texts = _list_filled(record)
+    if len(record) != width or width < 2 or not texts:
+        return len(record) == width > 1
+    if width == 2 or len(texts) > 2 or _NUMBER.fullmatch(texts[0]):
+        return False
+    label, value = texts[0].rstrip(), texts[-1]
+    return len(texts) == 1 or label.endswith(":") or _is_value(value)
+
+
+def _has_header_below(titles: Sequence[Record], rows: Sequence[Record], width: int) -> bool:
+    """Return whether rows begin with a header, so that the records above it are title lines.
+
+    A header has texts, and a text for all columns, or nearly all, in which rows have values. Few
+    of the other rows, except for the last one, may look like titles. Several titles need an empty
+    line among them, or numbers or dates among the rows.
+    """
+    header, *below = rows
+    body = [row for row in below if _list_filled(row)]
+    texts = _list_filled(header)
+    used = {index for row in body for index, value in enumerate(row) if value.strip()}
+    n_named = sum(bool(header[index].strip()) for index in used if index < len(header))
+    is_header = len(header) == width and len(texts) > 1 and not any(map(_is_value, texts))
+    if not is_header or n_named < len(used) - max(1, len(used) // 5):
+        return False
+    # The last row may be a total.
+    if 10 * sum(_is_padded_title(row, width) for row in body[:-1]) > len(body):
+        return False
+    has_values = any(_is_value(value) for row in body for value in row)
+    return len(titles) == 1 or has_values or not all(map(_list_filled, titles))
+
+
+def _list_filled(record: Record) -> list[str]:
+    """Return the values of a record that are not empty."""
+    return [value for value in record if value.strip()]
+
+
+def _is_value(text: str) -> bool:
+    """Return whether a text is a number or a date, so that it is no name of a column."""
+    return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,3 +335,27 @@ def _is_counting_header(cells: Sequence[str]) -> bool:
     A single cell is not enough.
     """
     return len(cells) > 1 and list(cells) == [str(index) for index in range(len(cells))]
+
+
+def describe_header(
+    records: Sequence[Record], start: int, columns: Columns, where: str
+) -> Iterator[str]:
+    """Yield notes about the title lines above `start`, and about the header there, if it is one.
+
+    Title lines without any value are not mentioned if there are others. A header of at least three
+    columns with names for less than half of them is noted.
+    """
+    lines = [" ".join(_list_filled(record)) for record in records[:start] if record]
+    titles = list(filter(None, lines)) or lines
+    if titles:
+        yield (
+            f"{len(titles)} line(s) above the table in {where} were skipped, the first of them "
+            f"{quote(titles[0])}. If they are rows, pass --skip 0."
+        )
+    yield from columns.notes
+    width, n_named = len(columns.names), len(_list_filled(records[start]))
+    if columns.header and width > 2 and 2 * n_named < width:
+        yield (
+            f"The line of {where} that was read as names of columns has {n_named} of {width:,} "
+            "names. If the table starts below it, pass the number of lines above it to --skip."
+        )

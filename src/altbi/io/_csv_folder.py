@@ -8,7 +8,7 @@ from typing import final
 import pyarrow as pa
 
 from altbi.errors import TableError, escape_text, list_names
-from altbi.io._csv import CsvSource, NoRowsError, open_csv, open_databases
+from altbi.io._csv import CsvSource, NoRowsError, open_csv
 from altbi.io._files import CompressedFile, detect_compression
 from altbi.io._source import Source
 from altbi.io._text_file import TextOptions, open_text_file
@@ -38,11 +38,8 @@ class CsvFolder(Source):
 
     def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns as text, file by file."""
-        # Opening a database takes longer than reading a small file.
-        paths = [path for file in self._files for path in file.plain_paths]
-        with open_databases(paths, {}) as databases:
-            for file in self._files:
-                yield from file.read(columns, databases)
+        for file in self._files:
+            yield from file.batches(columns)
 
     def partitions(self, max_rows: int) -> Sequence[Source]:
         """Return one source per file; files are not divided, so `max_rows` is ignored.
@@ -63,7 +60,7 @@ def _open_like(first: CsvSource, packed: CompressedFile, options: TextOptions) -
     try:
         source = open_csv(file, notes, same)
     except NoRowsError as error:
-        source = CsvSource(file, replace(layout, first_row=None), names)
+        source = CsvSource(file, layout, names)
         found = error.names or names
     else:
         found = source.schema.names

@@ -1,23 +1,84 @@
-"""Rows of CSV files by Python's csv module, which is slow, for files that DuckDB refuses.
+"""Rows of CSV files by Python's csv module, which is slow, for files that Arrow may misread.
 
-DuckDB's threads start in the middle of a file, and some of them may take a quoted value for rows.
-With one thread, DuckDB drops rows after a quote that is never closed. Errors found here have the
+Arrow cuts a file into blocks at newlines, so newlines in quotes need care. It ends a quoted value
+at any quote, and takes spaces before a quote for a part of the value. Errors found here have the
 line in which a record starts.
 """
 
 import csv
+import io
 import itertools
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, final
 
+import numpy as np
 import pyarrow as pa
 
-from altbi.errors import TableError
+from altbi.errors import TableError, describe_cause
 from altbi.io._csv_dialect import Dialect, Layout, Record
-from altbi.io._files import LINE_BYTES, describe_cause
+from altbi.io._files import LINE_BYTES
 from altbi.io._source import BATCH_BYTES, BATCH_ROWS
 from altbi.io._text_file import TextFile
+
+_BLOCK_BYTES = 1 << 20
+
+
+def needs_python(path: str, dialect: Dialect) -> bool:
+    """Return whether Arrow might find other rows in a file than Python.
+
+    It finds the same if all newlines are of one kind and stand outside of quotes, and quotes are
+    around values only. Arrow removes backslashes outside of quotes as well.
+    """
+    newlines: set[str] = set()
+    for block in () if dialect.escape else _read_lines_in_blocks(path):
+        newlines |= _find_newlines(block)
+        if len(newlines) > 1 or _has_unsafe_quotes(block, dialect):
+            return True
+    return dialect.escape
+
+
+def _read_lines_in_blocks(path: str) -> Iterator[bytes]:
+    """Yield the bytes of a file in blocks that end with a line, or that are one part of a line."""
+    rest = b""
+    with Path(path).open("rb") as file:
+        while piece := file.read(_BLOCK_BYTES):
+            block = rest + piece
+            # A last "\r" may be the first half of a newline.
+            end = max(block.rfind(b"\n"), block.rfind(b"\r", 0, -1)) + 1
+            if end == 0 and len(block) > LINE_BYTES:
+                end = len(block)
+            yield block[:end]
+            rest = block[end:]
+    yield rest
+
+
+def _find_newlines(block: bytes) -> set[str]:
+    """Return the kinds of newlines in a block."""
+    n_both = block.count(b"\r\n")
+    counts = {"\r\n": n_both, "\r": block.count(b"\r") - n_both, "\n": block.count(b"\n") - n_both}
+    return {kind for kind, count in counts.items() if count}
+
+
+def _has_unsafe_quotes(block: bytes, dialect: Dialect) -> bool:
+    """Return whether quotes in whole lines hold a newline, or are not around a value."""
+    if dialect.quote.encode() not in block:
+        return False
+    letters = np.frombuffer(block, np.uint8)
+    quotes = np.flatnonzero(letters == ord(dialect.quote))
+    newlines = np.flatnonzero((letters == ord("\n")) | (letters == ord("\r")))
+    # An odd number of quotes precedes what is inside of quotes.
+    if len(quotes) % 2 or (np.searchsorted(quotes, newlines) % 2).any():
+        return True
+    # Beside a quote around a value is an end of the value. Two quotes inside stand for one.
+    is_end = np.zeros(256, dtype=bool)
+    is_end[[ord(letter) for letter in ("\n", "\r", dialect.delimiter, dialect.quote)]] = True
+    opening, closing = quotes[::2], quotes[1::2]
+    before = letters[opening[opening > 0] - 1]
+    after = letters[closing[closing < len(letters) - 1] + 1]
+    return not (is_end[before].all() and is_end[after].all())
 
 
 def read_by_python(
@@ -30,14 +91,24 @@ def read_by_python(
     letters raise a `TableError`.
     """
     names = [f"c{index}" for index in indices]
-    with Path(file.path).open(encoding="utf-8", newline="") as text:
-        rows = _read_rows(file.packed.where, text, layout, width)
+    newlines: set[str] = set()
+    with Path(file.path).open(encoding="utf-8-sig", newline="") as text:
+        lines = _Lines(file.packed.where, text, layout.dialect, layout.n_lines)
+        rows = _read_rows(lines, layout, width, newlines)
         while chunk := list(_take_chunk(rows)):
             columns = [pa.array([row[index] for row in chunk], pa.string()) for index in indices]
             yield pa.RecordBatch.from_arrays(columns, names=names)
-        note = f"{file.packed.where} has newlines of several kinds; all of them end a line."
-        if isinstance(text.newlines, tuple) and note not in notes:
-            notes.append(note)
+    note = f"{file.packed.where} has newlines of several kinds; all of them end a line."
+    if len(newlines) > 1 and note not in notes:
+        notes.append(note)
+
+
+def normalize(where: str, text: str, dialect: Dialect) -> str:
+    """Return a text as `read_by_python` splits it: without backslashes before quotes, for example.
+
+    `where` is the name of the file in messages.
+    """
+    return "".join(_Lines(where, io.StringIO(text, newline=""), dialect, 0))
 
 
 def _take_chunk(rows: Iterator[Record]) -> Iterator[Record]:
@@ -50,22 +121,23 @@ def _take_chunk(rows: Iterator[Record]) -> Iterator[Record]:
             return
 
 
-def _read_rows(where: str, text: TextIO, layout: Layout, width: int) -> Iterator[Record]:
+def _read_rows(lines: "_Lines", layout: Layout, width: int, newlines: set[str]) -> Iterator[Record]:
     """Yield the values of each row; blank lines are no rows.
 
-    `where` is the name of the file in messages. Errors are those of `read_by_python`.
+    The newlines that end a row are added to `newlines`. Errors are those of `read_by_python`.
     """
-    n_lines = layout.n_lines
-    lines = itertools.islice(_read_lines(where, text), n_lines, None)
-    reader = layout.dialect.read(lines, strict=True)
+    where, n_lines = lines.where, layout.n_lines
+    # The lines have doubled quotes instead of backslashes.
+    reader = replace(layout.dialect, escape=False).read(lines, strict=True)
     line = n_lines + 1
     try:
         for number, row in enumerate(reader):
+            newlines.add(lines.newline)
             if row and number >= layout.n_records:
-                # An empty value after a last delimiter is accepted, as by DuckDB.
-                if len(row) < width or row[width:] not in ([], [""]):
+                # Empty values after the last one are accepted.
+                if len(row) < width or any(row[width:]):
                     raise _build_width_error(where, line, len(row), width, layout.dialect)
-                yield [_remove_spaced_quotes(value, layout.dialect.quote) for value in row]
+                yield row
             line = n_lines + reader.line_num + 1
     except csv.Error as cause:
         raise TableError(
@@ -79,33 +151,91 @@ def _read_rows(where: str, text: TextIO, layout: Layout, width: int) -> Iterator
         ) from cause
 
 
-def _remove_spaced_quotes(value: str, quote: str) -> str:
-    """Return a value without the quotes around it if a space precedes them, as DuckDB reads it."""
-    if not value.startswith(" ") or quote not in value:
-        return value
-    bare = value.strip(" ")
-    is_quoted = len(bare) > 1 and bare[0] == bare[-1] == quote
-    return bare[1:-1].replace(quote * 2, quote) if is_quoted else value
+@final
+class _Lines:
+    """The lines of a text, in which quotes are doubled instead of escaped by backslashes.
 
+    There are no spaces around quoted values. A line of more than `LINE_BYTES` letters raises a
+    `TableError`. `where` is the name of the file in messages.
+    """
 
-def _read_lines(where: str, text: TextIO) -> Iterator[str]:
-    """Yield the lines of a text; one of more than `LINE_BYTES` letters raises a `TableError`."""
-    number = 1
-    while line := text.readline(LINE_BYTES):
-        if len(line) == LINE_BYTES and not line.endswith(("\n", "\r")):
-            raise build_length_error(f"{where}: line {number}")
-        yield line
-        number += 1
+    newline = ""  # of the last line that ended with one
+
+    def __init__(self, where: str, text: TextIO, dialect: Dialect, n_skipped: int) -> None:
+        self.where = where
+        self._text = text
+        self._dialect = dialect
+        delimiter = re.escape(dialect.delimiter)
+        self._before = re.compile(rf"(?:^|(?<={delimiter})) +$")
+        self._after = re.compile(rf"^ +(?={delimiter}|[\r\n]|$)")
+        self._tokens = re.compile(rf"\\.|{dialect.quote}|\\|[^\\{dialect.quote}]+", re.DOTALL)
+        self._is_inside = False  # whether a quote is open at the start of the next line
+        self._number = 0
+        for _ in range(n_skipped):
+            self._read_line()
+
+    def __iter__(self) -> "_Lines":
+        """Return the lines themselves."""
+        return self
+
+    def __next__(self) -> str:
+        """Return the next line with its newline."""
+        line = self._read_line()
+        if not line:
+            raise StopIteration
+        if self._dialect.escape:
+            line = self._replace_backslashes(line)
+        was_inside, quote = self._is_inside, self._dialect.quote
+        self._is_inside ^= line.count(quote) % 2 == 1
+        has_spaces = f" {quote}" in line or f"{quote} " in line
+        if has_spaces and self._dialect.delimiter != " ":
+            return quote.join(self._remove_spaces(line.split(quote), was_inside))
+        return line
+
+    def _remove_spaces(self, pieces: list[str], was_inside: bool) -> list[str]:
+        """Return the pieces between quotes of a line, without the spaces around quoted values."""
+        for index in range(was_inside, len(pieces), 2):
+            if index > 0:
+                pieces[index] = self._after.sub("", pieces[index])
+            if index < len(pieces) - 1:
+                pieces[index] = self._before.sub("", pieces[index])
+        return pieces
+
+    def _replace_backslashes(self, line: str) -> str:
+        """Return a line with doubled quotes for escaped ones.
+
+        Other backslashes, and all outside of quotes, are letters.
+        """
+        is_inside, quote = self._is_inside, self._dialect.quote
+        replaced = {f"\\{quote}": quote * 2, "\\\\": "\\"}
+        found = []
+        for token in self._tokens.findall(line):
+            is_inside ^= token == quote
+            found.append(replaced.get(token, token) if is_inside else token)
+        return "".join(found)
+
+    def _read_line(self) -> str:
+        """Return the next line with its newline as it is, or the empty text at the end."""
+        line = self._text.readline(LINE_BYTES)
+        self._number += 1
+        end = next((each for each in ("\r\n", "\n", "\r") if line.endswith(each)), None)
+        if end is None and len(line) == LINE_BYTES:
+            raise build_length_error(f"{self.where}: line {self._number}")
+        self.newline = end or self.newline
+        return line
 
 
 def _build_width_error(
     where: str, line: int, found: int, expected: int, dialect: Dialect
 ) -> TableError:
     """Return the error for a record with another number of values than the first one."""
+    if found > expected:
+        action = f"Put quotes around the cells that hold the delimiter {dialect.delimiter!r}"
+    else:
+        action = "If it is a footer, remove it. Otherwise complete the line"
     return TableError(
         f"{where}: line {line} has {found} cells, but expected {expected} as in the first line. "
-        f"Put quotes around the cells that hold the delimiter {dialect.delimiter!r}, or pass the "
-        "right --delimiter. If the table starts below it, pass --skip."
+        f"{action}, or pass the right --delimiter. If the table starts below it, pass --skip."
     )
 
 

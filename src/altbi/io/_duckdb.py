@@ -6,7 +6,9 @@ DuckDB is imported inside functions, because other formats do not need it.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -24,6 +26,8 @@ _MAX_BYTES = 4 << 30
 _SHARE = 2  # DuckDB may use at most one half of the machine's memory
 # DuckDB fills vectors of this many rows, so batches of fewer rows save nothing.
 _VECTOR_ROWS = 2048
+# An interrupt is repeated, because it has no effect on a query that has not started.
+_INTERRUPT_SECONDS = 0.01
 # DuckDB would expand these letters in a path to the names of other files, or drop them.
 _SPECIAL_LETTERS = frozenset("*?[\\")
 _SETTINGS = {
@@ -53,6 +57,8 @@ class Database:
     def __init__(self, connection: DuckDBPyConnection, folder: Path) -> None:
         self._connection = connection
         self._folder = folder
+        self._thread = ThreadPoolExecutor(1)
+        self._lock = threading.Lock()  # held while the thread is in a function of DuckDB
         self._n_links = 0
 
     def quote_path(self, path: str) -> str:
@@ -78,28 +84,45 @@ class Database:
         """Forbid to change any setting, so that a query cannot widen what it may read."""
         self._connection.execute("SET lock_configuration = true")
 
-    def fetch_row(self, query: str) -> tuple[object, ...]:
-        """Return the first row of the result of a query, which must have one.
-
-        Errors are those of `batches`.
-        """
-        with _convert_errors():
-            rows: list[tuple[object, ...]] = self._connection.execute(query).fetchall()
-        return rows[0]
-
     def batches(self, query: str, row_bytes: int = 0) -> Iterator[pa.RecordBatch]:
         """Yield the result of a query in record batches, in its order, without empty ones.
 
         A batch has about `BATCH_BYTES` bytes if rows have `row_bytes` bytes, but at least 2,048
         rows, unless the result is shorter. Errors in the query or a file raise a `DuckDBError`, and
-        too little memory a `MemoryError`.
+        too little memory a `MemoryError`. Signals such as Ctrl-C stop the query, and their
+        exceptions are raised.
         """
         n_rows = max(min(BATCH_ROWS, BATCH_BYTES // max(row_bytes, 1)), _VECTOR_ROWS)
         with _convert_errors():
-            reader = self._connection.sql(query).to_arrow_reader(n_rows)
-            for batch in reader:
+            reader = self._call(self._connection.sql(query).to_arrow_reader, n_rows)
+            while (batch := self._call(next, reader, None)) is not None:
                 if len(batch):
                     yield batch
+
+    def _call(self, function: Callable[..., Any], *arguments: object) -> Any:  # noqa: ANN401
+        """Return the result of a function of DuckDB.
+
+        Another thread runs the function: DuckDB would block the main thread, where Python handles
+        signals. If a signal raises an error, the function runs until the database is closed.
+        """
+
+        def run() -> Any:  # noqa: ANN401
+            """Run the function; `close` waits for its end."""
+            with self._lock:
+                return function(*arguments)
+
+        return self._thread.submit(run).result()
+
+    def close(self) -> None:
+        """Stop a query that still runs or was not read to its end, and close the database."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        while not self._lock.acquire(timeout=_INTERRUPT_SECONDS):
+            self._connection.interrupt()
+        try:
+            self._connection.interrupt()
+            self._connection.close()
+        finally:
+            self._lock.release()
 
     def count_statements(self, query: str) -> tuple[int, bool]:
         """Return how many statements a text has, and whether all of them are SELECT statements.
@@ -132,12 +155,11 @@ def open_duckdb() -> Iterator[Database]:
         "temp_directory": str(folder.path / "spilled"),
         "threads": str(count_threads()),
     }
-    connection = duckdb.connect(":memory:", config=settings)
+    database = Database(duckdb.connect(":memory:", config=settings), folder.path)
     try:
-        yield Database(connection, folder.path)
+        yield database
     finally:
-        connection.interrupt()  # a result that was not read to its end
-        connection.close()
+        database.close()
         folder.close()
 
 

@@ -1,4 +1,4 @@
-"""Excel workbooks and OpenDocument spreadsheets: the first sheet with data, read at once.
+"""Excel workbooks and OpenDocument spreadsheets: the first sheet with a table, read at once.
 
 The workbook is read in a child process with limited memory. A small workbook can demand any amount
 of it, and the library that reads it would end this process.
@@ -20,9 +20,10 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from altbi.errors import MissingExtraError, TableError, list_names, shorten
+from altbi.errors import MissingExtraError, TableError, describe_cause, list_names, shorten
 from altbi.io._csv_dialect import name_columns
-from altbi.io._files import CompressedFile, describe_cause, report_damage
+from altbi.io._excel_layout import Row, count_titles, has_data, has_table, is_filled
+from altbi.io._files import CompressedFile, report_damage
 from altbi.io._source import BATCH_ROWS, MemorySource, Source
 
 # Limits of what a workbook unpacks to, and of the child process.
@@ -38,9 +39,9 @@ _CHILD_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREA
 _HEAD_ROWS = 50
 _SHOWN_CELLS = 3
 _ERROR_CELL = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\bt=["']e["']""")
+_LIKE_THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
 _PIECE_BYTES = 1 << 20
 
-Row = list[Any]
 # The types of columns by those of their cells.
 _TYPES = {
     bool: pa.bool_(),
@@ -55,8 +56,9 @@ _TYPES = {
 
 
 def open_excel(packed: CompressedFile, *, header: bool | None = None) -> Source:
-    """Open the first sheet with data of a workbook: .xlsx, .xlsm, .xlsb, .xls or .ods.
+    """Open the first sheet with a table of a workbook: .xlsx, .xlsm, .xlsb, .xls or .ods.
 
+    A sheet of notes, with less than three columns and 20 rows, is only read if no sheet has more.
     The sheet is held in memory. Types come from the cells. A column of several types becomes text,
     and the types of text columns are inferred as in CSV files. Empty cells and errors such as #N/A
     are missing. Lines above the names of the columns are skipped. The source has notes on all this.
@@ -156,21 +158,22 @@ def _compute_max_bytes() -> int:
 
 
 def read_workbook(packed: CompressedFile, header: bool | None) -> tuple[pa.Table, list[str]]:
-    """Return the first sheet with data as a table, and notes; see `open_excel`."""
+    """Return the first sheet with a table, and notes; see `open_excel`."""
     name, rows, others = _find_sheet(packed)
     where = f"{packed.where}, sheet {name!r}"
-    filled = (row for row in rows if any(map(_is_filled, row)))
+    filled = (row for row in rows if any(map(is_filled, row)))
     head = list(itertools.islice(filled, _HEAD_ROWS))
-    n_titles = 0 if header is False else _count_titles(head)
+    n_titles = 0 if header is False else count_titles(head)
     titles, first, body = head[:n_titles], head[n_titles], head[n_titles + 1 :]
     cells = [_format_cell(cell) for cell in first]
     if not name_columns(cells, header, where).header:
         body.insert(0, first)
     columns = _build_columns(itertools.chain(body, filled))
     if not columns:
+        more = f" To read one of the sheets {list_names(others)}, save it as CSV." if others else ""
         raise TableError(
             f"{where}: it holds no rows, only the line with the names of the columns. If that line "
-            "is a row, pass --no-header."
+            f"is a row, pass --no-header.{more}"
         )
     # Cells that are only formatted make columns without any content.
     kept = [index for index, text in enumerate(cells) if text or _has_values(columns[index])]
@@ -180,30 +183,30 @@ def read_workbook(packed: CompressedFile, header: bool | None) -> tuple[pa.Table
     return table, [*notes, *named.notes, *_describe_errors(packed, name, where)]
 
 
-def _is_filled(cell: object) -> bool:
-    """Return whether a cell holds more than spaces."""
-    return not isinstance(cell, str) or bool(cell.strip())
-
-
 def _find_sheet(packed: CompressedFile) -> tuple[str, Iterator[Row], list[str]]:
-    """Return the name and the rows of the first visible sheet with data, and the other names.
+    """Return the name and the rows of the first visible sheet with a table, and the other names.
 
-    All rows have the same length, and empty cells are "". Damaged and encrypted workbooks, and
-    workbooks without data, raise a `TableError`.
+    If all sheets with data are notes, it is the first of them. All rows have the same length, and
+    empty cells are "". Damaged and encrypted workbooks, and workbooks without data, raise a
+    `TableError`.
     """
     import python_calamine
 
     try:
         with Path(packed.path).open("rb") as file:
             workbook = python_calamine.CalamineWorkbook.from_filelike(file)
-        for each in workbook.sheets_metadata:
-            is_sheet = each.typ == python_calamine.SheetTypeEnum.WorkSheet
-            if not is_sheet or each.visible != python_calamine.SheetVisibleEnum.Visible:
-                continue
-            sheet = workbook.get_sheet_by_name(each.name)
-            if any(_is_filled(cell) for row in sheet.iter_rows() for cell in row):
-                others = [other for other in workbook.sheet_names if other != each.name]
-                return each.name, sheet.iter_rows(), others
+        visible = [
+            each.name
+            for each in workbook.sheets_metadata
+            if each.typ == python_calamine.SheetTypeEnum.WorkSheet
+            and each.visible == python_calamine.SheetVisibleEnum.Visible
+        ]
+        for is_chosen in (has_table, has_data):
+            for name in visible:
+                sheet = workbook.get_sheet_by_name(name)
+                if is_chosen(sheet.iter_rows()):
+                    others = [other for other in workbook.sheet_names if other != name]
+                    return name, sheet.iter_rows(), others
     except python_calamine.PasswordError as cause:
         raise TableError(
             f"{packed.where}: the workbook is encrypted. Save it without a password, or as CSV."
@@ -216,15 +219,6 @@ def _find_sheet(packed: CompressedFile) -> tuple[str, Iterator[Row], list[str]]:
     raise TableError(f"{packed.where}: no visible sheet holds data. Expected one with a table.")
 
 
-def _count_titles(head: Sequence[Row]) -> int:
-    """Return how many of the first rows are above the table.
-
-    The first row of the table fills more than half as many cells as the fullest of these rows.
-    """
-    counts = [sum(map(_is_filled, row)) for row in head]
-    return next(index for index, count in enumerate(counts) if 2 * count > max(counts))
-
-
 def _build_columns(rows: Iterator[Row]) -> list[pa.ChunkedArray]:
     """Return the columns of a sheet; there are none without rows."""
     chunks: list[list[pa.Array]] = []
@@ -235,7 +229,7 @@ def _build_columns(rows: Iterator[Row]) -> list[pa.ChunkedArray]:
 
 def _build_array(cells: Sequence[Any]) -> pa.Array:
     """Return cells as an array of their type; cells of several types become text."""
-    values = [cell if _is_filled(cell) else None for cell in cells]
+    values = [cell if is_filled(cell) else None for cell in cells]
     types = {_TYPES[type(value)] for value in values if value is not None}
     if len(types) > 1:
         return _format_values(values)
@@ -268,10 +262,15 @@ def _to_datetime(value: datetime.date | None) -> datetime.datetime | None:
 
 
 def _format_values(values: Sequence[Any]) -> pa.Array:
-    """Return the values of cells as texts, and None as null."""
-    return pa.array(
-        [None if value is None else _format_cell(value) for value in values], pa.string()
-    )
+    """Return the values of cells as texts, and None as null.
+
+    The number 1.234 becomes 1.2340, so that its point is not taken for a thousands separator.
+    """
+    texts = [None if value is None else _format_cell(value) for value in values]
+    for index, value in enumerate(values):
+        if isinstance(value, float) and _LIKE_THOUSANDS.fullmatch(texts[index] or ""):
+            texts[index] = f"{texts[index]}0"
+    return pa.array(texts, pa.string())
 
 
 def _format_cell(value: Any) -> str:  # noqa: ANN401 - a cell
@@ -300,8 +299,8 @@ def _describe_sheets(packed: CompressedFile, name: str, others: list[str]) -> li
     if not others:
         return []
     return [
-        f"The first sheet with data of {packed.where}, {name!r}, was read, but not "
-        f"{list_names(others)}. Save another sheet as CSV to read it."
+        f"Of the sheets of {packed.where}, {name!r} was read, but not {list_names(others)}. Save "
+        "another sheet as CSV to read it."
     ]
 
 
@@ -309,7 +308,7 @@ def _describe_titles(where: str, titles: list[Row]) -> list[str]:
     """Return a list of one note on the lines above the table, or of none."""
     if not titles:
         return []
-    texts = [_format_cell(cell) for row in titles for cell in row if _is_filled(cell)]
+    texts = [_format_cell(cell) for row in titles for cell in row if is_filled(cell)]
     shown = [repr(shorten(text, 40)) for text in texts[:_SHOWN_CELLS]]
     more = ", …" if len(texts) > _SHOWN_CELLS else ""
     return [f"Lines above the table in {where} were skipped: {', '.join(shown)}{more}."]

@@ -15,7 +15,7 @@ from typing import BinaryIO, cast
 
 import pyarrow as pa
 
-from altbi.errors import ParameterError, TableError, escape_text, quote
+from altbi.errors import ParameterError, TableError, describe_cause, escape_text, quote
 
 LINE_BYTES = 1 << 24
 _PIECE_BYTES = 1 << 22
@@ -122,15 +122,6 @@ def report_damage(where: str, what: str) -> Iterator[None]:
         ) from cause
 
 
-def describe_cause(cause: BaseException | str) -> str:
-    """Return another library's message as one line of at most 200 characters, safe to print.
-
-    A period at its end is removed. An error without a message is described by its type.
-    """
-    line = escape_text(str(cause).replace("\n", " ").strip()) or type(cause).__name__
-    return line[:200].rstrip(".")
-
-
 def detect_compression(path: str, name: str, start: bytes) -> tuple[CompressedFile, str | None]:
     """Return the file with the compression found in its first bytes, and "npz", "excel" or None.
 
@@ -214,12 +205,7 @@ def detect_encoding(
     encoding = guess_encoding(packed, head) if asked is None else _normalize_encoding(asked)
     if encoding != "utf-8" or _is_start_of_utf8(head, is_complete):
         return encoding, []
-    if asked is not None:
-        bad, _ = _find_invalid_utf8(packed)
-        raise TableError(
-            f"{packed.where}: {bad} cannot be read as utf-8. Pass the right --encoding."
-        )
-    return replace_invalid_utf8(packed, encoding)
+    return replace_invalid_utf8(packed, encoding, is_stated=asked is not None)
 
 
 def _is_start_of_utf8(head: bytes, is_complete: bool) -> bool:
@@ -231,16 +217,23 @@ def _is_start_of_utf8(head: bytes, is_complete: bool) -> bool:
     return True
 
 
-def replace_invalid_utf8(packed: CompressedFile, encoding: str) -> tuple[str, list[str]]:
+def replace_invalid_utf8(
+    packed: CompressedFile, encoding: str, *, is_stated: bool = False
+) -> tuple[str, list[str]]:
     """Return the encoding of a file that was taken for UTF-8, and a list of notes about it.
 
     The file is read to its end. If it is UTF-8, or `encoding` is another one, `encoding` is
     returned without a note. Otherwise cp1252 is assumed. Letters outside of ASCII that are UTF-8
-    raise a `TableError`, because the file then has two encodings.
+    raise a `TableError`, because the file then has two encodings. So does every invalid byte if the
+    user states the encoding, `is_stated`.
     """
     bad, has_other_letters = _find_invalid_utf8(packed) if encoding == "utf-8" else (None, False)
     if bad is None:
         return encoding, []
+    if is_stated:
+        raise TableError(
+            f"{packed.where}: {bad} cannot be read as utf-8. Pass the right --encoding."
+        )
     if has_other_letters:
         raise TableError(
             f"{packed.where}: {bad} is not UTF-8, while other letters of the file are. "

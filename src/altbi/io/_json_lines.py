@@ -1,16 +1,21 @@
 """JSON lines: one object per line; nested objects become columns such as ``address.city``."""
 
+import codecs
+import contextlib
 import json
 import pathlib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
-from altbi.errors import TableError, quote
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from altbi.errors import TableError, describe_cause, quote
 from altbi.io._converted import ConvertedSource, Origin, convert
 from altbi.io._csv_dialect import check_number_of_columns
 from altbi.io._duckdb import Database, DuckDBError, format_list, open_duckdb
-from altbi.io._files import LINE_BYTES, describe_cause, replace_invalid_utf8
+from altbi.io._files import LINE_BYTES, replace_invalid_utf8
 from altbi.io._source import check_names
 from altbi.io._text_file import TextFile
 
@@ -23,27 +28,49 @@ _INTEGERS = frozenset({"BIGINT", "UBIGINT", "HUGEINT"})
 _NUMBERS = _INTEGERS | {"DOUBLE"}
 _SQL_TYPES = {"BOOLEAN": "BOOLEAN", "DOUBLE": "DOUBLE"} | dict.fromkeys(_INTEGERS, "BIGINT")
 _TEXT = "VARCHAR"
-# What a column holds that is read as text although its values are not texts.
-_NOTES = {"LIST": "lists", "MIXED": "values of several types"}
+# Whether a value is an integer that its column would not keep exactly.
+_IS_LARGE = {
+    "BIGINT": "{value} IS NULL AND {text} IS NOT NULL",
+    "DOUBLE": f"CASE WHEN abs({{value}}) >= {1 << 53} "
+    "THEN regexp_full_match({text}, '-?[0-9]+') ELSE false END",
+}
+# What a column holds that becomes text although its values are not texts, and how it is read.
+_NOTES = {
+    "LIST": "lists; they are read as text",
+    # The types of texts are inferred, so that the column may become numbers in the end.
+    "MIXED": "values of several types; they are read like the cells of a CSV file",
+    "LARGE": "integers that are too large to be kept exactly as numbers; they are read as text",
+}
+_LONG_LINE_BYTES = 1 << 20
 _ORDERED_ROWS = 1000
+_OBJECT_MIB = 16  # DuckDB always reads objects up to this size, and none of twice the size
+# A string, or what DuckDB accepts although it is no JSON.
+_NOT_STRICT = re.compile(
+    rb'("(?:[^"\\]|\\.)*")|(?<=[\w"}\]])\s*,(?=\s*[}\]])|-?\b(?:nan|inf(?:inity)?)\b', re.I
+)
 _INVALID_UTF8 = "invalid UTF-8"
 _TOO_DEEP = "maximum recursion depth"
-_OUT_OF_RANGE = re.compile(r"INT64|out of range|Could not convert", re.I)
 
 
 def open_json_lines(file: TextFile, notes: list[str]) -> ConvertedSource:
     """Open a JSON lines file, or a file with one JSON array of objects.
 
     The file is read twice: for its columns and their types, and to convert it to a temporary
-    Parquet file. Integers outside of 64 bits become numbers with rounding. Columns with lists or
-    mixed types are text: lists and objects as JSON, other values as in the file. A file without
-    rows, invalid lines, lines that are not objects and duplicate column names raise a `TableError`.
+    Parquet file. Columns with lists, mixed types or integers that numbers would round are text,
+    with a note: lists and objects as JSON, and fractions as Python writes them, 1e2 as 100.0. For
+    such integers the file is read again. Of duplicate keys, the first counts. NaN, Infinity and
+    commas before a closing bracket are accepted, though they are no JSON. A file without rows,
+    invalid lines, lines that are not objects and duplicate column names raise a `TableError`.
     """
+    if not file.is_copied and _read_head(file).startswith(codecs.BOM_UTF8):
+        file = file.with_encoding("utf-8-sig")  # a copy without the mark, which DuckDB refuses
     try:
         return _open_utf8(file, notes)
     except DuckDBError as error:
-        if _INVALID_UTF8 in str(error) and not file.is_copied:
-            encoding, more = replace_invalid_utf8(file.packed, file.encoding)
+        if _INVALID_UTF8 in str(error):
+            encoding, more = replace_invalid_utf8(
+                file.packed, file.encoding, is_stated=file.is_stated
+            )
             if encoding != file.encoding:
                 return open_json_lines(file.with_encoding(encoding), [*notes, *more])
         _raise_invalid(file, str(error))
@@ -60,13 +87,11 @@ def _open_utf8(file: TextFile, notes: list[str]) -> ConvertedSource:
         origin = Origin(
             file.packed.name, (file.packed.path,), "jsonl", True, (open_json_lines, (file, notes))
         )
-        try:
-            source = convert(origin, _read_rows(database, objects, types), names)
-        except DuckDBError as error:
-            if not _OUT_OF_RANGE.search(str(error)):
-                raise
-            wide = {path: "DOUBLE" if type_ == "BIGINT" else type_ for path, type_ in types.items()}
-            source = convert(origin, _read_rows(database, objects, wide), names)
+        large: set[Path] = set()
+        source = convert(origin, _read_rows(database, objects, types, large), names)
+        if large:
+            types |= dict.fromkeys(large, "LARGE")
+            source = convert(origin, _read_rows(database, objects, types, large), names)
     source.notes = [*notes, *_describe_texts(types)]
     return source
 
@@ -78,14 +103,30 @@ def _describe_objects(database: Database, file: TextFile) -> str:
     layout = "array" if _starts_with_bracket(file) else "newline_delimited"
     return (
         f"read_json_objects({path}, format = '{layout}', compression = 'none', "
-        f"maximum_object_size = {LINE_BYTES}, hive_partitioning = false)"
+        "hive_partitioning = false)"
     )
 
 
 def _starts_with_bracket(file: TextFile) -> bool:
     """Return whether the first letter of a file that is not white space is ``[``."""
+    return _read_head(file).lstrip()[:1] == b"["
+
+
+def _read_head(file: TextFile) -> bytes:
+    """Return the first bytes of a file or its copy."""
     with pathlib.Path(file.path).open("rb") as text:
-        return text.read(1 << 16).lstrip()[:1] == b"["
+        return text.read(1 << 16)
+
+
+def _check_long_line(file: TextFile) -> None:
+    """Raise a `TableError` if the first line has too many keys; DuckDB needs long to find out."""
+    with pathlib.Path(file.path).open("rb") as text:
+        line = text.readline(LINE_BYTES)
+    n_keys = 0
+    if len(line) > _LONG_LINE_BYTES:
+        with contextlib.suppress(ValueError, RecursionError):  # DuckDB finds out
+            n_keys = len(json.loads(line))
+    check_number_of_columns(n_keys, file.packed.where)
 
 
 def _infer_types(database: Database, objects: str, file: TextFile) -> dict[Path, str]:
@@ -95,6 +136,7 @@ def _infer_types(database: Database, objects: str, file: TextFile) -> dict[Path,
     Lines that are not objects, no rows and too many columns raise a `TableError`.
     """
     where = file.packed.where
+    _check_long_line(file)
     found: Any = {}
     n_structures = 0
     # DuckDB can join the structures itself, but only with all of them in memory.
@@ -149,7 +191,9 @@ def _list_first_keys(database: Database, objects: str) -> dict[Path, int]:
         for key, below in value.items() if isinstance(value, dict) else ():
             walk(below, (*path, key))
 
-    for batch in database.batches(f"SELECT json::VARCHAR FROM {objects} LIMIT {_ORDERED_ROWS}"):
+    # The structure is strict JSON, other than what DuckDB accepts in a file.
+    query = f"SELECT json_structure(json)::VARCHAR FROM {objects} LIMIT {_ORDERED_ROWS}"
+    for batch in database.batches(query):
         for text in batch.column(0).to_pylist():
             walk(json.loads(text), ())
     return ranks
@@ -178,15 +222,26 @@ def _walk_structure(
             yield path, _SQL_TYPES.get(str(below), "MIXED" if below == "MIXED" else _TEXT)
 
 
-def _read_rows(database: Database, objects: str, types: Mapping[Path, str]) -> Iterator[Any]:
-    """Yield record batches with one typed column for each path; errors are DuckDB's."""
+def _read_rows(
+    database: Database, objects: str, types: Mapping[Path, str], large: set[Path]
+) -> Iterator[pa.RecordBatch]:
+    """Yield record batches with one typed column for each path; errors are DuckDB's.
+
+    The paths of numbers of which some are integers that are not kept exactly are added to `large`.
+    """
     pointers = format_list(["".join(map(_escape_key, path)) for path in types])
-    casts = ", ".join(
-        f"v[{index}]::{_TEXT if type_ in _NOTES else type_} AS c{index}"
-        for index, type_ in enumerate(types.values(), start=1)
-    )
+    casts, flags = [], {}
+    for index, (path, type_) in enumerate(types.items(), start=1):
+        cast = "TRY_CAST" if type_ == "BIGINT" else "CAST"
+        casts.append(f"{cast}(v[{index}] AS {_TEXT if type_ in _NOTES else type_}) AS c{index}")
+        if type_ in _IS_LARGE:
+            flags[f"f{index}"] = path
+            is_large = _IS_LARGE[type_].format(value=f"c{index}", text=f"v[{index}]")
+            casts.append(f"{is_large} AS f{index}")
     values = f"SELECT json_extract_string(json, {pointers}) AS v FROM {objects}"
-    return database.batches(f"SELECT {casts} FROM ({values})")
+    for batch in database.batches(f"SELECT {', '.join(casts)} FROM ({values})"):
+        large.update(path for name, path in flags.items() if pc.any(batch[name]).as_py())
+        yield batch.select([name for name in batch.schema.names if name not in flags])
 
 
 def _escape_key(key: str) -> str:
@@ -195,10 +250,10 @@ def _escape_key(key: str) -> str:
 
 
 def _describe_texts(types: Mapping[Path, str]) -> Iterator[str]:
-    """Yield a note for each column that is read as text although its values are not texts."""
+    """Yield a note for each column that becomes text although its values are not texts."""
     for path, type_ in types.items():
         if type_ in _NOTES:
-            yield f"Column {quote('.'.join(path))} holds {_NOTES[type_]}; they are read as text."
+            yield f"Column {quote('.'.join(path))} holds {_NOTES[type_]}."
 
 
 def _raise_invalid(file: TextFile, reason: str) -> NoReturn:
@@ -213,7 +268,7 @@ def _raise_invalid(file: TextFile, reason: str) -> NoReturn:
         )
     if "maximum_object_size" in reason:
         raise TableError(
-            f"{where}: an object is longer than {LINE_BYTES >> 20} MiB. Write one object per line."
+            f"{where}: an object is longer than {_OBJECT_MIB} MiB. Write one object per line."
         )
     line, problem = _find_invalid_line(file)
     problem = problem or f"is no JSON ({describe_cause(reason)})"
@@ -238,10 +293,18 @@ def _find_invalid_line(file: TextFile) -> tuple[int, str]:
     return 0, ""
 
 
+def _make_strict(found: re.Match[bytes]) -> bytes:
+    """Return a string unchanged, nothing for a comma, and another number for NaN and Infinity."""
+    return found[1] or (b"" if found[0].endswith(b",") else b"0")
+
+
 def _describe_problem(line: bytes) -> str:
     """Return why a line is not a JSON object in UTF-8; the empty text if it is one."""
     try:
-        value = json.loads(line)
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError:
+            value = json.loads(_NOT_STRICT.sub(_make_strict, line))
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as cause:
         return f"holds half a letter ({cause.object[cause.start]!a})"

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ HEAD_ROWS = 64
 _SPACES = " \u00a0\u2007\u2009\u202f"  # also no-break, figure, thin and narrow no-break spaces
 _APOSTROPHES = "'\u2019"
 _MINUS = "-\u2212"
+_DASHES = _MINUS + "\u2013\u2014"
 
 _ABBREVIATIONS = ("Fr", "Rs", "kr")  # a point may follow
 # Codes of ISO 4217, and further names of currencies that are not a single symbol.
@@ -31,16 +32,21 @@ _CURRENCY_NAMES = (
     "ZMW ZWL A$ AU$ C$ CA$ HK$ MX$ NT$ NZ$ R$ S$ US$ Kč zł"
 )
 _CURRENCIES = frozenset((*_ABBREVIATIONS, *_CURRENCY_NAMES.split()))
-_AROUND_CURRENCY = "0123456789.,+()" + _MINUS + _APOSTROPHES + _SPACES
+# Names of the same currency.
+_CANONICAL_NAMES = {"EUR": "€", "USD": "$", "US$": "$", "GBP": "£"}
+_AROUND_CURRENCY = "0123456789.,+()" + _DASHES + _APOSTROPHES + _SPACES
 
-# A number in parentheses, a minus after a number, or a minus and a space before it.
+# A number in parentheses, a minus after a digit, or a minus and a space before a number.
 _SIGN = "|".join(
     (
         rf"^\([{_SPACES}]*([\d.].*?)[{_SPACES}]*\)$",
-        rf"^([\d.].*?)[{_SPACES}]*[{_MINUS}]$",
+        rf"^((?:[\d.].*)?\d)[{_SPACES}]*[{_MINUS}]$",
         rf"^[{_MINUS}][{_SPACES}]*([\d.].*)$",
     )
 )
+_INDIAN_GROUPS = r"[1-9]\d?(?:,\d{2})+,\d{3}"
+# A price below 1 without its 0, such as -,95 and -.95. The minus does not mean a negative number.
+_PRICE_BELOW_ONE = rf"[{_MINUS}]\s*[.,]\d{{2}}(\D|$)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +61,22 @@ class NumberStyle:
     separators: str  # between thousands; several are alternatives
     decimal: str
     base: "NumberStyle | None" = None
+    # Whether a point or comma between thousands must be clear: two of them, or a decimal mark too.
+    is_clear: bool = False
 
     def parse(self, texts: pa.Array) -> pa.Array:
         """Parse texts to float64; a text of another style raises `pyarrow.ArrowInvalid`.
 
-        Numbers in parentheses and before a minus sign are negative.
+        Numbers in parentheses and before a minus sign are negative. A dash after the decimal mark
+        means no cents: 36,- is 36.
         """
         try:
             self._parse_usual_signs(texts[:HEAD_ROWS])
             return self._parse_usual_signs(texts)
         except pa.ArrowInvalid:
             moved = pc.replace_substring_regex(texts, _SIGN, r"-\1\2\3")
-            return self._parse_usual_signs(moved)
+            no_cents = rf"(\d\{self.decimal})[{_DASHES}]{{1,2}}$"
+            return self._parse_usual_signs(pc.replace_substring_regex(moved, no_cents, r"\1"))
 
     def _parse_usual_signs(self, texts: pa.Array) -> pa.Array:
         """Parse texts with a sign before the number or none; as `parse` otherwise."""
@@ -74,6 +84,8 @@ class NumberStyle:
         if self.decimal == ",":
             if pc.any(pc.match_substring(bare, ".")).as_py():
                 raise pa.ArrowInvalid("a point in a number with a decimal comma")
+            if pc.any(pc.match_substring(bare, "-,")).as_py() and _has_price_below_one(bare):
+                raise pa.ArrowInvalid("a minus that may mean 0")
             bare = pc.replace_substring(bare, ",", ".")
         return bare.cast(pa.float64())
 
@@ -83,28 +95,47 @@ class NumberStyle:
         Groups have three digits, and the first one does not begin with 0. Commas may also divide
         numbers as in India, 12,34,567.
         """
-        one = f"[{self.separators}]"
-        groups = rf"[1-9]\d{{0,2}}(?:{one}\d{{3}})+"
-        if self.separators == ",":
-            groups += r"|[1-9]\d?(?:,\d{2})+,\d{3}"
-        divided = pc.match_substring_regex(texts, rf"^[-+]?(?:{groups})(?:\{self.decimal}\d*)?$")
+        divided = pc.match_substring_regex(texts, rf"^[-+]?(?:{self._build_pattern()})$")
         bare = texts
         for separator in self.separators:
             bare = pc.replace_substring(bare, separator, "")
         return pc.if_else(divided, bare, texts)
 
+    def _build_pattern(self) -> str:
+        """Return the pattern of correctly divided numbers without a sign."""
+        first, fraction = r"[1-9]\d{0,2}", rf"\{self.decimal}\d*"
+        if not self.is_clear:
+            groups = rf"{first}(?:[{self.separators}]\d{{3}})+"
+            if self.separators == ",":
+                groups += f"|{_INDIAN_GROUPS}"
+            return rf"(?:{groups})(?:{fraction})?"
+        other = "," if self.decimal == "." else "\\."
+        patterns = [
+            *(rf"{first}(?:[{each}]\d{{3}})+(?:{fraction})?" for each in (_SPACES, _APOSTROPHES)),
+            rf"{first}(?:{other}\d{{3}})+{fraction}",
+            rf"{first}(?:{other}\d{{3}}){{2,}}",
+        ]
+        if other == ",":
+            patterns.append(rf"(?:{_INDIAN_GROUPS})(?:{fraction})?")
+        return "|".join(patterns)
+
     def may_parse(self, text: str) -> bool:
         """Return False only if `parse` would raise for this text; faster than `parse`."""
         digits = rf"\d{self.separators}\{self.decimal}"
         number = rf"[{digits}]*\d[{digits}]*(e[-+]?\d+)?|inf(inity)?|nan.*"
-        signs = rf"[{_MINUS}+()\s]*"
+        signs = rf"[{_DASHES}+()\s]*"
         return re.fullmatch(f"{signs}({number}){signs}", text, re.IGNORECASE) is not None
+
+
+def _has_price_below_one(texts: pa.Array) -> bool:
+    """Return whether a text has a minus that may stand for the 0 of a price, as in -,95."""
+    return pc.any(pc.match_substring_regex(texts, _PRICE_BELOW_ONE)).as_py() is True
 
 
 PLAIN = NumberStyle("", "", ".")
 DECIMAL_COMMA = NumberStyle(" with a decimal comma", "", ",", PLAIN)
 COMMAS = NumberStyle(" with commas between thousands", ",", ".", PLAIN)
-POINTS = NumberStyle(" with points between thousands", ".", ",", DECIMAL_COMMA)
+POINTS = NumberStyle(" with points between thousands and a decimal comma", ".", ",", DECIMAL_COMMA)
 STYLES = (
     PLAIN,
     DECIMAL_COMMA,
@@ -115,6 +146,17 @@ STYLES = (
         for name, separators in (("spaces", _SPACES), ("apostrophes", _APOSTROPHES))
         for base, ending in ((PLAIN, ""), (DECIMAL_COMMA, " and a decimal comma"))
     ),
+)
+# Only for columns whose decimal mark a model states.
+CLEAR_STYLES = tuple(
+    NumberStyle(
+        f" with a decimal {name} and separators of thousands",
+        other + _SPACES + _APOSTROPHES,
+        base.decimal,
+        base,
+        is_clear=True,
+    )
+    for name, other, base in (("point", ",", PLAIN), ("comma", ".", DECIMAL_COMMA))
 )
 
 
@@ -132,18 +174,46 @@ def build_money_parser(style: NumberStyle, currency: str | None = None) -> Parse
     def parse(texts: pa.Array) -> pa.Array:
         """Parse amounts to float64; other texts raise `pyarrow.ArrowInvalid`."""
         found = _extract_currencies(texts)
+        if _has_price_below_one(texts.filter(pc.not_equal(found, ""))):
+            raise pa.ArrowInvalid("a minus that may mean 0")
         bare = texts
-        for each in list_currencies(texts) if currency is None else [currency]:
-            bare = pc.if_else(pc.equal(found, each), _remove_symbol(texts, each), bare)
+        for each in _list_names(found):
+            if currency is None or is_same_currency(each, currency):
+                is_found = pc.equal(found, each)
+                bare = pc.if_else(is_found, _remove_symbol(texts, each), bare)
         return style.parse(bare)
 
     return parse
 
 
 def list_currencies(texts: pa.Array) -> list[str]:
-    """Return the different currencies of amounts, in the order of the texts."""
-    found = pc.unique(_extract_currencies(texts).drop_null()).to_pylist()
-    return [each for each in found if is_currency(each)]
+    """Return the different currencies of amounts by their first names, in the order of the texts.
+
+    € and EUR are the same currency, for example.
+    """
+    return unique_currencies(_list_names(_extract_currencies(texts)))
+
+
+def _list_names(found: pa.Array) -> list[str]:
+    """Return the different names of currencies in the result of `_extract_currencies`."""
+    return [each for each in pc.unique(found.drop_null()).to_pylist() if is_currency(each)]
+
+
+def unique_currencies(names: Iterable[str]) -> list[str]:
+    """Return the different currencies, each by the first of its names.
+
+    >>> unique_currencies(["EUR", "$", "€"])
+    ['EUR', '$']
+    """
+    first: dict[str, str] = {}
+    for name in names:
+        first.setdefault(_CANONICAL_NAMES.get(name, name), name)
+    return list(first.values())
+
+
+def is_same_currency(name: str, other: str) -> bool:
+    """Return whether two names are those of one currency, such as € and EUR."""
+    return len(unique_currencies((name, other))) == 1
 
 
 def is_currency(text: str) -> bool:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.errors import TableError, list_names, quote
-from altbi.io._files import CompressedFile, check_zip_member, describe_cause, report_damage
+from altbi.errors import TableError, describe_cause, list_names, quote
+from altbi.io._files import CompressedFile, check_zip_member, report_damage
 from altbi.io._source import BATCH_BYTES, BATCH_ROWS, MAX_COLUMNS, Source, check_names
 from altbi.table import get_arrow_type, to_arrow
 

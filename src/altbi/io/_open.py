@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import itertools
+import json
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from altbi.errors import ParameterError, TableError, escape_text, quote
+from altbi.errors import ParameterError, TableError, escape_text, list_names, quote
 from altbi.io._files import COMPRESSION_MAGIC, CompressedFile, detect_compression, guess_encoding
 from altbi.io._source import Source
 from altbi.io._text_file import TextOptions, open_text_file
@@ -20,6 +22,7 @@ UNFINISHED_MARKER = "_unfinished"
 _FORMATS = ("csv", "jsonl", "parquet", "arrow", "npz", "npy", "excel")
 _START_BYTES = 16
 _HEAD_BYTES = 1 << 20
+_MAX_OBJECT_BYTES = 1 << 24
 _FORMAT_MAGIC = {
     b"PAR1": "parquet",
     b"ARROW1": "arrow",
@@ -38,6 +41,12 @@ _FOLDER_ENDINGS = {
     "parquet": (".parquet",),
     "csv": tuple(text + packed for text in (".csv", ".tsv") for packed in _COMPRESSED_ENDINGS),
 }
+# Endings of files in a folder that may be tables, though they are not read with it.
+_TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".arrow", ".feather", ".npy")
+_TABLE_ENDINGS = (
+    *(text + packed for text in _TEXT_ENDINGS for packed in _COMPRESSED_ENDINGS),
+    *(".parquet", ".npz", ".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", ".zip"),
+)
 
 
 def open_table(
@@ -106,14 +115,35 @@ def open_table(
         raise ParameterError(f"format={quote(format)}, but expected one of {', '.join(_FORMATS)}.")
     path = os.fspath(path)
     name = name or path
+    _check_exists(path, name)
     options = TextOptions(encoding, delimiter, header, skip)
     if Path(path).is_dir() and format in (None, "csv", "parquet"):
-        found, paths = _list_table_files(path, name, format)
+        found, paths, others = _list_table_files(path, name, format)
         _check_options(found, name, options)
-        return _open_folder(found, path, name, paths, options)
+        source = _open_folder(found, path, name, paths, options)
+        source.notes += _describe_others(name, found, others)
+        return source
     packed, head, found = _detect_file(path, name, format)
     _check_options(found, name, options)
     return _open_file(found, packed, head, options)
+
+
+def _check_exists(path: str, name: str) -> None:
+    """Raise a `TableError` for a missing file whose name is a web address or a pattern.
+
+    Other missing files raise an error of their own when they are opened.
+    """
+    if os.path.lexists(path):
+        return
+    if "://" in path:
+        raise TableError(
+            f"{escape_text(name)}: it is a web address, but expected a file. Download it first."
+        )
+    if any(letter in path for letter in "*?["):
+        raise TableError(
+            f"{escape_text(name)}: no file has this name, and patterns are not expanded. Pass the "
+            "folder of the files, or use open_sql (--sql \"select * from 'folder/*.parquet'\")."
+        )
 
 
 # The readers are imported where they are used, so that a run only imports one of them.
@@ -202,8 +232,36 @@ def _detect_format(packed: CompressedFile, head: bytes) -> str:
     encoding = guess_encoding(packed, head)
     text = codecs.getincrementaldecoder(encoding)("replace").decode(head)
     text = text.removeprefix("\ufeff").lstrip()
+    if text.startswith("{"):
+        _check_not_wrapped(packed, encoding, text)
     is_array = text.startswith("[") and text[1:].lstrip().startswith("{")
     return "jsonl" if text.startswith("{") or is_array else "csv"
+
+
+def _check_not_wrapped(packed: CompressedFile, encoding: str, head: str) -> None:
+    """Raise a `TableError` for JSON that is one object, of which one key has the rows.
+
+    This key has a list of several objects, and no other key has a list of objects. Files of more
+    than 16 MiB are not checked. `head` is the start of the file.
+    """
+    line, _, below = head.partition("\n")
+    if line.rstrip().endswith("}") and below.strip():  # more than one object
+        return
+    data = b"".join(itertools.islice(packed.pieces(_HEAD_BYTES), _MAX_OBJECT_BYTES // _HEAD_BYTES))
+    try:
+        found = json.loads(data.decode(encoding, "replace").removeprefix("\ufeff"))
+    except (ValueError, RecursionError):  # several lines, or not JSON: its reader finds out
+        return
+    lists = {
+        key: value
+        for key, value in found.items()
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
+    }
+    if len(lists) == 1 and len(next(iter(lists.values()))) > 1:
+        raise TableError(
+            f"{packed.where}: it is one JSON object, whose key {quote(next(iter(lists)))} has the "
+            "rows. Write this array into a file of its own, or one object in each line."
+        )
 
 
 def _check_options(format: str, name: str, stated: TextOptions) -> None:
@@ -225,13 +283,17 @@ def _check_options(format: str, name: str, stated: TextOptions) -> None:
             )
 
 
-def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, list[str]]:
+def _list_table_files(
+    folder: str, name: str, format: str | None
+) -> tuple[str, list[str], list[str]]:
     """Return the format and the sorted paths of the table files in a folder and its subfolders.
 
-    `format` restricts the search to one format. An unfinished folder, a folder without table files,
+    The third value has the other files that may be tables, relative to the folder. `format`
+    restricts the search to one format. An unfinished folder, a folder without table files,
     and a folder with both Parquet and CSV files raise a `TableError`.
     """
-    where, paths = escape_text(name), list(_walk_files(Path(folder).resolve()))
+    where, root = escape_text(name), Path(folder).resolve()
+    paths = sorted(_walk_files(root))
     unfinished = [path for path in paths if Path(path).name == UNFINISHED_MARKER]
     if unfinished:
         raise TableError(
@@ -239,7 +301,7 @@ def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, 
             "finished. Run the command that writes it again: it continues where it stopped."
         )
     files = {
-        each: sorted(path for path in paths if path.lower().endswith(endings))
+        each: [path for path in paths if path.lower().endswith(endings)]
         for each, endings in _FOLDER_ENDINGS.items()
         if format in (None, each)
     }
@@ -255,7 +317,20 @@ def _list_table_files(folder: str, name: str, format: str | None) -> tuple[str, 
             f"{where}: the folder holds Parquet and CSV files, which are not one table. "
             "Pass --input-format parquet or csv."
         )
-    return found[0], files[found[0]]
+    chosen = files[found[0]]
+    tables = {path for path in paths if path.lower().endswith(_TABLE_ENDINGS)}
+    others = [str(Path(path).relative_to(root)) for path in sorted(tables - set(chosen))]
+    return found[0], chosen, others
+
+
+def _describe_others(name: str, format: str, others: Sequence[str]) -> Iterator[str]:
+    """Yield a note on the files in a folder that may be tables, and were not read, if any."""
+    if others:
+        kind = {"csv": "CSV", "parquet": "Parquet"}[format]
+        yield (
+            f"Only the {kind} files of the folder {escape_text(name)} were read, but not "
+            f"{list_names(others)}. To read them too, save them as {kind}."
+        )
 
 
 def is_table_file(path: Path) -> bool:

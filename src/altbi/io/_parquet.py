@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.fs import LocalFileSystem
 
-from altbi.errors import TableError, escape_text, quote
-from altbi.io._files import CompressedFile, describe_cause, report_damage
+from altbi.errors import TableError, describe_cause, escape_text, quote
+from altbi.io._files import CompressedFile, report_damage
 from altbi.io._source import (
     BATCH_BYTES,
     BATCH_ROWS,

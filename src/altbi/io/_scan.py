@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altbi.errors import ParameterError, TableError, infinity_error, list_names, quote
+from altbi.io._expected_type import ExpectedType
 from altbi.io._source import Source
 from altbi.io._text_batches import InferenceState, first_infinite
 from altbi.io._text_formats import (
@@ -24,7 +25,7 @@ from altbi.io._text_formats import (
     missing_value_texts,
     parse_texts,
 )
-from altbi.io._type_inference import ExpectedType, TypeInference
+from altbi.io._type_inference import TypeInference, share_decimal_mark
 from altbi.io._type_notes import describe_total
 from altbi.table import RowSampler, Table, TextConventions, as_table
 
@@ -342,6 +343,7 @@ class TableScan:
     ) -> None:
         self.names = names
         self.n_rows = 0
+        self._is_csv = source.format == "csv"
         self._declared_missing = tuple(missing)
         self._missing = MissingTexts(missing_value_texts(source.format, missing))
         self._inferences = {
@@ -353,8 +355,8 @@ class TableScan:
     def add(self, batch: pa.RecordBatch) -> None:
         """Add the next rows.
 
-        An infinite number in a typed column, or a text of another type than expected, raises a
-        `TableError`. Infinite numbers in text columns raise in `result`.
+        An infinite number in a typed column, or a text that is not written as the model expects,
+        raises a `TableError`. Infinite numbers in text columns raise in `result`.
         """
         for name in self.names:
             if name in self._inferences:
@@ -385,9 +387,10 @@ class TableScan:
     def result(self, sample: pa.Table, rows: NDArray[np.int64]) -> ScanResult:
         """Infer the types, and return them with the parsed sample and notes for the user.
 
-        `rows` are the row numbers of `sample` in the source. Infinite numbers, and ambiguous texts
-        where a model expects a type, raise a `TableError`.
+        `rows` are the row numbers of `sample` in the source. Infinite numbers raise a `TableError`.
         """
+        if self._is_csv:  # other files also have numbers that are not text
+            share_decimal_mark(self._inferences.values())
         formats = {name: inference.infer() for name, inference in self._inferences.items()}
         parser = ColumnParser(self.names, formats, self._missing.texts)
         table = parser.parse(sample, first_row=0)

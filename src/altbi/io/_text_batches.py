@@ -2,7 +2,7 @@
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -10,9 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from altbi.io._number_formats import HEAD_ROWS, list_currencies
+from altbi.io._number_formats import HEAD_ROWS, list_currencies, unique_currencies
 from altbi.io._text_formats import (
-    NUMBER,
     POINT_PAIRS,
     TEXT,
     TEXT_FORMATS,
@@ -35,7 +34,8 @@ class InferenceState:
     """What is known about the texts of a column, in plain values that can be pickled."""
 
     formats: tuple[int, ...]  # indices in `TEXT_FORMATS` of the formats that parse all texts
-    not_number: tuple[int, str] | None = None  # row and text of the first text that is no number
+    # Rows and texts that rule out formats, with the indices of these: for each format, the first.
+    ruled_out: tuple[tuple[int, str, tuple[int, ...]], ...] = ()
     infinite: int | None = None  # the first row with an infinite number
     with_points: str | None = None  # the first text whose points may be thousands separators
     currencies: tuple[str, ...] = ()  # of amounts of money; only the first two
@@ -54,16 +54,20 @@ class InferenceState:
             """Return a row and a text of the following ones with the number of the row."""
             return None if found is None else (first_row + found[0], found[1])
 
+        ruled_out = [
+            (first_row + row, text, tuple(index for index in indices if index in self.formats))
+            for row, text, indices in following.ruled_out
+        ]
         infinite = self.infinite
         if infinite is None and following.infinite is not None:
             infinite = first_row + following.infinite
         counts = Counter(dict(self.placeholders)) + Counter(dict(following.placeholders))
         return InferenceState(
             formats=tuple(index for index in self.formats if index in following.formats),
-            not_number=self.not_number or shift(following.not_number),
+            ruled_out=(*self.ruled_out, *(each for each in ruled_out if each[2])),
             infinite=infinite,
             with_points=self.with_points or following.with_points,
-            currencies=tuple(dict.fromkeys((*self.currencies, *following.currencies)))[:2],
+            currencies=tuple(unique_currencies((*self.currencies, *following.currencies))[:2]),
             placeholders=tuple(sorted(counts.items())),
             has_values=self.has_values or following.has_values,
             total=shift(following.total),
@@ -156,18 +160,16 @@ def inspect_batch(batch: TextBatch, known: InferenceState) -> InferenceState:
 
     What `known` has already may be left out.
     """
-    parsed = _parse(batch, [TEXT_FORMATS[index] for index in known.formats])
-    not_number = None
-    if INDICES[NUMBER] in known.formats and NUMBER not in parsed:
-        at = find_unparsable(NUMBER, batch.values)
-        not_number = (at, batch.texts[at].as_py())
+    candidates = [TEXT_FORMATS[index] for index in known.formats]
+    parsed = _parse(batch, candidates)
+    ruled_out = _find_ruled_out(batch, [each for each in candidates if each not in parsed])
     formats = tuple(INDICES[each] for each in parsed)
     if not any(each.has_placeholders for each in parsed):
-        return InferenceState(formats=formats, not_number=not_number)
+        return InferenceState(formats=formats, ruled_out=ruled_out)
     numbers = next((parsed[each] for each in parsed if each.kind == "number"), None)
     return InferenceState(
         formats=formats,
-        not_number=not_number,
+        ruled_out=ruled_out,
         infinite=None if numbers is None else first_infinite(numbers, 0),
         with_points=None if known.with_points else _find_text_with_points(batch, parsed),
         currencies=_find_currencies(batch, parsed),
@@ -183,14 +185,44 @@ def _parse(batch: TextBatch, candidates: Sequence[TextFormat]) -> dict[TextForma
     """
     parsed: dict[TextFormat, pa.Array | None] = {}
     for format_ in candidates:
-        if format_ is TEXT or any(
-            each in parsed and not (letters and batch.contains(letters))
-            for each, letters in format_.implied_by
-        ):
+        if format_ is TEXT or any(True for _ in _iterate_bases(batch, format_, parsed)):
             parsed[format_] = None
         elif (values := batch.parse(format_)) is not None:
             parsed[format_] = values
     return parsed
+
+
+def _find_ruled_out(
+    batch: TextBatch, formats: Iterable[TextFormat]
+) -> tuple[tuple[int, str, tuple[int, ...]], ...]:
+    """Return `InferenceState.ruled_out` for formats that do not parse all texts of a batch."""
+    firsts: dict[TextFormat, int] = {}
+    for format_ in formats:
+        texts = batch.select_values(format_)
+        first = pc.index(texts.is_valid(), True).as_py()
+        # A format parses at least what its bases parse.
+        first = max((first, *(firsts[base] for base in _iterate_bases(batch, format_, firsts))))
+        text = texts[first : first + 1]
+        if format_.may_parse(str(text[0])) and try_parse(format_, text) is not None:
+            first += find_unparsable(format_, texts[first:])
+        firsts[format_] = first
+    return tuple(
+        (
+            row,
+            batch.texts[row].as_py(),
+            tuple(INDICES[each] for each in firsts if firsts[each] == row),
+        )
+        for row in sorted(set(firsts.values()))
+    )
+
+
+def _iterate_bases(
+    batch: TextBatch, format_: TextFormat, known: Container[TextFormat]
+) -> Iterator[TextFormat]:
+    """Yield those of the known formats that parse no other texts of a batch than a format."""
+    for base, letters in format_.implied_by:
+        if base in known and not (letters and batch.contains(letters)):
+            yield base
 
 
 def _find_text_with_points(batch: TextBatch, formats: Collection[TextFormat]) -> str | None:

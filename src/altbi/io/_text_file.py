@@ -1,8 +1,9 @@
 """Text files for DuckDB: the file itself if it is plain UTF-8, else a temporary copy in UTF-8."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from threading import Lock
+from typing import final
 
 from altbi.io._files import CompressedFile, detect_encoding, read_utf8
 from altbi.io._private_folder import PrivateFolder
@@ -32,15 +33,14 @@ class TextFile:
 
     packed: CompressedFile
     encoding: str  # a codec of Python; UTF-8 files are not validated here
-    has_mark: bool = False  # whether a byte order mark must be removed by a copy
     is_stated: bool = False  # whether the user states the encoding
-    _copy: PrivateFolder | None = field(default=None, compare=False, repr=False)
+    _copy: PrivateFolder | None = field(default=None, init=False, compare=False, repr=False)
+    _lock: Lock = field(default_factory=Lock, init=False, compare=False, repr=False)
 
     @property
     def is_copied(self) -> bool:
         """Whether a copy is read in place of the file."""
-        is_plain = self.packed.compression is None and self.encoding == "utf-8"
-        return not is_plain or self.has_mark
+        return self.packed.compression is not None or self.encoding != "utf-8"
 
     @property
     def path(self) -> str:
@@ -50,31 +50,21 @@ class TextFile:
         """
         if not self.is_copied:
             return self.packed.path
-        if self._copy is None:
-            folder = PrivateFolder()
-            with Path(folder.path, "text").open("wb") as file:
-                file.writelines(read_utf8(self.packed, self.encoding))
-            self._copy = folder
-        return str(self._copy.path / "text")
+        with self._lock:  # several threads may need the first copy at the same time
+            if self._copy is None:
+                folder = PrivateFolder()
+                with Path(folder.path, "text").open("wb") as file:
+                    file.writelines(read_utf8(self.packed, self.encoding))
+                self._copy = folder
+            return str(self._copy.path / "text")
 
     def with_encoding(self, encoding: str) -> "TextFile":
         """Return the same file, read in another encoding."""
-        return replace(self, encoding=encoding, _copy=None)
+        return TextFile(self.packed, encoding, self.is_stated)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Return the fields without the copy, which only this process has."""
-        return {
-            "packed": self.packed,
-            "encoding": self.encoding,
-            "has_mark": self.has_mark,
-            "is_stated": self.is_stated,
-        }
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Set the fields; the copy is made again when it is needed."""
-        for name, value in state.items():
-            object.__setattr__(self, name, value)
-        self._copy = None
+    def __reduce__(self) -> tuple[type["TextFile"], tuple[CompressedFile, str, bool]]:
+        """Return the type and its arguments without the copy, which only this process has."""
+        return TextFile, (self.packed, self.encoding, self.is_stated)
 
 
 def open_text_file(packed: CompressedFile, encoding: str | None) -> tuple[TextFile, list[str]]:

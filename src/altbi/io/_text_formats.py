@@ -24,14 +24,24 @@ _SIMPLE_PLACEHOLDERS = (
     "-", "--", "---", "\u2013", "\u2014", ".", "..", "...", "…", "?", "??", "n.a.", "n. a.", "n.a",
     "na", "n.d.", "n/d", "s/d", "k.A.", "k. A.", "k.a.", "keine Angabe", "Keine Angabe", "none",
     "unknown", "missing", "not available", "not applicable", "unbekannt", "inconnu", "desconocido",
-    "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "0000-00-00", "0000-00-00 00:00:00",
+    "0000-00-00", "0000-00-00 00:00:00",
+)  # fmt: skip
+# Errors of Excel in English, German, French, Spanish, Italian, Portuguese and Dutch.
+_EXCEL_ERRORS = (
+    "#DIV/0!", "#NAME?", "#NULL!", "#NUM!", "#REF!", "#VALUE!", "#CALC!", "#SPILL!",
+    "#NV", "#N/V", "#BEZUG!", "#WERT!", "#ZAHL!", "#KALK!", "#ÜBERLAUF!",
+    "#NOM?", "#NOMBRE!", "#NUL!", "#VALEUR!", "#PROPAGATION!",
+    "#¡DIV/0!", "#¿NOMBRE?", "#¡NULO!", "#¡NUM!", "#¡REF!", "#¡VALOR!",
+    "#N/D", "#NOME?", "#NULLO!", "#RIF!", "#VALORE!",  # codespell:ignore
+    "#NULO!", "#NÚM!", "#VALOR!",
+    "#N/B", "#DEEL/0!", "#GETAL!", "#LEEG!", "#NAAM?", "#VERW!", "#WAARDE!",  # codespell:ignore
 )  # fmt: skip
 # Texts that may also be values. They are missing only in a column whose other texts are numbers or
 # dates. Arrow reads texts with "nan" as numbers.
 PLACEHOLDERS = tuple(
     dict.fromkeys(
         text
-        for each in (*_SIMPLE_PLACEHOLDERS, *MISSING_TEXTS)
+        for each in (*_SIMPLE_PLACEHOLDERS, *_EXCEL_ERRORS, *MISSING_TEXTS)
         for text in (each, each.upper(), each.capitalize())
         if "nan" not in text.lower()
     )
@@ -106,7 +116,7 @@ def _build_number_formats(
     formats without symbols.
     """
     formats: _Styles = {}
-    for style in numbers.STYLES:
+    for style in (*numbers.STYLES, *numbers.CLEAR_STYLES):
         implied_by = [(bare[style], "")] if bare else []
         if style.base is not None:
             # The style with a decimal comma parses no points.
@@ -132,12 +142,14 @@ def _may_parse_number(style: NumberStyle, clean: Callable[[str], str], text: str
 
 
 _NUMBERS = _build_number_formats("numbers", lambda style: style.parse, str)
+SIGNED_NUMBER = _NUMBERS[numbers.PLAIN]
 _PERCENTAGES = _build_number_formats(
     "percentages", numbers.build_percent_parser, numbers.remove_percent_sign, _NUMBERS
 )
 _MONEY = _build_number_formats(
     "amounts of money", numbers.build_money_parser, numbers.remove_currency, _NUMBERS
 )
+_NUMBER_STYLES = (_NUMBERS, _PERCENTAGES, _MONEY)
 
 
 def _build_date_formats() -> Iterator[TextFormat]:
@@ -169,29 +181,40 @@ def _build_date_format(
 # Formats that need no note.
 PLAIN_FORMATS = ("numbers", "booleans", "dates", "text")
 
-# In the order of preference: the first format that parses all texts of a column is used.
+# In the order of preference: up to text, the first format that parses a whole column is used.
 TEXT_FORMATS = (
     NUMBER,
     BOOLEAN,
     *_ISO_DATES,
-    *_NUMBERS.values(),
-    *_PERCENTAGES.values(),
-    *_MONEY.values(),
+    *(styles[style] for styles in _NUMBER_STYLES for style in numbers.STYLES),
     *_build_date_formats(),
     *(_build_date_format("times of day", DatePattern("", clock)) for clock in ("24", "12")),
     TEXT,
+    # Only for columns whose decimal mark a model states.
+    *(styles[style] for styles in _NUMBER_STYLES for style in numbers.CLEAR_STYLES),
 )
+# Descriptions of formats of numbers, and the format with the same decimal mark that parses all
+# clear separators of thousands.
+CLEAR_FORMATS = {
+    format_.description: styles[clear].description
+    for styles in _NUMBER_STYLES
+    for style, format_ in styles.items()
+    for clear in numbers.CLEAR_STYLES
+    if clear.decimal == style.decimal
+}
+CLEAR_FORMATS[NUMBER.description] = CLEAR_FORMATS[SIGNED_NUMBER.description]
 
+DECIMALS = {  # the decimal mark of each format of numbers
+    NUMBER: ".",
+    **{format_: style.decimal for styles in _NUMBER_STYLES for style, format_ in styles.items()},
+}
 # Formats with a decimal point, and those with points between thousands. A text with three digits
 # after a point may have both formats.
 POINT_PAIRS = (
     (NUMBER, _NUMBERS[numbers.POINTS]),
-    *(
-        (styles[numbers.PLAIN], styles[numbers.POINTS])
-        for styles in (_NUMBERS, _PERCENTAGES, _MONEY)
-    ),
+    *((styles[numbers.PLAIN], styles[numbers.POINTS]) for styles in _NUMBER_STYLES),
 )
-_AMBIGUOUS_COMMA = (
+AMBIGUOUS_COMMA = (
     "the commas in its numbers may be decimal or thousands separators; write a decimal point"
 )
 _AMBIGUOUS_DAY = "day and month of its dates are ambiguous; write them as year-month-day"
@@ -201,7 +224,7 @@ CONFLICTS: tuple[tuple[set[str], str], ...] = (
     *(
         (
             {f"{noun}{style.suffix}" for style in (numbers.DECIMAL_COMMA, numbers.COMMAS)},
-            _AMBIGUOUS_COMMA,
+            AMBIGUOUS_COMMA,
         )
         for noun in ("numbers", "percentages", "amounts of money")
     ),
@@ -238,6 +261,12 @@ def with_currency(format_: TextFormat, currency: str) -> TextFormat:
     return format_
 
 
+def complete_description(description: str) -> str:
+    """Return a description of a format as it is now; older models may have another one."""
+    old = description.endswith(" with points between thousands")
+    return f"{description} and a decimal comma" if old else description
+
+
 def split_currency(description: str) -> tuple[str, str]:
     """Return the description of a format in any currency, and the currency, which may be empty.
 
@@ -246,6 +275,7 @@ def split_currency(description: str) -> tuple[str, str]:
     >>> split_currency("dates")
     ('dates', '')
     """
+    description = complete_description(description)
     if not description.startswith("amounts in "):
         return description, ""
     currency = description.split(" ")[2]

@@ -1,13 +1,14 @@
 """Type inference: the text format that parses all texts of a column, found batch by batch."""
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from typing import final
 
 import pyarrow as pa
 
 from altbi.errors import TableError, infinity_error, quote
+from altbi.io._expected_type import ExpectedType, list_candidates
+from altbi.io._number_formats import is_same_currency, unique_currencies
 from altbi.io._text_batches import (
     INDICES,
     InferenceState,
@@ -17,7 +18,9 @@ from altbi.io._text_batches import (
     inspect_batch,
 )
 from altbi.io._text_formats import (
+    AMBIGUOUS_COMMA,
     CONFLICTS,
+    DECIMALS,
     NUMBER,
     POINT_PAIRS,
     TEXT,
@@ -27,23 +30,12 @@ from altbi.io._text_formats import (
     split_currency,
     with_currency,
 )
-from altbi.io._type_notes import describe_format, describe_placeholders, describe_text
-from altbi.table import Kind
-
-# Kinds that a model accepts for one another.
-_COMPATIBLE: dict[Kind, set[Kind]] = {
-    "number": {"number", "boolean"},
-    "boolean": {"number", "boolean"},
-}
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class ExpectedType:
-    """The type that a fitted model expects of a column."""
-
-    kind: Kind
-    written: str = ""  # `TextFormat.description` of the column in the training table, if text
+from altbi.io._type_notes import (
+    describe_decimal_mark,
+    describe_format,
+    describe_placeholders,
+    describe_text,
+)
 
 
 @final
@@ -51,7 +43,9 @@ class TypeInference:
     """Infers the text format of one column from its texts, which are added in chunks.
 
     `formats` are those that parse all texts so far, in the order of preference. If a model expects
-    a type of the column, they are only formats of this type.
+    a type of the column, they are only the format in which its training table was written, and
+    formats that never parse a text to another value. So the value of a cell does not depend on the
+    other cells. They only decide whether the column is read or refused.
     """
 
     def __init__(
@@ -62,7 +56,9 @@ class TypeInference:
     ) -> None:
         self.column = column
         self.expected = expected
-        self.state = InferenceState(formats=_list_candidates(expected))
+        self.state = InferenceState(formats=list_candidates(expected))
+        # The decimal mark that another column has decided, and this column.
+        self._decided: tuple[str, str] | None = None
         self._missing = missing or MissingTexts(())
 
     @property
@@ -78,14 +74,14 @@ class TypeInference:
     def add(self, texts: pa.Array, first_row: int) -> None:
         """Add the next texts; drop the formats that cannot parse them.
 
-        `first_row` is the number of their first row. If no format is left, which only happens for a
-        type that a model expects, a `TableError` is raised.
+        `first_row` is the number of their first row. If a model expects a type of the column, a
+        text that is not written so, and an amount in another currency, raise a `TableError`.
         """
         found = InferenceState(formats=self.state.formats)
         if found.formats != (INDICES[TEXT],):
             batch = TextBatch(texts, self._missing)
             found = inspect_batch(batch, self.state)
-            if not found.formats:
+            if not found.formats or self._has_other_currency(found):
                 raise self._build_unexpected_error(batch, first_row)
         found = dataclasses.replace(found, total=find_total(texts))
         self.state = self.state.append(found, first_row)
@@ -101,20 +97,30 @@ class TypeInference:
         """
         self.state = self.state.append(found, first_row)
 
+    def find_decimal_mark(self) -> str | None:
+        """Return the decimal mark if the texts have only formats of numbers with one, or None."""
+        found = {DECIMALS[each] for each in self.formats if each in DECIMALS}
+        is_clear = len(found) == 1 and not self._find_problem()
+        return found.pop() if is_clear else None
+
+    def set_decimal_mark(self, mark: str, column: str) -> None:
+        """Keep only the formats with a decimal mark, that of another column, if it is ambiguous."""
+        if not self._has_ambiguous_mark():
+            return
+        kept = (
+            index for index in self.state.formats if DECIMALS.get(TEXT_FORMATS[index], mark) == mark
+        )
+        self.state = dataclasses.replace(self.state, formats=tuple(kept))
+        self._decided = mark, column
+
     def infer(self) -> TextFormat:
         """Return the first format, in the order of preference, that parses all texts.
 
-        Ambiguous dates and numbers are text; if a model expects a type, they raise a `TableError`.
-        Infinite numbers raise a `TableError` as well. Without a model, a column without texts holds
-        numbers.
+        Without a model, ambiguous dates and numbers are text, and a column without texts holds
+        numbers. Infinite numbers raise a `TableError`.
         """
-        problem = self._find_problem()
-        if problem and self.expected:
-            raise TableError(
-                f"column {quote(self.column)}: the model expects a {self.expected.kind}, but "
-                f"{problem}."
-            )
-        format_ = TEXT if problem or self._has_placeholders_only() else self._find_preferred()
+        is_text = self._find_problem() or self._has_placeholders_only()
+        format_ = TEXT if is_text else self._find_preferred()
         if format_.kind == "number" and self.state.infinite is not None:
             raise infinity_error(self.column, self.state.infinite)
         return format_
@@ -130,39 +136,39 @@ class TypeInference:
             yield f"Column {quote(self.column)} is read as text, because {problem}."
         elif self._is_as_fitted(format_):
             pass
-        elif self.expected and self.expected.written:
-            yield (
-                f"Column {quote(self.column)} is read as {format_.description}, because not all "
-                f"of its cells are {self.expected.written}, as where the model was fitted."
-            )
         elif format_ is TEXT:
-            yield from describe_text(self.column, sample.drop_null(), self.state.not_number)
+            yield from describe_text(self.column, sample.drop_null(), self._find_ruling_out)
         else:
             with_points = self.state.with_points if self._may_have_thousands_points() else None
             yield from describe_format(self.column, format_, sample, with_points)
+            if self._decided:
+                yield describe_decimal_mark(self.column, *self._decided)
         if format_.has_placeholders:
             yield from describe_placeholders(self.column, self.state.placeholders)
+
+    def _find_ruling_out(self, format_: TextFormat) -> tuple[int, str] | None:
+        """Return the row and the text of the first text that a format cannot parse, or None."""
+        found = (
+            (row, text) for row, text, ruled in self.state.ruled_out if INDICES[format_] in ruled
+        )
+        return next(found, None)
 
     def _find_preferred(self) -> TextFormat:
         """Return the first of `formats`; for amounts of money, the one with the currency found.
 
         If the texts have no currency, it is that of the model's training table.
         """
-        written = self.expected.written if self.expected else ""
-        currency = (*self.state.currencies, split_currency(written)[1])[0]
+        currency = (*self.state.currencies, self._get_fitted_currency())[0]
         return with_currency(self.formats[0], currency)
 
     def _find_problem(self) -> str | None:
-        """Return why the texts are ambiguous, or None.
-
-        Texts in the format of a model's training table are not, except for several currencies.
-        """
+        """Return why the texts are ambiguous, or None; for a model, they never are."""
+        if self.expected is not None:
+            return None
         preferred, state = self._find_preferred(), self.state
         if preferred.currency and len(state.currencies) > 1:
             names = " and ".join(map(quote, state.currencies))
             return f"its amounts are in several currencies, such as {names}; convert them to one"
-        if self._is_as_fitted(preferred):
-            return None
         if self._has_parentheses_only():
             return "all of its numbers are in parentheses; write a minus sign if they are negative"
         if preferred.currency and self._may_have_thousands_points():
@@ -174,15 +180,19 @@ class TypeInference:
         return None
 
     def _has_parentheses_only(self) -> bool:
-        """Return whether all numbers are in parentheses, and no model expects numbers."""
+        """Return whether all numbers are in parentheses."""
         first = self.formats[0]
         is_number = first.kind == "number" and first is not NUMBER
-        return is_number and not self.state.has_values and self.expected is None
+        return is_number and not self.state.has_values
 
     def _has_placeholders_only(self) -> bool:
         """Return whether all texts are placeholders, such as "-", and no model expects a type."""
         state = self.state
         return bool(state.placeholders) and not state.has_values and self.expected is None
+
+    def _has_ambiguous_mark(self) -> bool:
+        """Return whether a point or a comma may be the decimal mark; for a model, it never is."""
+        return self._find_problem() == AMBIGUOUS_COMMA or self._may_have_thousands_points()
 
     def _may_have_thousands_points(self) -> bool:
         """Return whether the points in numbers may be decimal points or thousands separators."""
@@ -191,26 +201,45 @@ class TypeInference:
 
     def _is_as_fitted(self, format_: TextFormat) -> bool:
         """Return whether a format is the one of a model's training table."""
-        return self.expected is not None and format_.description == self.expected.written
+        if self.expected is None:
+            return False
+        written, currency = split_currency(self.expected.written)
+        description, found = split_currency(format_.description)
+        return description == written and is_same_currency(found, currency)
+
+    def _has_other_currency(self, found: InferenceState) -> bool:
+        """Return whether texts have another currency than the model's training table."""
+        currency = self._get_fitted_currency()
+        return bool(currency) and len(unique_currencies((currency, *found.currencies))) > 1
+
+    def _get_fitted_currency(self) -> str:
+        """Return the currency of the model's training table; empty without one."""
+        return split_currency(self.expected.written)[1] if self.expected else ""
 
     def _build_unexpected_error(self, batch: TextBatch, first_row: int) -> TableError:
         """Return the error for the first text of a batch that rules out the last format."""
-        row = max(find_unparsable(each, batch.select_values(each)) for each in self.formats)
-        kind = self.expected.kind if self.expected else TEXT.kind
+        currency = self._get_fitted_currency()
+        formats = [with_currency(each, currency) for each in self.formats]
+        row = max(find_unparsable(each, batch.select_values(each)) for each in formats)
+        text = str(batch.texts[row])
+        what = self.expected.describe() if self.expected else TEXT.description
+        why = self.expected.explain_refusal(text) if self.expected else ""
         return TableError(
-            f"column {quote(self.column)} holds {quote(batch.texts[row].as_py())} in row "
-            f"{first_row + row} (counted from 0), but the model expects a {kind}. Fix the value, "
-            "pass --missing VALUE to treat it as missing, or fit a model on this table."
+            f"column {quote(self.column)} holds {quote(text)} in row "
+            f"{first_row + row} (counted from 0), but the model expects {what}. {why}Fix the "
+            "value, pass --missing VALUE to treat it as missing, or fit a model on this table."
         )
 
 
-def _list_candidates(expected: ExpectedType | None) -> tuple[int, ...]:
-    """Return the indices of the formats that may be inferred.
+def share_decimal_mark(inferences: Collection[TypeInference]) -> None:
+    """Read ambiguous numbers with the decimal mark of the columns in which it is clear.
 
-    Without an expected type these are all formats. Otherwise they have the same kind, where numbers
-    and booleans count as the same.
+    Nothing is changed if clear columns have different marks, or if a model expects types.
     """
-    kinds = _COMPATIBLE.get(expected.kind, {expected.kind}) if expected else None
-    return tuple(
-        index for index, each in enumerate(TEXT_FORMATS) if kinds is None or each.kind in kinds
-    )
+    if any(each.expected is not None for each in inferences):
+        return
+    clear = {mark: each.column for each in inferences if (mark := each.find_decimal_mark())}
+    if len(clear) == 1:
+        ((mark, column),) = clear.items()
+        for each in inferences:
+            each.set_decimal_mark(mark, column)

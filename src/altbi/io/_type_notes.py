@@ -1,19 +1,34 @@
 """Sentences for the user about the types of text columns that may be unexpected."""
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from altbi.errors import quote
-from altbi.io._text_formats import NUMBER, PLAIN_FORMATS, TextFormat
+from altbi.io._text_batches import try_parse
+from altbi.io._text_formats import (
+    NUMBER,
+    PLACEHOLDERS,
+    PLAIN_FORMATS,
+    TEXT,
+    TEXT_FORMATS,
+    TextFormat,
+)
 
+INFERRED_FORMATS = TEXT_FORMATS[: TEXT_FORMATS.index(TEXT)]
 _LIKE_CODE = r"^0\d"
 _LIKE_DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})\b"
-_LIKE_NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
+_LIKE_VALUE = r"(?i)\d|^\s*(true|false)\s*$"
 _IN_PARENTHESES = r"^\s*\(.*\)\s*$"
+_WITHOUT_PERCENT = r"^[^%]*[1-9][^%]*$"
 _MAX_PLACEHOLDERS = 5
+_N_PROBES = 50  # texts of a column that are parsed in all formats
+_N_FIRST_PROBES = 8  # a format that parses none of these is not tried further
+
+FindRulingOut = Callable[[TextFormat], tuple[int, str] | None]
 
 
 def describe_format(
@@ -39,10 +54,21 @@ def describe_format(
         )
 
 
+def describe_decimal_mark(column: str, mark: str, other: str) -> str:
+    """Return a note on a column whose decimal mark is that of another column of the table."""
+    name = "comma" if mark == "," else "point"
+    return (
+        f"Column {quote(column)} could be read with a decimal point or a decimal comma. It is read "
+        f"with a decimal {name}, as column {quote(other)} is."
+    )
+
+
 def _explain(format_: TextFormat, sample: pa.Array) -> str:
     """Return a sentence on a reading that is not obvious, after a space, or nothing."""
     if "two-digit years" in format_.description:
         return " Their years are 1969 to 2068."
+    if format_.description.startswith("percentages") and _any_matches(sample, _WITHOUT_PERCENT):
+        return " Some of them have no percent sign; the sign changes no value, and 97% is 97."
     if format_.kind == "number" and _any_matches(sample, _IN_PARENTHESES):
         return " Numbers in parentheses are negative."
     return ""
@@ -77,21 +103,17 @@ def describe_total(totals: Iterable[tuple[int, str] | None]) -> Iterator[str]:
         )
 
 
-def describe_text(
-    column: str, texts: pa.Array, not_number: tuple[int, str] | None
-) -> Iterator[str]:
-    """Yield notes if most texts of a text column look like numbers or dates.
+def describe_text(column: str, texts: pa.Array, find_ruling_out: FindRulingOut) -> Iterator[str]:
+    """Yield a note if most texts of a text column look like values of another format.
 
-    `texts` are some of them, without missing ones. The notes quote a text that prevents the column
-    from being parsed, if one is known: `not_number` has the row and the text of the first one.
+    `texts` are some of them, without missing ones. `find_ruling_out` returns the row and the text
+    of the first text of the column that a format cannot parse, or None. The note quotes it.
     """
-    if not_number and _most_match(texts, _LIKE_NUMBER):
-        row, text = not_number
-        yield (
-            f"Column {quote(column)} is read as text, because row {row} (counted from 0) holds "
-            f"{quote(text)}, though most of its cells are numbers. Fix the value, or "
-            "pass --missing VALUE to treat it as missing."
-        )
+    written = _find_common_format(texts)
+    problem = written and _describe_ruling_out(*written, find_ruling_out)
+    if problem:
+        yield f"Column {quote(column)} is read as text, because {problem}"
+        return
     if not _most_match(texts, _LIKE_DATE):
         return
     first = texts.filter(pc.match_substring_regex(texts, _LIKE_DATE))[0].as_py()
@@ -104,6 +126,63 @@ def describe_text(
         f"Column {quote(column)} is read as text, though most of its cells look like dates"
         f"{example}. Write all dates in one format, and pass --missing VALUE for texts that "
         "mean a missing value."
+    )
+
+
+def _find_common_format(texts: pa.Array) -> tuple[TextFormat, bool] | None:
+    """Return the format of at least half of the texts, and whether it is more than half.
+
+    Only some of the texts are parsed. Without such a format, None is returned.
+    """
+    if not _most_match(texts, _LIKE_VALUE):
+        return None
+    chosen = np.unique(np.linspace(0, len(texts) - 1, _N_PROBES).astype(int))
+    trimmed = (text.strip() for text in texts.take(pa.array(chosen)).to_pylist())
+    probes = [text for text in trimmed if text not in PLACEHOLDERS]
+    count, best = max(
+        ((_count_parsed(each, probes), each) for each in INFERRED_FORMATS), key=lambda pair: pair[0]
+    )
+    return (best, 2 * count > len(probes)) if count and 2 * count >= len(probes) else None
+
+
+def _count_parsed(format_: TextFormat, texts: Sequence[str]) -> int:
+    """Return how many texts have a format; 0 if none of the first does."""
+    count = 0
+    for i, text in enumerate(texts):
+        if format_.may_parse(text) and try_parse(format_, pa.array([text])) is not None:
+            count += 1
+        elif not count and i + 1 >= _N_FIRST_PROBES:
+            return 0
+    return count
+
+
+def _describe_ruling_out(
+    format_: TextFormat, is_most: bool, find_ruling_out: FindRulingOut
+) -> str | None:
+    """Return which text rules out the format of most texts, and what to do.
+
+    If the text has another format of the same kind, a text that rules out that one is named too.
+    Without such texts, None is returned.
+    """
+    found = find_ruling_out(format_)
+    if found is None:
+        return None
+    text = pa.array([found[1].strip()])
+    for other in INFERRED_FORMATS:
+        if other.kind == format_.kind and try_parse(other, text) is not None:
+            rival = find_ruling_out(other)
+            if rival and try_parse(format_, pa.array([rival[1].strip()])) is not None:
+                (row, first), (next_row, second) = sorted((found, rival))
+                return (
+                    f"its {format_.kind}s are written in several ways: row {row} (counted from 0) "
+                    f"holds {quote(first)}, and row {next_row} holds {quote(second)}. Write all of "
+                    "them in one format."
+                )
+    if not is_most:
+        return None
+    return (
+        f"row {found[0]} (counted from 0) holds {quote(found[1])}, though most of its cells are "
+        f"{format_.description}. Fix the value, or pass --missing VALUE to treat it as missing."
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.errors import TableError, escape_text, shorten
+from altbi.errors import TableError, describe_cause, shorten
 
 # The Arrow unit for each unit of NumPy; seconds for those that Arrow does not have.
 _ARROW_UNITS = {"D": "D", "s": "s", "ms": "ms", "us": "us", "ns": "ns"}
@@ -50,7 +50,7 @@ def array_to_arrow(X: object) -> pa.Table:
             columns[name] = to_arrow(np.ma.getdata(values)[:, index], mask)
         except CONVERSION_ERRORS as cause:
             raise TableError(
-                f"Column {name!r} of the array cannot be read: {describe_error(cause)}. Pass a "
+                f"Column {name!r} of the array cannot be read: {describe_cause(cause)}. Pass a "
                 "data frame, where each column has its own type, or convert it to numbers or text."
             ) from cause
     return pa.table(columns)
@@ -66,7 +66,7 @@ def read_array(X: object) -> NDArray[Any]:
         values = np.asanyarray(X) if isinstance(X, np.ma.MaskedArray) else np.asarray(X)
     except (TypeError, ValueError, OverflowError) as cause:
         raise TableError(
-            f"The {type(X).__name__} cannot be read as an array: {describe_error(cause)}. Pass a "
+            f"The {type(X).__name__} cannot be read as an array: {describe_cause(cause)}. Pass a "
             "2-D array or a data frame, with rows of the same length."
         ) from cause
     if values.dtype.kind not in _COLUMN_KINDS:
@@ -97,7 +97,7 @@ def _convert_objects(values: NDArray[Any]) -> NDArray[np.float64]:
         except (TypeError, ValueError, OverflowError) as cause:
             raise TableError(
                 f"Column {column} of the array (counted from 0) holds values that are not numbers: "
-                f"{describe_error(cause)}. Pass a data frame, where each column has its own type, "
+                f"{describe_cause(cause)}. Pass a data frame, where each column has its own type, "
                 "or convert the column to numbers."
             ) from cause
     return converted
@@ -126,15 +126,3 @@ def to_arrow(values: NDArray[Any], mask: NDArray[np.bool_] | None = None) -> pa.
         unit = _ARROW_UNITS[np.datetime_data(dtype)[0]]
         dtype = np.dtype(f"{kind}8[{'s' if kind == 'm' and unit == 'D' else unit}]")
     return pa.array(np.ascontiguousarray(values, dtype=dtype), mask=mask)
-
-
-def describe_error(cause: BaseException) -> str:
-    """Return the first line of another library's message: at most 200 characters, safe to print.
-
-    A period at its end is removed. An error without a message is described by its type.
-    """
-    # The errors of pyarrow for pandas frames have the message as their first argument.
-    has_text = bool(cause.args) and isinstance(cause.args[0], str)
-    text = cause.args[0] if has_text and not isinstance(cause, UnicodeError) else str(cause)
-    line = next(iter(text.splitlines()), "") or type(cause).__name__
-    return shorten(escape_text(line), 200).rstrip(".")

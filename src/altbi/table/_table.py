@@ -12,20 +12,20 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from altbi.errors import ParameterError, TableError, quote, shorten
+from altbi.errors import ParameterError, TableError, describe_cause, quote, shorten
 from altbi.table._arrays import (
     CONVERSION_ERRORS,
     array_to_arrow,
-    describe_error,
     to_number_array,
 )
 
 Kind = Literal["number", "boolean", "date", "category"]
 
 _FEW = msgspec.Meta(max_length=100_000)  # a model file with more is refused
-_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
 _SECONDS_PER_DAY = 86_400
 
 
@@ -231,17 +231,22 @@ def _infer_kind(type_: pa.DataType) -> Kind | None:
 def _to_float64(column: pa.ChunkedArray) -> NDArray[np.float64]:
     """Return a column that is not a category as float64; null becomes NaN.
 
-    Dates are seconds since 1970, times seconds since midnight, and durations seconds. Integers and
-    decimals may be rounded.
+    Dates are seconds since 1970, times seconds since midnight, and durations seconds. Nanoseconds
+    are left out. Integers and decimals may be rounded.
     """
     type_ = column.type
     if not pa.types.is_temporal(type_):
         return column.cast(pa.float64(), safe=False).to_numpy()
     ticks = column.cast(pa.int32() if type_.bit_width == 32 else pa.int64())
+    unit = "s" if pa.types.is_date(type_) else type_.unit
+    if unit == "ns":
+        # As microseconds, which float64 holds exactly. The result is then that of the same moment
+        # in another unit, to the bit.
+        ticks, unit = pc.divide(ticks, 1000), "us"
     values: NDArray[np.float64] = ticks.cast(pa.float64(), safe=False).to_numpy()
     if pa.types.is_date32(type_):
         return values * _SECONDS_PER_DAY
-    return values / _TICKS_PER_SECOND["ms" if pa.types.is_date64(type_) else type_.unit]
+    return values / _TICKS_PER_SECOND["ms" if pa.types.is_date64(type_) else unit]
 
 
 def is_frame(X: object) -> bool:
@@ -328,7 +333,7 @@ def as_arrow_table(X: object) -> pa.Table:
         except CONVERSION_ERRORS as cause:
             raise TableError(
                 f"The {type(X).__name__} cannot be read as a table with columns: "
-                f"{describe_error(cause)}. Pass a 2-D array, a data frame or an Arrow table of "
+                f"{describe_cause(cause)}. Pass a 2-D array, a data frame or an Arrow table of "
                 "numbers, dates or text."
             ) from cause
     _validate_columns(table)
@@ -347,7 +352,7 @@ def _validate_columns(table: pa.Table) -> None:
         except pa.ArrowException as cause:
             raise TableError(
                 f"Column {quote(field.name)} ({shorten(str(field.type), 60)}) holds "
-                f"values that are not valid: {describe_error(cause)}. Write the table again, or "
+                f"values that are not valid: {describe_cause(cause)}. Write the table again, or "
                 "drop the column."
             ) from cause
 
@@ -366,14 +371,14 @@ def _convert_pandas(X: Any) -> pa.Table:  # noqa: ANN401 - pandas is not importe
         except CONVERSION_ERRORS as cause:
             raise TableError(
                 f"Column {quote(name)} ({column.dtype}) mixes types or holds objects that are "
-                f"neither numbers, dates nor text: {describe_error(cause)}. Drop the column, or "
+                f"neither numbers, dates nor text: {describe_cause(cause)}. Drop the column, or "
                 "convert it to numbers or text."
             ) from cause
     try:
         return pa.table(arrays, names=names)
     except UnicodeError as cause:
         raise TableError(
-            f"A column name is not valid text: {describe_error(cause)}. Rename the column."
+            f"A column name is not valid text: {describe_cause(cause)}. Rename the column."
         ) from cause
 
 
@@ -396,6 +401,6 @@ def _simplify_text(field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
     except pa.ArrowException as cause:
         raise TableError(
             f"Column {quote(field.name)} holds categories that cannot be read as text: "
-            f"{describe_error(cause)}. Drop the column, or convert it to numbers or text."
+            f"{describe_cause(cause)}. Drop the column, or convert it to numbers or text."
         ) from cause
     return pa.chunked_array(chunks, pa.dictionary(column.type.index_type, pa.large_string()))
