@@ -30,7 +30,7 @@ from sklearn.base import clone
 from altbi import ALTBI, OutlierDetector, Schedule
 from altbi._threads import count_threads, limit_threads, single_blas_thread
 from altbi.detectors import Detector
-from altbi.scorers import DistanceScorer
+from altbi.scorers import SumScorer
 from altbi.table import as_table
 from altbi_bench.tables.grids import markdown_grid
 from measuring import describe_machine
@@ -77,10 +77,10 @@ class Product:
 def list_products(detector: Detector) -> list[Product]:
     """Return the matrix products that scoring a row needs."""
     scorer = detector.model_.scorer
-    if isinstance(scorer, DistanceScorer):
-        n_reference, n_features = scorer.rows.shape
-        whitening = [] if scorer.whitening is None else [Product(1, n_features, n_features)]
-        return [*whitening, Product(1, n_reference, n_features)]
+    if isinstance(scorer, SumScorer):
+        n_reference, n_features = scorer.distance.rows.shape
+        # Those of a whitening, or of the covariance.
+        return [Product(1, n_features, n_features), Product(1, n_reference, n_features)]
     n_samples = detector.model_.settings.training.backbone.n_samples
     found = []
     for name, weights in scorer.arrays.items():

@@ -4,7 +4,7 @@ import bz2
 import gzip
 import lzma
 
-from archives import build_workbook, compress_zstd, zip_files
+from altbi_bench.archives import build_workbook, compress, zip_files
 from table_cases import Case, Column, Value
 
 LATE_ROW, MILLION = 900_000, 1_000_000
@@ -207,7 +207,7 @@ def list_encoding_cases() -> list[Case]:
         table_case("UTF-16", accents.encode("utf-16"), columns),
         table_case("gzip", gzip.compress(packed), file="table.csv.gz"),
         table_case("bz2", bz2.compress(packed), file="table.csv.bz2"),
-        table_case("zstd", compress_zstd(packed), file="table.csv.zst"),
+        table_case("zstd", compress(packed, "zstd"), file="table.csv.zst"),
         table_case("xz", lzma.compress(packed), file="table.csv.xz"),
         table_case("zip", zip_files({"table.csv": packed}), file="table.csv.zip"),
         error_case(

@@ -102,7 +102,8 @@ def score_by_distance(data: Data, rows: Rows, losses: Scores, **changes: float) 
     """Return scores by distance to reference rows, with some parameters changed."""
     settings = {"keep": 0.8, "n_reference": 1000, "n_groups": 5, "seed": data.seed} | changes
     certain = np.zeros(len(rows), dtype=bool)
-    return fit_distance_scorer(rows, losses, is_inlier=certain, **settings).score(rows)
+    scorer, _ = fit_distance_scorer(rows, losses, is_inlier=certain, **settings)
+    return scorer.score(rows)
 
 
 def with_settings(**changes: float) -> Variant:

@@ -12,10 +12,7 @@ bench/results/versions.jsonl, and existing ones are not run again.
 
 import argparse
 import hashlib
-import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -28,6 +25,7 @@ from numpy.typing import NDArray
 
 from altbi_bench.catalogue.datasets import is_available, load, select
 from altbi_bench.runs.json_records import append_json_record, read_json_records
+from altbi_bench.runs.other_version import VersionProcess
 from altbi_bench.tables.grids import markdown_grid
 
 ROOT = Path(__file__).parents[2]
@@ -44,24 +42,6 @@ SYSTEMS = {
     "ODIM": ("ODIM", "ODIM"),
 }
 THIS, OTHER = "this", "other"
-WORKER = """
-import json, sys, warnings
-import numpy as np
-from sklearn.metrics import average_precision_score, roc_auc_score
-from operator import attrgetter
-import altbi
-warnings.simplefilter("ignore")
-for line in sys.stdin:
-    job = json.loads(line)
-    with np.load(job["path"]) as arrays:
-        X, y = arrays["X"], arrays["y"]
-    detector = attrgetter(job["detector"])(altbi)(
-        random_state=job["seed"], **job.get("parameters", {})
-    )
-    scores = -detector.fit(X).score_samples(X)
-    result = {"auc": roc_auc_score(y, scores), "ap": average_precision_score(y, scores)}
-    print(json.dumps(result), flush=True)
-"""
 Record = dict[str, object]
 Key = tuple[object, ...]
 Result = TypeVar("Result")
@@ -134,24 +114,13 @@ def run_jobs(source: Path, jobs: list[Record]) -> None:
 
 def measure_jobs(source: Path, jobs: list[Record]) -> Iterator[Record]:
     """Yield the accuracy of each job, measured one by one in a process of this version."""
-    limits = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": str(source)}
-    command = [sys.executable, "-c", WORKER]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, **limits},
-        text=True,
-    ) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
+    with VersionProcess(source) as process:
         for job in jobs:
-            worker.stdin.write(json.dumps(job) + "\n")
-            worker.stdin.flush()
-            result = worker.stdout.readline()
-            if not result:
-                raise SystemExit(f"The run {job} failed.")
-            yield json.loads(result)
+            try:
+                result = process.measure(job)
+            except (RuntimeError, ChildProcessError) as cause:
+                raise SystemExit(f"The run {job} failed: {cause}") from cause
+            yield {name: result[name] for name in ("auc", "ap")}
 
 
 def format_rows() -> Iterator[list[str]]:

@@ -61,7 +61,7 @@ def test_inspect_counts_the_stored_rows(capsys, tmp_path, create):
     assert main(["inspect", str(tmp_path / "m"), "--json"]) == 0
 
     scorer = detector.model_.scorer
-    expected = 0 if create is fast_altbi else len(scorer.rows)
+    expected = 0 if create is fast_altbi else len(scorer.distance.rows)
     assert json.loads(capsys.readouterr().out)["reference_rows"] == expected
     assert (expected > 0) == (create is fast_detector)
 

@@ -75,7 +75,9 @@ def test_detect_example_finds_the_outlier(folder, capsys):
     detection = run_examples(DOCS / "commands.md")["detection"]
 
     assert (detection.top[0].number, detection.top[0].ids) == (42, ("42",))
-    assert capsys.readouterr().out == f"{detection.n_flagged} amount\n"
+    first, *notes = capsys.readouterr().out.splitlines()
+    assert first == f"{detection.n_flagged} amount"
+    assert [note.split()[:2] for note in notes] == [["Column", "'country'"]]
     assert (folder / "found" / "report.html").exists()
 
 
@@ -160,3 +162,14 @@ def test_speed_of_methods_links_to_measurements():
 
     assert "(benchmark/systems.md#cost)" in paragraph
     assert not re.search(r"\d+ times", paragraph)
+
+
+@pytest.mark.parametrize("documented", [altbi.Detection, altbi.FittedModel])
+def test_public_attributes_are_documented(documented):
+    page = (DOCS / "commands.md").read_text()
+    table = page.partition(f"| `{documented.__name__}` | contents |")[2].partition("\n\n")[0]
+    names = {name for name in dir(documented) if not name.startswith("_")}
+    names |= set(re.findall(r"^    (\w+) :", documented.__doc__.partition("Attributes")[2], re.M))
+
+    first_cells = " ".join(line.split("|")[1] for line in table.splitlines()[1:])
+    assert set(re.findall(r"`(\w+)[`(]", first_cells)) == names

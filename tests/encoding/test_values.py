@@ -56,8 +56,8 @@ def test_missing_and_unknown_values_are_described():
 
     assert missing == (
         "Missing values in 'n0' (1 values), 'n1' (1 values), 'n2' (1 values), 'n3' (1 values), "
-        "'n4' (1 values) and 2 more columns, where the training sample had none; they count as "
-        "typical values."
+        "'n4' (1 values) and 2 more columns, where the training sample had none; missing "
+        "numbers and dates count as typical values, missing categories as unlike all others."
     )
     assert unknown == (
         "Unknown categories in 'c' (1 values), which the training sample did not have; they count "

@@ -75,7 +75,7 @@ def test_labelled_inliers_become_reference_rows(n_rows):
     model = detector.fit(rows, known_inlier=is_inlier).model_
 
     expected = model.encoder.standardize(as_table(rows[is_inlier]))
-    found = {row.tobytes() for row in model.scorer.rows}
+    found = {row.tobytes() for row in model.scorer.distance.rows}
     assert {row.tobytes() for row in expected} <= found
     assert len(found) == 50
 

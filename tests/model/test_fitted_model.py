@@ -9,7 +9,7 @@ from altbi.distributed import ScoreBatches
 from altbi.encoding import TableEncoder
 from altbi.errors import TableError
 from altbi.io import open_table
-from altbi.model import _fitted_model
+from altbi.model import FittedModel, _fitted_model
 from altbi.model._fitted_model import score_chunks
 from altbi.pipeline import Pipeline
 from altbi.scorers import DistanceScorer
@@ -56,8 +56,7 @@ def test_repr_is_short_and_has_no_values():
     )
 
     assert by_distance == (
-        "FittedModel(OutlierDetector, 1,200 rows, 2 columns, "
-        "scores by distance to 960 reference rows)"
+        "FittedModel(OutlierDetector, 1,200 rows, 2 columns, scores by 960 reference rows)"
     )
     assert by_loss == "FittedModel(ALTBI, 1,200 rows, 2 columns, scores by loss)"
 
@@ -70,6 +69,17 @@ def test_other_numbers_of_columns_are_refused(convert, method):
 
     with pytest.raises(TableError, match="has 2 columns, but the model was fitted on 3"):
         getattr(model, method)(table)
+
+
+def test_frames_and_arrays_are_prepared():
+    values = np.random.default_rng(0).normal(size=(50, 2))
+    table = pa.table(list(values.T), list("ab"))
+    model = fast_detector().fit(table).model_
+
+    for rows in (table, table.to_pandas(), model.prepare(table)):
+        scores, drift = model.score_table(rows)
+        assert np.array_equal(scores, model.score(table))
+        assert drift.rows == 50
 
 
 @dataclass(frozen=True)
@@ -126,6 +136,19 @@ def test_tables_with_such_rows_are_not_scored(broken, tmp_path):
         list(scorer([batches]))
 
 
+def test_errors_name_rows_of_later_chunks(broken):
+    """Chunks of a file are tables whose first row has a number."""
+    chunk = broken.model_.prepare(ROWS)
+    chunk.first_row = 100
+    with pytest.raises(TableError, match=r"^Row 107 \(counted from 0\) has no finite score"):
+        broken.model_.score_table(chunk)
+
+    chunk = broken.model_.prepare(np.column_stack([[1, 2, np.inf], [1, 2, 3]]))
+    chunk.first_row = 100
+    with pytest.raises(TableError, match=r"infinity, first in row 102 \(counted from 0\)"):
+        broken.model_.score_table(chunk)
+
+
 def test_explained_rows_have_finite_scores():
     model = fast_detector().fit(ROWS[:7]).model_
     with (
@@ -133,3 +156,20 @@ def test_explained_rows_have_finite_scores():
         pytest.raises(TableError, match="no finite score"),
     ):
         model.explain(ROWS[:2])
+    chunk = as_table(pa.table(list(ROWS.T[:, :2]), ["x0", "x1"]))
+    chunk.first_row = 100
+    with (
+        mock.patch.object(FittedModel, "prepare", lambda _, table: table),
+        mock.patch.object(DistanceScorer, "score", lambda _, rows: np.full(len(rows), np.nan)),
+        pytest.raises(TableError, match=r"^Row 100 "),
+    ):
+        model.explain(chunk)
+
+
+def test_order_of_named_columns_does_not_matter():
+    rng = np.random.default_rng(0)
+    frame = pa.table({"b": rng.normal(size=60), "a": rng.normal(size=60) * 5})
+    model = fast_detector().fit(frame).model_
+    assert np.array_equal(model.score(frame.select(["a", "b"])), model.score(frame))
+    with pytest.raises(TableError, match="columns \\['b'\\] are missing"):
+        model.score(frame.rename_columns(["c", "a"]))

@@ -95,7 +95,7 @@ def test_labelled_outliers_are_no_reference_rows():
 
     encoder = detector.encoder_
     normal = encoder.standardize(as_table(NORMAL, encoder.names))
-    assert np.array_equal(detector.model_.scorer.rows, normal)
+    assert np.array_equal(detector.model_.scorer.distance.rows, normal)
 
 
 def test_few_labelled_outliers_are_added_to_sample():

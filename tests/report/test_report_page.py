@@ -323,7 +323,7 @@ def test_texts_depend_on_the_scorer(show):
         text = page.inner_text("body")
         assert all(words in text for words in by_distance)
         assert not any(words in text for words in by_loss)
-        assert "mean squared distance to the nearest reference rows" in text
+        assert "adds up its distance to the nearest reference rows" in text
 
     with show(score_by_loss(create_summary())) as page:
         assert read_comparison(page) == []

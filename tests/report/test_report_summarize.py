@@ -140,7 +140,7 @@ def test_columns_and_training_are_summarized(summary):
 
 def test_top_rows_have_the_nearest_reference_rows(summary, table, model):
     explanation = model.explain(table.select(FEATURES))
-    decoded = dict(zip(FEATURES, model.encoder.decode(model.scorer.rows), strict=True))
+    decoded = dict(zip(FEATURES, model.encoder.decode(model.scorer.distance.rows), strict=True))
     texts = [map(format_value, decoded[name].to_pylist()) for name in summary.shown_columns]
     reference = set(zip(*texts, strict=True))
 

@@ -329,6 +329,51 @@ def test_mean_of_groups_does_not_depend_on_shape():
     assert np.allclose(mean, squares.mean(axis=0), rtol=1e-14)
 
 
+@pytest.mark.parametrize("precision", [np.float32, np.float64])
+def test_whitened_distances_far_from_zero_are_right(precision, monkeypatch):
+    """Values are 1e8 plus some multiples of 8, the precision of float32 there."""
+    generator, used = np.random.default_rng(0), []
+    reference, rows = (
+        np.float32(1e8) + 8 * (size * sample((count, 6), generator)).round()
+        for count, size in ((300, 20), (100, 60))
+    )
+    whitening = np.eye(6, dtype=np.float32) + sample((6, 6), generator) / 10
+    scorer = DistanceScorer(reference, n_groups=3, whitening=whitening)
+    if precision == np.float64:
+        monkeypatch.setattr(_reference_groups, "is_position_independent", lambda *_: False)
+    record_precisions(scorer, used, monkeypatch)
+
+    scores = scorer.score(rows)
+
+    assert used[0] == (precision, 100)
+    exact = [score_plainly(scorer, row)[0] for row in rows]
+    np.testing.assert_allclose(scores, exact, rtol=1e-5)
+    np.testing.assert_allclose(scorer.contributions(rows).sum(axis=1), exact, rtol=1e-9)
+
+
+def test_missing_values_of_other_rows_are_filled():
+    """Only a row that may equal a reference row keeps its missing values."""
+    scorer = DistanceScorer(sample((20, 3)), n_groups=2, whitening=np.eye(3, dtype=np.float32))
+    rows = scorer.rows[:3].copy()
+    rows[:, 2] = np.nan
+    rows[1, 0] += 1
+    rows[2, :] = np.nan
+
+    filled = scorer._groups.fill_missing_values(rows)
+
+    assert np.isnan(filled[:, 2]).tolist() == [True, False, True]
+    assert filled[1].tolist() == [*rows[1, :2], 0]
+
+
+def test_columns_with_many_values_are_compared_first():
+    values = np.arange(12)
+    rows = np.column_stack([values // 6, values, values // 3]).astype(np.float32)
+
+    groups = DistanceScorer(rows, n_groups=2)._groups
+
+    assert groups._columns_by_distinct_values.tolist() == [1, 2, 0]
+
+
 def test_overflow_raises_no_warning():
     scorer = DistanceScorer(sample((300, 3)), n_groups=3)
 
@@ -383,7 +428,7 @@ def test_hash_collisions_are_detected(monkeypatch):
 
 def fit_scorer(rows, losses, is_inlier=UNLABELLED, **changes):
     settings = {"keep": 0.5, "n_reference": 1000, "n_groups": 3, "seed": 0} | changes
-    return fit_distance_scorer(rows, losses, is_inlier=is_inlier, **settings)
+    return fit_distance_scorer(rows, losses, is_inlier=is_inlier, **settings)[0]
 
 
 def are_in(rows, scorer):

@@ -10,12 +10,13 @@ from altbi.networks import Backbone, Schedule
 
 @final
 class OutlierDetector(Detector):
-    """Detect outliers by their distance to normal rows; the recommended detector.
+    """Detect outliers by comparing rows with normal rows; the recommended detector.
 
     A small network is trained briefly by ALTBI's method, with growing batches and truncated losses.
     It learns the common rows of a table before the unusual ones. Rows with small losses are
-    candidates for the reference set. The score of a row is its mean squared distance to the nearest
-    reference rows, in robust z-scores of the columns.
+    candidates for the reference set. The score of a row adds up its distance to the nearest
+    reference rows, its distance from their mean after removing correlations, and the rarity of its
+    values. With 100 encoded features or more, it is the distance alone.
 
     Tables may hold numbers, booleans, text categories, dates and missing values.
 

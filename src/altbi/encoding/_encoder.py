@@ -270,6 +270,13 @@ class TableEncoder:
         """Index of the table column of each encoded feature: ``(n_features_encoded,)``."""
         return self._layout.feature_columns
 
+    @property
+    def feature_kinds(self) -> NDArray[np.str_]:
+        """What each encoded feature stands for: "value", "category" or "missing"."""
+        kinds = np.where(self._layout.is_category, "category", "missing")
+        kinds[self._layout.starts[self._layout.numeric]] = "value"
+        return kinds
+
     def sum_by_column(self, contributions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum values of encoded features over each column; return ``(n_rows, n_columns)``."""
         return np.add.reduceat(contributions, self._layout.starts, axis=1)

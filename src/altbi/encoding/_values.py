@@ -266,7 +266,8 @@ class Drift:
         if self.missing:
             yield (
                 f"Missing values in {_format_counts(self.missing)}, where the training sample had "
-                "none; they count as typical values."
+                "none; missing numbers and dates count as typical values, missing categories as "
+                "unlike all others."
             )
         if self.unseen:
             yield (

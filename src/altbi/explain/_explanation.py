@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from altbi.encoding import TableEncoder
 from altbi.errors import ParameterError
-from altbi.scorers import DistanceScorer, LossScorer
+from altbi.scorers import DistanceScorer, LossScorer, SumScorer
 from altbi.table import Table
 
 REMAINDER = "(remainder)"
@@ -40,9 +40,9 @@ class Explanation:
     """The scores of some rows, split by column.
 
     For every row, ``contributions.sum() + remainder == score`` up to rounding. For scores by
-    distance, a contribution is the column's squared difference from the nearest reference rows, and
-    the remainder is 0. For scores by loss, a contribution is the column's term of the loss,
-    relative to its average over training rows.
+    reference rows, a contribution is the column's part of the distances from them and from their
+    mean, and of the rarity of the row's values. The remainder is 0. For scores by loss, a
+    contribution is the column's term of the loss, relative to its average over training rows.
 
     Attributes
     ----------
@@ -204,15 +204,13 @@ class Explanation:
         )
 
 
-def explain(
-    table: Table, scorer: DistanceScorer | LossScorer, encoder: TableEncoder
-) -> Explanation:
+def explain(table: Table, scorer: SumScorer | LossScorer, encoder: TableEncoder) -> Explanation:
     """Return the scores of a table's rows, split by column, with expected values.
 
     `scorer` and `encoder` belong to the same fitted model.
     """
-    if isinstance(scorer, DistanceScorer):
-        return _explain_distances(table, scorer, encoder)
+    if isinstance(scorer, SumScorer):
+        return _explain_sum(table, scorer, encoder)
     return _explain_losses(table, scorer, encoder)
 
 
@@ -245,28 +243,29 @@ def _make_finite(distances: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.nan_to_num(distances, nan=0.0, posinf=float(np.finfo(np.float32).max))
 
 
-def _explain_distances(table: Table, scorer: DistanceScorer, encoder: TableEncoder) -> Explanation:
-    """Split squared distances to the nearest reference rows by column.
+def _explain_sum(table: Table, scorer: SumScorer, encoder: TableEncoder) -> Explanation:
+    """Split the sum of all scorers by column.
 
     The reference rows nearest to an outlier may have unusual values like its own. Expected values
     are therefore medians of the 10 reference rows that are most similar in its ordinary columns.
     """
     rows = encoder.standardize(table)
-    contributions = encoder.sum_by_column(scorer.contributions(rows))
-    weights = _find_ordinary_columns(contributions)[:, encoder.feature_columns].astype(np.float32)
-    similar = scorer.most_similar(rows, weights, N_SIMILAR)
-    medians = _compute_medians(scorer, encoder, similar)
+    distance = scorer.distance
+    squares = encoder.sum_by_column(distance.contributions(rows))
+    weights = _find_ordinary_columns(squares)[:, encoder.feature_columns].astype(np.float32)
+    similar = distance.most_similar(rows, weights, N_SIMILAR)
+    medians = _compute_medians(distance, encoder, similar)
     difference = np.nan_to_num(medians.astype(np.float64) - rows)
     return Explanation(
         columns=encoder.names,
         score=scorer.score(rows),
-        contributions=contributions,
+        contributions=encoder.sum_by_column(scorer.contributions(rows)),
         remainder=np.zeros(len(rows)),
         values=tuple(encoder.values(table)),
         z_scores=np.sqrt(encoder.sum_by_column(difference**2)),
         expected=tuple(encoder.decode(medians)),
         neighbours=similar,
-        reference=tuple(encoder.decode(scorer.rows)),
+        reference=tuple(encoder.decode(distance.rows)),
     )
 
 

@@ -22,22 +22,21 @@ from numpy.typing import NDArray
 from altbi._parameters import ParameterObject
 from altbi._version import __version__
 from altbi.encoding import EncoderState
-from altbi.errors import ModelFileError, quote, shorten
+from altbi.errors import ModelFileError, describe_cause, quote
 from altbi.io import atomic_file, report_errors_as
 from altbi.networks import TrainingStep
 from altbi.table import TextConventions
 
 if TYPE_CHECKING:  # these import this module
     from altbi.model._fitted_model import FittedModel
-    from altbi.scorers import DistanceScorer, LossScorer
+    from altbi.scorers import LossScorer, SumScorer
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 FORMAT = "altbi model"
 ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights
 DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
 # Longest quotation from a file in an error message.
-MAX_SHOWN = 300
 # The header of a model with 100,000 columns has about 32 MiB. That of the safetensors file also
 # has one entry for each tensor; networks have at most some hundred.
 MAX_HEADER_BYTES = 1 << 26
@@ -115,16 +114,15 @@ def model_to_bytes(model: "FittedModel") -> bytes:
     return encode_model(_collect_tensors(model.scorer), header)
 
 
-def _collect_tensors(scorer: "DistanceScorer | LossScorer") -> Tensors:
+def _collect_tensors(scorer: "SumScorer | LossScorer") -> Tensors:
     """Return the arrays of a scorer by their names in a model file.
 
     A scorer by loss without statistics of training rows (`typical`) raises a `ValueError`.
     """
-    from altbi.scorers import DistanceScorer
+    from altbi.scorers import SumScorer
 
-    if isinstance(scorer, DistanceScorer):
-        whitening = {} if scorer.whitening is None else {"whitening": scorer.whitening}
-        return {"reference": scorer.rows, **whitening}
+    if isinstance(scorer, SumScorer):
+        return _collect_sum_tensors(scorer)
     if scorer.typical is None:
         raise ValueError("the scorer has no statistics of training rows")
     tensors = {SNAPSHOT + name: array for name, array in scorer.arrays.items()}
@@ -132,6 +130,20 @@ def _collect_tensors(scorer: "DistanceScorer | LossScorer") -> Tensors:
     tensors |= {name: getattr(scorer.typical, name) for name in ("baseline", "usual", "neutral")}
     if scorer.landmarks is not None:
         tensors["landmarks"] = scorer.landmarks
+    return tensors
+
+
+def _collect_sum_tensors(scorer: "SumScorer") -> Tensors:
+    """Return the arrays of a sum of scorers by their names in a model file."""
+    tensors: Tensors = {"reference": scorer.distance.rows}
+    if scorer.distance.whitening is not None:
+        tensors["whitening"] = scorer.distance.whitening
+    for name, term in (("covariance", scorer.covariance), ("rarity", scorer.rarity)):
+        if term is not None:
+            tensors |= {f"{name}.{key}": value for key, value in vars(term).items()}
+    # Rarity has no unit; 1 stands for it.
+    tensors["units"] = np.array([scale.unit or 1.0 for scale in scorer.scales])
+    tensors["spreads"] = np.array([scale.spread for scale in scorer.scales])
     return tensors
 
 
@@ -363,14 +375,5 @@ def invalid_file_error(path: FilePath, error: Exception) -> ModelFileError:
     The message has the cause, `error`, in parentheses.
     """
     return ModelFileError(
-        f"{path}: the file is not valid ({describe_error(error)}). Save the model again."
+        f"{path}: the file is not valid ({describe_cause(error)}). Save the model again."
     )
-
-
-def describe_error(error: Exception) -> str:
-    """Return the message of an error without its last full stop; a long one is cut.
-
-    For a `KeyError` it is "missing", followed by the key.
-    """
-    message = f"missing {error}" if isinstance(error, KeyError) else str(error).rstrip(".")
-    return shorten(message, MAX_SHOWN)

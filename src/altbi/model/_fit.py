@@ -18,7 +18,13 @@ from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels
 from altbi.model._settings import FitSettings, RandomState, ReferenceSettings
 from altbi.model._threshold import compute_threshold
 from altbi.networks import WORST_LOSS, SnapshotArrays, TrainingStep, select_landmarks
-from altbi.scorers import DistanceScorer, LossScorer, fit_distance_scorer, fit_typical_rows
+from altbi.scorers import (
+    LossScorer,
+    SumScorer,
+    fit_distance_scorer,
+    fit_sum_scorer,
+    fit_typical_rows,
+)
 from altbi.scorers._loss import compute_loss_ranges, compute_losses
 from altbi.table import Table, sample_rows
 
@@ -87,8 +93,8 @@ def _fit_without_privacy(
     """Fit a model without a privacy budget: yield each training step, and return the model.
 
     With `warn`, columns that mostly hold rare categories raise a `TableWarning`. The model scores
-    by distance if the settings have reference rows, else by loss. At most 20,000 rows set a
-    threshold of distances.
+    by reference rows if the settings have some, else by loss. At most 20,000 rows set a threshold
+    of the former.
     """
     sample, labels = sample_training_rows(table, labels, settings.max_rows, seed)
     encoder = TableEncoder().fit(sample)
@@ -104,7 +110,7 @@ def _fit_without_privacy(
     if settings.reference is None:
         scorer, scores = fit_loss_scorer(arrays, settings, rows, encoder)
         typical = fit_typical_rows(scorer, encoder, rows)
-        final: DistanceScorer | LossScorer = replace(scorer, typical=typical)
+        final: SumScorer | LossScorer = replace(scorer, typical=typical)
     else:
         final = _fit_reference_scorer(sample, rows, arrays, settings, labels, encoder, seed)
         judged = sample_rows(len(rows), MAX_THRESHOLD_ROWS, seed)
@@ -203,8 +209,8 @@ def _fit_reference_scorer(
     labels: Labels | None,
     encoder: TableEncoder,
     seed: int,
-) -> DistanceScorer:
-    """Select reference rows with small losses, and return a scorer by distance to them.
+) -> SumScorer:
+    """Select reference rows with small losses, and return a sum of scorers that are based on them.
 
     `rows` are the encoded features of `sample`, and `arrays` the weights of the network that
     computes the losses. Labelled outliers are never selected. Of larger samples, 10,000 rows and at
@@ -219,8 +225,9 @@ def _fit_reference_scorer(
         # Rows that a person has judged to be normal are always candidates.
         candidates = np.union1d(sampled, np.flatnonzero(labels == INLIER)[:MAX_CANDIDATES])
     _, losses = fit_loss_scorer(arrays, settings, rows[candidates], encoder)
-    return fit_distance_scorer(
-        encoder.standardize(sample.take(candidates)),
+    standardized = encoder.standardize(sample.take(candidates))
+    distance, references = fit_distance_scorer(
+        standardized,
         losses,
         keep=reference.keep,
         n_reference=reference.n_reference,
@@ -229,6 +236,7 @@ def _fit_reference_scorer(
         seed=seed,
         is_inlier=labels[candidates] == INLIER,
     )
+    return fit_sum_scorer(distance, references, standardized, encoder.feature_kinds)
 
 
 def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
@@ -304,7 +312,7 @@ def _check_counters(found: ScanResult) -> Iterator[str]:
         if sample.kinds[number] == "number" and _is_counter(sample.numbers([number])[:, 0], rows):
             yield (
                 f"Column {quote(name)} rises by the same step from row to row, so it only numbers "
-                "the rows. Exclude it (--exclude), or use it as row id (--id)."
+                "the rows. Exclude it (exclude, or --exclude), or use it as row id (id, or --id)."
             )
 
 

@@ -18,8 +18,8 @@ from altbi.model._file import TrainingTable, model_to_bytes, save_model
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings
 from altbi.networks import TrainingStep
-from altbi.scorers import DistanceScorer, LossScorer
-from altbi.table import Table, as_table, is_frame
+from altbi.scorers import LossScorer, SumScorer
+from altbi.table import Table, as_arrow_table, as_table, is_frame
 
 Scores = NDArray[np.float64]
 
@@ -43,7 +43,7 @@ class FittedModel:
         The table that it was fitted on.
     encoder : TableEncoder
         Converts columns to numbers.
-    scorer : DistanceScorer or LossScorer
+    scorer : SumScorer or LossScorer
         Converts encoded rows to scores.
     threshold : float
         Rows with a score above it are outliers.
@@ -66,7 +66,7 @@ class FittedModel:
     settings: FitSettings
     training_table: TrainingTable
     encoder: TableEncoder
-    scorer: DistanceScorer | LossScorer
+    scorer: SumScorer | LossScorer
     threshold: float
     history: tuple[TrainingStep, ...]
     ledger: Ledger | None = None
@@ -78,7 +78,7 @@ class FittedModel:
         """
         about = "about " if self.ledger else ""
         n_reference = self.n_reference
-        basis = f"distance to {n_reference:,} reference rows" if n_reference else "loss"
+        basis = f"{n_reference:,} reference rows" if n_reference else "loss"
         return (
             f"FittedModel({self.settings.detector}, {about}{self.training_table.n_rows:,} rows, "
             f"{len(self.encoder.names):,} columns, scores by {basis})"
@@ -87,7 +87,7 @@ class FittedModel:
     @property
     def n_reference(self) -> int:
         """Number of reference rows that the model holds; 0 for scores by loss."""
-        return len(self.scorer.rows) if isinstance(self.scorer, DistanceScorer) else 0
+        return len(self.scorer.distance.rows) if isinstance(self.scorer, SumScorer) else 0
 
     def score(self, X: Any) -> Scores:  # noqa: ANN401 - any table
         """Return the outlier scores of a table's rows.
@@ -113,7 +113,7 @@ class FittedModel:
             If the columns differ from those of the training table, a value is infinite, or a row
             has no finite score.
         """
-        return self._score_with_warnings(self.prepare(X), stacklevel=3)
+        return self._score_with_warnings(self._prepare_by_name(X), stacklevel=3)
 
     def explain(self, X: Any) -> Explanation:  # noqa: ANN401
         """Return the scores of a table's rows, split by column; drift raises no warning.
@@ -133,7 +133,7 @@ class FittedModel:
         TableError
             As for `score`.
         """
-        table = self.prepare(X)
+        table = self._prepare_by_name(X)
         explanation = explain(table, self.scorer, self.encoder)
         _require_finite_scores(explanation.score, table.first_row)
         return explanation
@@ -195,13 +195,13 @@ class FittedModel:
             warnings.warn(sentence, TableWarning, stacklevel=stacklevel)
         return scores
 
-    def score_table(self, table: Table) -> tuple[Scores, Drift]:
-        """Return the scores of a prepared table, and its drift; drift raises no warning.
+    def score_table(self, table: Any) -> tuple[Scores, Drift]:  # noqa: ANN401
+        """Return the scores of a table, and its drift; drift raises no warning.
 
         Parameters
         ----------
-        table : Table
-            A result of `prepare`.
+        table : Table, array or data frame
+            A result of `prepare`, or what `score` takes.
 
         Returns
         -------
@@ -215,6 +215,7 @@ class FittedModel:
         TableError
             As for `score`.
         """
+        table = table if isinstance(table, Table) else self._prepare_by_name(table)
 
         def score(chunk: Table) -> Scores:
             """Encode and score one chunk of the table."""
@@ -223,6 +224,14 @@ class FittedModel:
         scores, drift = score_chunks(score, table, self.encoder)
         _require_finite_scores(scores, table.first_row)
         return scores, drift
+
+    def _prepare_by_name(self, X: Any) -> Table:  # noqa: ANN401
+        """Return what `prepare` does; the columns of a data frame may have another order."""
+        if is_frame(X) and not isinstance(X, Table) and self.training_table.is_frame:
+            X = as_arrow_table(X)
+            if sorted(X.column_names) == sorted(self.encoder.names):
+                X = X.select(self.encoder.names)
+        return self.prepare(X)
 
     def prepare(self, X: Any) -> Table:  # noqa: ANN401
         """Convert input to a table with the column names of the fit.

@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 
 from altbi._parameters import ParameterObject
 from altbi.encoding import LIMIT, MAX_STANDARDIZED, TableEncoder
-from altbi.errors import AltbiError, MissingExtraError, ModelFileError, quote
+from altbi.errors import AltbiError, MissingExtraError, ModelFileError, describe_cause, quote
 from altbi.model._file import (
     SNAPSHOT,
     FilePath,
     Header,
     Tensors,
-    describe_error,
     invalid_file_error,
     parse_header,
     read_content,
@@ -25,8 +24,18 @@ from altbi.model._fitted_model import FittedModel
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings, build_settings
 from altbi.networks import N_LANDMARKS, WORST_LOSS, StateShapes
-from altbi.scorers import DistanceScorer, LossScorer, TypicalRows
+from altbi.scorers import (
+    CovarianceScorer,
+    DistanceScorer,
+    LossScorer,
+    RarityScorer,
+    Scale,
+    SumScorer,
+    TypicalRows,
+)
 from altbi.scorers._loss import LEAST_WIDTH, compute_losses
+from altbi.scorers._rarity import N_RARITIES
+from altbi.scorers._sum import LEAST_SPREAD, LEAST_UNIT, MAX_FEATURES
 
 # Classes of parameter objects that a model file may contain, and their modules.
 PARAMETER_OBJECTS = {
@@ -36,7 +45,10 @@ PARAMETER_OBJECTS = {
     "PrivacyBudget": "altbi.torch",
 }
 CUSTOM = "CustomBackbone"
-FLOAT64_TENSORS = ("low", "width", "baseline", "usual", "neutral")
+FLOAT64_TENSORS = (
+    "low", "width", "baseline", "usual", "neutral", "covariance.center", "covariance.whitening",
+    "rarity.low", "rarity.high", "rarity.rarities", "units", "spreads",
+)  # fmt: skip
 # Largest absolute values of tensors that a fit can produce, with reserves for the statistics of
 # contributions. They keep scores finite: no score exceeds 2 * WORST_LOSS / LEAST_WIDTH.
 MAX_VALUES = {
@@ -47,6 +59,19 @@ MAX_VALUES = {
     "width": 2 * WORST_LOSS,
     "baseline": 1e100,
     "usual": 1e100,
+    "covariance.center": MAX_STANDARDIZED,
+    "covariance.whitening": 1e30,
+    "rarity.low": MAX_STANDARDIZED,
+    "rarity.high": MAX_STANDARDIZED,
+    "rarity.rarities": 100,
+    "units": 1e100,
+    "spreads": 1e100,
+}
+LEAST_VALUES = {
+    "width": LEAST_WIDTH,
+    "rarity.rarities": 0,
+    "units": LEAST_UNIT,
+    "spreads": LEAST_SPREAD,
 }
 
 
@@ -71,7 +96,7 @@ def load_model(path: FilePath, backbone: Any = None) -> FittedModel:  # noqa: AN
         if custom is None:
             raise invalid_file_error(path, error) from None
         raise ModelFileError(
-            f"{path}: the file cannot be loaded with this backbone ({describe_error(error)}). "
+            f"{path}: the file cannot be loaded with this backbone ({describe_cause(error)}). "
             "Pass the network that the model was fitted with."
         ) from error
 
@@ -91,9 +116,7 @@ def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: A
     ledger = _restore_ledger(path, header, settings)
     require(path, settings.training.is_complete(header.history), "its history is incomplete")
     if settings.reference is not None:
-        scorer: DistanceScorer | LossScorer = _restore_distance_scorer(
-            path, settings, encoder, tensors
-        )
+        scorer: SumScorer | LossScorer = _restore_sum_scorer(path, settings, encoder, tensors)
     else:
         scorer = _restore_loss_scorer(path, settings, encoder, tensors, header)
     model = FittedModel(
@@ -113,14 +136,14 @@ def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: A
     return model
 
 
-def _has_finite_scores(scorer: DistanceScorer | LossScorer) -> bool:
+def _has_finite_scores(scorer: SumScorer | LossScorer) -> bool:
     """Return whether a typical row, the median of the training rows, has a finite score.
 
     As in a fit, its losses must be below `WORST_LOSS`. Extreme rows are not tried, because the
     losses of a valid network may overflow; `FittedModel.score` refuses rows without a finite score.
-    Distances need no trial: in double precision, values within `MAX_VALUES` cannot overflow.
+    A sum needs no trial: in double precision, values within `MAX_VALUES` cannot overflow.
     """
-    if isinstance(scorer, DistanceScorer):
+    if isinstance(scorer, SumScorer):
         return True
     if scorer.typical is None:
         raise ValueError("the scorer has no statistics of training rows")
@@ -146,10 +169,10 @@ def _restore_ledger(path: FilePath, header: Header, settings: FitSettings) -> Le
     return ledger
 
 
-def _restore_distance_scorer(
+def _restore_sum_scorer(
     path: FilePath, settings: FitSettings, encoder: TableEncoder, tensors: Tensors
-) -> DistanceScorer:
-    """Build the scorer by distance from its tensors.
+) -> SumScorer:
+    """Build the sum of scorers from its tensors.
 
     Tensors of unexpected names, shapes, types or values raise a `ModelFileError`. Settings without
     reference rows raise a `ValueError`, and missing reference rows a `KeyError`.
@@ -161,6 +184,7 @@ def _restore_distance_scorer(
     shapes: dict[str, tuple[int, ...]] = {"reference": (n_rows, size)}
     if is_whitened(reference, encoder):
         shapes["whitening"] = (size, size)
+    shapes |= _describe_terms(size)
     is_sized = 2 <= n_rows <= reference.n_reference
     require(
         path,
@@ -168,7 +192,32 @@ def _restore_distance_scorer(
         "its tensors do not fit its parameters",
     )
     _check_tensors(path, tensors, {})
-    return DistanceScorer(tensors["reference"], reference.n_groups, tensors.get("whitening"))
+    distance = DistanceScorer(tensors["reference"], reference.n_groups, tensors.get("whitening"))
+    scales = zip(tensors["units"].tolist(), tensors["spreads"].tolist(), strict=True)
+    first, *others = (Scale(unit, spread) for unit, spread in scales)
+    if not others:
+        return SumScorer(distance, None, None, (first,))
+    return SumScorer(
+        distance,
+        CovarianceScorer(tensors["covariance.center"], tensors["covariance.whitening"]),
+        RarityScorer(tensors["rarity.low"], tensors["rarity.high"], tensors["rarity.rarities"]),
+        (first, others[0], Scale(None, others[1].spread)),
+    )
+
+
+def _describe_terms(size: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all tensors but the reference rows' of a sum, for `size` features."""
+    if size >= MAX_FEATURES:
+        return {"units": (1,), "spreads": (1,)}
+    return {
+        "covariance.center": (size,),
+        "covariance.whitening": (size, size),
+        "rarity.low": (size,),
+        "rarity.high": (size,),
+        "rarity.rarities": (size, N_RARITIES),
+        "units": (3,),
+        "spreads": (3,),
+    }
 
 
 def _restore_loss_scorer(
@@ -247,8 +296,8 @@ def _check_tensors(path: FilePath, tensors: Tensors, state: StateShapes) -> None
         require(path, is_usual, f"{name!r} has a value that no fit produces")
         if name.endswith(("mix.sign", "mix.permutation")):
             require(path, _is_rotation(tensor), f"{name!r} is not a rotation")
-        if name == "width" or name.endswith("running_var"):
-            least = LEAST_WIDTH if name == "width" else 0
+        if name in LEAST_VALUES or name.endswith("running_var"):
+            least = LEAST_VALUES.get(name, 0)
             require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
 
 

@@ -59,7 +59,7 @@ class FitSettings:
     detector: str  # name of the estimator with these settings
     parameters: dict[str, Any]  # of that estimator, as the user passed them
     training: TrainingProcedure
-    reference: ReferenceSettings | None  # for scores by distance; None for scores by loss
+    reference: ReferenceSettings | None  # None for scores by loss
     scale_losses: bool  # whether each snapshot's losses are scaled before they are averaged
     privacy: Privacy | None
     contamination: Contamination  # share of outliers that sets the threshold

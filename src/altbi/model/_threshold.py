@@ -52,7 +52,7 @@ def find_upper_group(ordered: Scores) -> tuple[float, float]:
     """Split scores into two groups; return the share of the upper one and the explained variance.
 
     Scores are in descending order. The upper group has at most half of them. The split maximizes
-    the variance between the groups of square roots, because scores are squared distances. The
+    the variance between the groups of square roots, so that extreme scores count less. The
     second result is this variance divided by the total variance. Equal scores return
     ``(1 / n_rows, 0)``. The highest 0.1 % of the scores, at least one, are clipped first.
     """

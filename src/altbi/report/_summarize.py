@@ -72,7 +72,7 @@ def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> 
     """Return a table with one record for each row and reason, as in ``reasons.csv``.
 
     A row has at most `MAX_REASONS` reasons, and those of a row have consecutive records. Values are
-    formatted as text. Id columns get the prefix ``id_``. For scores by distance, ``nearest_1`` to
+    formatted as text. Id columns get the prefix ``id_``. With reference rows, ``nearest_1`` to
     ``nearest_3`` are the values of the most similar reference rows.
     """
     explanation = explained.explanation

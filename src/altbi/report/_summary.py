@@ -78,7 +78,7 @@ class Summary:
     """The content of a report."""
 
     table: str  # name of the table
-    score_by: Literal["distance", "loss"]  # distance to reference rows, or loss of the model
+    score_by: Literal["distance", "loss"]  # reference rows, or loss of the model
     rows: int  # number of scored rows
     sample: int  # number of rows in the training sample
     threshold: float  # rows with a score above it are flagged

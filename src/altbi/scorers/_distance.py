@@ -265,13 +265,14 @@ def fit_distance_scorer(
     whiten: bool = False,
     seed: int,
     is_inlier: Mask,
-) -> DistanceScorer:
-    """Select reference rows among normal rows, and return a scorer with them.
+) -> tuple[DistanceScorer, Rows]:
+    """Select reference rows among normal rows; return a scorer with them, and the rows.
 
     The share `keep` of rows with the smallest losses is kept, and at most `n_reference` reference
     rows are sampled from it, labelled inliers first. In a second round, distances to these rows
     replace the losses. At least ``2 * n_groups`` rows and all labelled inliers are kept. `whiten`
-    adds a whitening, computed from the rows kept first. Missing values of reference rows become 0.
+    adds a whitening, computed from the rows kept first. Missing values of
+    reference rows are 0 in the scorer.
     """
     generator = np.random.default_rng(seed)
     n_kept = max(round(keep * len(rows)), 2 * n_groups, int(is_inlier.sum()))
@@ -287,7 +288,7 @@ def fit_distance_scorer(
         sampled = np.sort(kept[np.argsort(~is_inlier[kept], kind="stable")][:n_reference])
         scorer = DistanceScorer(np.nan_to_num(rows[sampled]), n_groups, whitening)
         losses = scorer.score(rows)
-    return scorer
+    return scorer, rows[sampled]
 
 
 def compute_whitening(rows: Rows) -> Rows:

@@ -53,7 +53,9 @@ class ReferenceGroups:
         self.reference = reference
         self.count = count
         self.whitening = None if whitening is None else _convert_precisions(whitening.T)
-        self._center = _convert_precisions(reference.mean(axis=0, dtype=np.float64)[:, None])
+        # Rounded to single precision, so that both precisions subtract the same numbers.
+        center = reference.mean(axis=0, dtype=np.float64)[:, None]
+        self._center = _convert_precisions(center.astype(np.float32))
         # Rows of zeros are appended so that all groups have the same number of rows.
         self.padded_reference = np.zeros((-(-len(reference) // count) * count, reference.shape[1]))
         tiles = split_into_tiles(reference, reference.shape[1], np.float64)

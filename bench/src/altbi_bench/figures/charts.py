@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, final
 
-__all__ = ["FAMILIES", "Bar", "Dot", "Shade", "Stroke", "draw_bars", "draw_heat_map", "draw_panels"]
+__all__ = [
+    "FAMILIES",
+    "Bar",
+    "Dot",
+    "Shade",
+    "Stroke",
+    "draw_bars",
+    "draw_heat_map",
+    "draw_named_points",
+    "draw_panels",
+]
 
 _INK, _SOFT, _FAINT = "#222222", "#666666", "#e3e3e3"
 OURS, PAPER = "#0b62a4", "#d95f0e"
@@ -115,6 +125,36 @@ def draw_bars(
     return _render_svg(
         (bar + rule + text).properties(width=460, height=20 * len(rows), padding=padding)
     )
+
+
+def draw_named_points(
+    dots: Mapping[str, Dot], *, x_title: str, y_title: str, ours: Sequence[str]
+) -> str:
+    """Draw points with their names beside them, over a logarithmic x axis; `ours` stand out."""
+    alt = import_module("altair")
+    data = [
+        {
+            "name": name,
+            "x": dot.x,
+            "y": dot.y,
+            "colour": OURS if name in ours else _SOFT,
+            "is_above": index % 2 == 0,  # names of neighbours must not overlap
+        }
+        for index, (name, dot) in enumerate(sorted(dots.items(), key=lambda item: item[1].x))
+    ]
+    base = alt.Chart(alt.Data(values=data)).encode(
+        x=alt.X("x:Q", title=x_title, scale=alt.Scale(type="log")),
+        y=alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=False)),
+        color=alt.Color("colour:N", scale=None),
+    )
+    above, below = (
+        base.mark_text(align="left", dx=7, dy=dy, fontSize=11)
+        .transform_filter(f"datum.is_above === {is_above}")
+        .encode(text="name:N")
+        for dy, is_above in ((-6, "true"), (6, "false"))
+    )
+    points = base.mark_point(filled=True, size=60)
+    return _render_svg((points + above + below).properties(width=520, height=340))
 
 
 def draw_panels(

@@ -22,7 +22,14 @@ from altbi_bench.catalogue.variants import ALL_SYSTEMS
 from altbi_bench.runs.code_digest import code_digest
 from altbi_bench.runs.records import Job, Run
 
-__all__ = ["collect_versions", "failed_run", "find_version", "measure", "precision_at_n"]
+__all__ = [
+    "check_classes",
+    "collect_versions",
+    "failed_run",
+    "find_version",
+    "measure",
+    "precision_at_n",
+]
 
 MAX_WARNINGS = 3
 PACKAGES = ("altbi", "numpy", "torch", "scikit-learn")
@@ -53,7 +60,7 @@ def _measure(job: Job, threads: int) -> Run:
     dataset, _ = find_file(job.file)
     X, y = sample_table(*_load_file(job.file), job.rows)
     split = protocol.split(y, dataset, job.seed)
-    _check_classes(y[split.test])
+    check_classes(y[split.test])
     train, test = _select_rows(X, split, standardised=not system.scales_itself)
     _warm_up(system.name)
     fit = build_fit(system, protocol.setting, job.seed, smoke=job.smoke)
@@ -83,7 +90,7 @@ def _measure(job: Job, threads: int) -> Run:
     )
 
 
-def _check_classes(y: Labels) -> None:
+def check_classes(y: Labels) -> None:
     """Raise an error if the rows to score are not of both classes."""
     if not 0 < y.sum() < len(y):
         raise TableError(

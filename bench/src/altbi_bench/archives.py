@@ -35,13 +35,13 @@ WORKBOOK_FILES = {
 
 def build_workbook(rows: Sequence[Sequence[str | float]]) -> bytes:
     """Return an Excel workbook (.xlsx) of one sheet with these cells, at most 26 columns."""
-    lines = []
+    xml_rows = []
     for number, row in enumerate(rows, start=1):
         cells = "".join(
             _format_cell(f"{chr(65 + at)}{number}", cell) for at, cell in enumerate(row)
         )
-        lines.append(f'<row r="{number}">{cells}</row>')
-    sheet = f'<worksheet xmlns="{MAIN}"><sheetData>{"".join(lines)}</sheetData></worksheet>'
+        xml_rows.append(f'<row r="{number}">{cells}</row>')
+    sheet = f'<worksheet xmlns="{MAIN}"><sheetData>{"".join(xml_rows)}</sheetData></worksheet>'
     files = WORKBOOK_FILES | {"xl/worksheets/sheet1.xml": sheet}
     return zip_files({name: (HEAD + xml).encode() for name, xml in files.items()})
 
@@ -62,10 +62,10 @@ def zip_files(files: Mapping[str, bytes]) -> bytes:
     return sink.getvalue()
 
 
-def compress_zstd(content: bytes) -> bytes:
-    """Return the content as a stream of zstd, compressed by Arrow."""
+def compress(content: bytes, codec: str) -> bytes:
+    """Return the content as a stream of a codec of Arrow, such as "zstd"."""
     sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, "zstd") as stream:
+    with pa.CompressedOutputStream(sink, codec) as stream:
         stream.write(content)
     compressed: bytes = sink.getvalue().to_pybytes()
     return compressed

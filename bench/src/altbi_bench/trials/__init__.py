@@ -1,0 +1,1 @@
+"""Scores and sums of scores that were tried for `OutlierDetector`, and their records."""

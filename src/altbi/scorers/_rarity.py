@@ -1,0 +1,81 @@
+"""Score rows by how rare each of their values is."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.float32]
+Scores = NDArray[np.float64]
+
+# Bins of equal width between two quantiles of the training rows. There is one bin on each side for
+# the quantiles and what is beyond them, so that a frequent smallest value, such as 0, is not mixed
+# with others. Missing values have a bin of their own.
+N_BINS = 20
+_OUTER_SHARE = 0.01
+N_RARITIES = N_BINS + 3
+_BELOW, _FIRST, _ABOVE, _MISSING = 0, 1, N_BINS + 1, N_BINS + 2
+
+
+@final
+@dataclass(frozen=True)
+class RarityScorer:
+    """Scorer by the sum of the rarities of a row's values.
+
+    The rarity of a value is the logarithm of how many times more frequent the most frequent bin of
+    the feature is than the bin of the value. It does not depend on the other features.
+    """
+
+    low: NDArray[np.float64]  # where the bins of equal width begin, by feature
+    high: NDArray[np.float64]  # where they end; not below `low`
+    rarities: NDArray[np.float64]  # rarity of each bin ``(n_features_encoded, N_RARITIES)``
+
+    def score(self, rows: Rows) -> Scores:
+        """Return the scores ``(n_rows,)`` of encoded rows; high means outlier."""
+        total = np.zeros(len(rows))
+        for values, low, high, rarities in zip(
+            rows.T, self.low, self.high, self.rarities, strict=True
+        ):
+            total += rarities[_find_bins(values, low, high)]
+        return total
+
+    def contributions(self, rows: Rows) -> NDArray[np.float64]:
+        """Return contributions ``(n_rows, n_features_encoded)``, the rarities of the values."""
+        columns = zip(rows.T, self.low, self.high, self.rarities, strict=True)
+        return np.stack(
+            [rarities[_find_bins(values, low, high)] for values, low, high, rarities in columns],
+            axis=1,
+        )
+
+
+def _find_bins(values: Rows, low: float, high: float) -> NDArray[np.intp]:
+    """Return the index of the bin of each value of a feature."""
+    missing = np.isnan(values)
+    steps = (np.where(missing, np.float32(low), values) - low) * (N_BINS / ((high - low) or 1.0))
+    bins = np.clip(steps, 0, N_BINS - 1).astype(np.intp) + _FIRST
+    bins[values >= high] = _ABOVE
+    bins[values <= low] = _BELOW
+    bins[missing] = _MISSING
+    return bins
+
+
+def fit_rarity_scorer(rows: Rows, is_counted: NDArray[np.bool_]) -> RarityScorer:
+    """Return a scorer with the frequencies of values in training rows.
+
+    Only the features in the mask `is_counted` count. One is added to the count of each bin, so that
+    no bin is impossible. Missing values have the median rarity of the others, because the distance
+    ignores them, too.
+    """
+    lows, highs, rarities = [], [], []
+    for values, is_used in zip(rows.T, is_counted, strict=True):
+        present = values[~np.isnan(values)]
+        shares = [_OUTER_SHARE, 1 - _OUTER_SHARE]
+        low, high = np.quantile(present, shares) if len(present) else (0.0, 0.0)
+        counts = np.bincount(_find_bins(present, low, high), minlength=N_RARITIES)
+        found = np.log((counts.max() + 1) / (counts + 1))
+        found[_MISSING] = np.median(np.repeat(found, counts)) if len(present) else 0
+        lows.append(low)
+        highs.append(high)
+        rarities.append(found * is_used)
+    return RarityScorer(np.array(lows), np.array(highs), np.array(rarities))
