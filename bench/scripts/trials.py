@@ -31,7 +31,7 @@ from altbi_bench.trials.records import (
     measure_accuracy,
     run_missing,
 )
-from altbi_bench.trials.scores import SCORES
+from altbi_bench.trials.scores import ABLATIONS, SCORES
 from altbi_bench.trials.sums import DETECTOR, SUMS, add_terms
 
 ROOT = Path(__file__).parents[2]
@@ -39,14 +39,11 @@ RECORDS = ROOT / "bench" / "results" / "trials.jsonl"
 ODDBENCH = ROOT.parent / "shared" / "oddbench"
 DISTANCE = "distance"
 # Single scores that are the detector with one change are compared with it.
-BASES = {name: DETECTOR for name in SCORES if name.startswith(f"{DETECTOR}, ")}
+BASES = {name: DETECTOR for name in SCORES if name.startswith((f"{DETECTOR}, ", "groups: "))}
 
 ABLATION = {
     "chosen sum": DETECTOR,
-    "without rarity": "distance + 1 covariance",
-    "without covariance": "distance + 0.5 rarity",
-    "without distance": "covariance + 0.5 rarity",
-    "unit weights": "weights 1, 1, 1",
+    **ABLATIONS,
     "without the filter (keep 1)": "detector, keep 1",
     "without the selection by distance": "detector, one selection",
     "mean of 3 seeds": "detector, mean of 3 seeds",

@@ -74,15 +74,20 @@ class TestHistograms:
 
 
 class TestSums:
-    def test_chosen_sum_is_the_detector(self, table):
+    def test_first_choice_equals_its_sum_of_terms(self, table):
         scores = add_terms(SUMS[CHOSEN].terms, lambda name: SCORES[name](table), table.n_features)
 
+        expected = SCORES["groups: 5, weights 1, 1, 0.5"](table)
+        assert scores == pytest.approx(expected, rel=1e-12)
+
+    def test_chosen_groups_and_weights_are_the_detector(self, table):
+        weights = ", ".join(
+            f"{weight:g}" for weight in (DISTANCE_WEIGHT, COVARIANCE_WEIGHT, RARITY_WEIGHT)
+        )
+
+        scores = SCORES[f"groups: {OutlierDetector().n_groups}, weights {weights}"](table)
+
         assert scores == pytest.approx(SCORES["detector"](table), rel=1e-12)
-
-    def test_chosen_weights_are_those_of_the_package(self):
-        weights = [term.weight for term in SUMS[CHOSEN].terms]
-
-        assert weights == [DISTANCE_WEIGHT, COVARIANCE_WEIGHT, RARITY_WEIGHT]
 
     def test_names_of_sums_refer_to_scores(self):
         assert {term.score for each in SUMS.values() for term in each.terms} <= SCORES.keys()

@@ -115,7 +115,7 @@ def test_single_column_works():
         {"n_groups": 0},
         {"whiten": 1},
         {"whiten": "always"},
-        {"n_reference": 5},
+        {"n_reference": 1},
         {"n_reference": 0.5},
         {"outlier_weight": -1},
         {"label_trust": 0},

@@ -283,6 +283,7 @@ def test_reference_rows_in_loss_model_are_rejected(write_model):
     "change",
     [
         lambda rows: rows[:1],
+        lambda rows: rows[:0],
         lambda rows: rows[:, :-1],
         lambda rows: np.vstack([rows, rows[:1]]),
         lambda rows: rows.astype(np.float64),
@@ -291,13 +292,15 @@ def test_reference_rows_in_loss_model_are_rejected(write_model):
         lambda rows: rows[None],
         lambda rows: rows[0, 0],
     ],
-    ids=["one row", "narrow", "too many rows", "float64", "nan", "1d", "3d", "scalar"],
+    ids=["one row", "no row", "narrow", "too many rows", "float64", "nan", "1d", "3d", "scalar"],
 )
 def test_invalid_reference_rows_are_rejected(write_model, change):
     path = write_model("distance")
     tensors, _ = read_model(path)
+    rewrite(path, tensors)
+    altbi.load(path)
     rows = np.asarray(change(tensors["reference"]))
-    rewrite(path, {"reference": rows}, n_reference=len(np.atleast_1d(rows)))
+    rewrite(path, tensors | {"reference": rows}, n_reference=len(np.atleast_1d(rows)))
     assert_rejected(path)
 
 
@@ -364,6 +367,13 @@ def test_false_privacy_ledger_is_rejected(write_model, change):
     [
         ("distance", "reference", 3.4e38),
         ("distance", "reference", -3500.0),
+        ("distance", "covariance.center", 4000.0),
+        ("distance", "covariance.whitening", 1e200),
+        ("distance", "rarity.low", -1e308),
+        ("distance", "rarity.high", 1e308),
+        ("distance", "rarity.rarities", 1e308),
+        ("distance", "units", 1e200),
+        ("distance", "spreads", 1e200),
         ("loss", "low", -1e308),
         ("loss", "low", 1e31),
         ("loss", "width", 1e308),
@@ -379,6 +389,41 @@ def test_values_that_no_fit_produces_are_rejected(write_model, model, name, valu
     tensors[name].flat[0] = value
     rewrite(path, tensors)
     assert_rejected(path, f"'{name}' has a value that no fit produces")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [
+        ("rarity.rarities", -1.0, "0"),
+        ("units", 0.0, "1e-09"),
+        ("units", 1e-300, "1e-09"),
+        ("spreads", -1.0, "1e-09"),
+        ("spreads", 0.0, "1e-09"),
+    ],
+)
+def test_values_below_those_of_fits_are_rejected(write_model, name, value, least):
+    path = write_model("distance")
+    tensors, _ = read_model(path)
+    tensors[name].flat[0] = value
+    rewrite(path, tensors)
+    assert_rejected(path, f"'{name}' is not at least {least}")
+
+
+@pytest.mark.parametrize("value", [1e-40, 5e-324, 1e-300])
+def test_whitening_that_cannot_be_inverted_is_rejected(write_model, value):
+    path = write_model("distance")
+    tensors, _ = read_model(path)
+    tensors["covariance.whitening"][:, 1] = value
+    rewrite(path, tensors)
+    assert_rejected(path, "'covariance.whitening' has a value that no fit produces")
+
+
+def test_bins_that_end_before_they_begin_are_rejected(write_model):
+    path = write_model("distance")
+    tensors, _ = read_model(path)
+    tensors["rarity.low"][0] = tensors["rarity.high"][0] + 1
+    rewrite(path, tensors)
+    assert_rejected(path, "'rarity.high' is below 'rarity.low'")
 
 
 @pytest.mark.parametrize(

@@ -476,10 +476,16 @@ def test_number_of_reference_rows_is_limited():
     assert len(small.rows) == 20
     assert np.array_equal(fit_scorer(rows, losses, n_reference=20).rows, small.rows)
     assert not np.array_equal(fit_scorer(rows, losses, n_reference=20, seed=1).rows, small.rows)
-    # Each group has two rows even if keep is tiny.
-    assert len(fit_scorer(rows, losses, keep=0.001).rows) == 6
+    # There are two rows even if keep is tiny.
+    assert len(fit_scorer(rows, losses, keep=0.001).rows) == 2
     two = fit_scorer(rows[:2], losses[:2], UNLABELLED[:2])
     assert len(two.rows) == 2
+
+
+@pytest.mark.parametrize(("n_rows", "expected"), [(2, 1), (20, 2), (29, 2), (30, 3), (200, 3)])
+def test_groups_of_a_fit_have_five_rows(n_rows, expected):
+    scorer = fit_scorer(sample((n_rows, 2)), np.zeros(n_rows), UNLABELLED[:n_rows])
+    assert scorer.n_groups == scorer.n_groups_used == expected
 
 
 def test_labelled_inliers_are_always_kept():

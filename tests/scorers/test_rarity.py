@@ -30,9 +30,10 @@ def test_values_beyond_the_training_rows_are_rarest():
 
 def test_frequent_smallest_value_has_a_bin_of_its_own():
     rows = column(*[0.0] * 900, *np.linspace(0.01, 10, 100))
-    scores = fit_rarity_scorer(rows, ONE).score(column(0, 0.02, -1))
-    assert scores[0] == scores[2] == 0
-    assert scores[1] > 2
+    usual, next_to_it, below = fit_rarity_scorer(rows, ONE).score(column(0, 0.02, -1))
+    assert usual == 0
+    assert next_to_it > 2
+    assert below > next_to_it
 
 
 def test_gap_between_two_groups_is_rare():
@@ -61,3 +62,24 @@ def test_contributions_are_the_rarities_of_values():
     assert np.array_equal(scorer.contributions(changed)[:, 0], contributions[:, 0])
     assert (scorer.contributions(changed)[:, 1] >= contributions[:, 1]).all()
     assert (contributions[:, 2] == 0).all()
+
+
+def test_frequent_largest_value_has_a_bin_of_its_own():
+    rows = column(*[1.0] * 900, *np.linspace(-9, 0.99, 100))
+    usual, next_to_it, above = fit_rarity_scorer(rows, ONE).score(column(1, 0.98, 2))
+    assert usual == 0
+    assert next_to_it > 2
+    assert above > next_to_it
+
+
+def test_values_on_both_sides_of_a_constant_are_equally_rare():
+    below, equal, above = fit_rarity_scorer(column(*[5.0] * 501), ONE).score(column(4.5, 5, 5.5))
+    assert equal == 0
+    assert below == above == np.log(502)
+
+
+def test_quantile_between_values_is_as_usual_as_those_beyond():
+    rows = np.arange(101, dtype=np.float32)[:, None]  # the quantiles are 1 and 99
+    scores = fit_rarity_scorer(rows, ONE).score(column(1, 0, 99, 100))
+    assert scores[0] < scores[1] < 2
+    assert scores[2] < scores[3] < 2

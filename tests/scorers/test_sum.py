@@ -8,7 +8,12 @@ from sklearn.datasets import load_breast_cancer
 
 from altbi import OutlierDetector, load
 from altbi.scorers import DistanceScorer, Scale, SumScorer, fit_sum_scorer
-from altbi.scorers._sum import COVARIANCE_WEIGHT, DISTANCE_WEIGHT, RARITY_WEIGHT
+from altbi.scorers._sum import (
+    COVARIANCE_WEIGHT,
+    DISTANCE_WEIGHT,
+    RARITY_WEIGHT,
+    _fit_scale,
+)
 
 
 def make_rows(n_rows=500, n_columns=4, seed=0):
@@ -112,3 +117,45 @@ def test_column_changed_by_six_robust_deviations_contributes_most(has_correlatio
     rows[np.arange(200), columns] += signs * steps[columns]
     found = model.explain(rows).contributions.argmax(axis=1)
     assert (found == columns).mean() >= 0.9
+
+
+def test_scale_ignores_rounding_errors():
+    assert _fit_scale(np.array([0, 1e-20, 4, 4]), is_squared=True).unit == 4
+    assert _fit_scale(np.array([0.0] * 6 + [2, 3, 4]), is_squared=True).unit == 3
+    assert _fit_scale(np.zeros(5), is_squared=True) == Scale(1.0, 1.0)
+    assert _fit_scale(np.full(9, 1e-12) * np.arange(9), is_squared=False).spread == 1
+
+
+def test_pickle_leaves_cached_terms_out():
+    scorer = fit(make_rows())
+    assert len(scorer.terms) == 3
+    assert "terms" not in vars(pickle.loads(pickle.dumps(scorer)))
+
+
+def test_row_without_a_score_has_no_contributions():
+    rows = np.ones((50, 3), dtype=np.float32)
+    assert np.abs(fit(rows).contributions(rows)).max() < 1e-6
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-36, 1e-40])
+@pytest.mark.parametrize("whiten", [False, True])
+def test_tiny_values_beside_an_outlier_are_scored(tmp_path, scale, whiten):
+    rng = np.random.default_rng(0)
+    x = np.zeros(500)
+    x[:60] = rng.normal(size=60) * scale
+    x[-5:] = 1.0
+    X = np.column_stack([x, 1.5 * x, rng.normal(size=500)])
+    model = OutlierDetector(whiten=whiten).fit(X).model_
+    model.save(tmp_path / "m.altbi")
+    rows = np.vstack([X, [1e300, 1e300, np.nan], [np.nan, -1e300, 0]])
+    scores = load(tmp_path / "m.altbi").score(rows)
+    assert np.array_equal(scores, model.score(rows))
+    assert scores[-2] > np.median(scores)
+
+
+@pytest.mark.parametrize("n_columns", [99, 100])
+def test_models_at_the_border_of_wide_tables_are_loaded(tmp_path, n_columns):
+    X = make_rows(150, n_columns)
+    model = OutlierDetector().fit(X).model_
+    model.save(tmp_path / "m.altbi")
+    assert np.array_equal(load(tmp_path / "m.altbi").score(X), model.score(X))

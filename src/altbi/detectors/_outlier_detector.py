@@ -24,9 +24,10 @@ class OutlierDetector(Detector):
     ----------
     n_reference : int, default=1000
         Number of reference rows. The model and its file hold these rows of the training table.
-    n_groups : int, default=5
+    n_groups : int, default=20
         Number of groups into which the reference rows are divided. The nearest row of each group
-        counts.
+        counts, so that one reference row matters little. There are fewer groups if they would have
+        fewer than five rows.
     keep : float in (0, 1], default=0.8
         Share of the rows, those with the smallest losses, from which reference rows are drawn. Then
         the same share is kept again by distance. Set it to 1 if the table holds normal rows only.
@@ -89,7 +90,7 @@ class OutlierDetector(Detector):
         self,
         *,
         n_reference: int = 1000,
-        n_groups: int = 5,
+        n_groups: int = 20,
         keep: float = 0.8,
         whiten: bool | Literal["auto"] = "auto",
         schedule: Schedule | None = None,

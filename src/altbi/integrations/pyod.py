@@ -29,7 +29,7 @@ class PyODDetector(BaseDetector):
         Share of outliers in the training table, which sets the threshold.
     n_reference : int, default=1000
         Number of reference rows.
-    n_groups : int, default=5
+    n_groups : int, default=20
         Number of groups of reference rows.
     keep : float in (0, 1], default=0.8
         Share of the rows from which reference rows are drawn.
@@ -71,7 +71,7 @@ class PyODDetector(BaseDetector):
         contamination: Any = 0.1,  # noqa: ANN401 - PyThresh objects have no common type
         *,
         n_reference: int = 1000,
-        n_groups: int = 5,
+        n_groups: int = 20,
         keep: float = 0.8,
         whiten: bool | Literal["auto"] = "auto",
         schedule: Schedule | None = None,

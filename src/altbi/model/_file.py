@@ -31,12 +31,11 @@ if TYPE_CHECKING:  # these import this module
     from altbi.model._fitted_model import FittedModel
     from altbi.scorers import LossScorer, SumScorer
 
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 FORMAT = "altbi model"
 ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights
 DETECTORS = ("OutlierDetector", "ALTBI", "ODIM")
-# Longest quotation from a file in an error message.
 # The header of a model with 100,000 columns has about 32 MiB. That of the safetensors file also
 # has one entry for each tensor; networks have at most some hundred.
 MAX_HEADER_BYTES = 1 << 26
@@ -138,11 +137,13 @@ def _collect_sum_tensors(scorer: "SumScorer") -> Tensors:
     tensors: Tensors = {"reference": scorer.distance.rows}
     if scorer.distance.whitening is not None:
         tensors["whitening"] = scorer.distance.whitening
-    for name, term in (("covariance", scorer.covariance), ("rarity", scorer.rarity)):
-        if term is not None:
-            tensors |= {f"{name}.{key}": value for key, value in vars(term).items()}
-    # Rarity has no unit; 1 stands for it.
-    tensors["units"] = np.array([scale.unit or 1.0 for scale in scorer.scales])
+    if scorer.covariance is not None:
+        for name in ("center", "whitening"):
+            tensors[f"covariance.{name}"] = getattr(scorer.covariance, name)
+    if scorer.rarity is not None:
+        for name in ("low", "high", "rarities"):
+            tensors[f"rarity.{name}"] = getattr(scorer.rarity, name)
+    tensors["units"] = np.array([each.unit for each in scorer.scales if each.unit is not None])
     tensors["spreads"] = np.array([scale.spread for scale in scorer.scales])
     return tensors
 

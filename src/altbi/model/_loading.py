@@ -1,6 +1,7 @@
 """Load a model from a file, with every value checked."""
 
 from importlib import import_module
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from altbi.scorers import (
     SumScorer,
     TypicalRows,
 )
+from altbi.scorers._distance import limit_groups
 from altbi.scorers._loss import LEAST_WIDTH, compute_losses
 from altbi.scorers._rarity import N_RARITIES
 from altbi.scorers._sum import LEAST_SPREAD, LEAST_UNIT, MAX_FEATURES
@@ -49,8 +51,8 @@ FLOAT64_TENSORS = (
     "low", "width", "baseline", "usual", "neutral", "covariance.center", "covariance.whitening",
     "rarity.low", "rarity.high", "rarity.rarities", "units", "spreads",
 )  # fmt: skip
-# Largest absolute values of tensors that a fit can produce, with reserves for the statistics of
-# contributions. They keep scores finite: no score exceeds 2 * WORST_LOSS / LEAST_WIDTH.
+# Largest absolute values of tensors that a fit can produce, with reserves. They keep scores finite:
+# no score by loss exceeds 2 * WORST_LOSS / LEAST_WIDTH.
 MAX_VALUES = {
     "reference": MAX_STANDARDIZED,
     "landmarks": LIMIT,
@@ -60,13 +62,15 @@ MAX_VALUES = {
     "baseline": 1e100,
     "usual": 1e100,
     "covariance.center": MAX_STANDARDIZED,
-    "covariance.whitening": 1e30,
+    "covariance.whitening": 1e9,
     "rarity.low": MAX_STANDARDIZED,
     "rarity.high": MAX_STANDARDIZED,
     "rarity.rarities": 100,
     "units": 1e100,
     "spreads": 1e100,
 }
+# Least size of the largest number in a column of the whitening, unless the column is 0.
+LEAST_WHITENING = 1e-6
 LEAST_VALUES = {
     "width": LEAST_WIDTH,
     "rarity.rarities": 0,
@@ -137,18 +141,34 @@ def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: A
 
 
 def _has_finite_scores(scorer: SumScorer | LossScorer) -> bool:
-    """Return whether a typical row, the median of the training rows, has a finite score.
+    """Return whether typical rows have finite scores.
 
-    As in a fit, its losses must be below `WORST_LOSS`. Extreme rows are not tried, because the
-    losses of a valid network may overflow; `FittedModel.score` refuses rows without a finite score.
-    A sum needs no trial: in double precision, values within `MAX_VALUES` cannot overflow.
+    For a sum of scorers, these are the most extreme rows, without a missing value and with each
+    single one. For scores by loss, it is the median of the training rows, whose losses must be
+    below `WORST_LOSS` as in a fit. Extreme rows are not tried, because the losses of a valid
+    network may overflow; `FittedModel.score` refuses rows without a finite score.
     """
     if isinstance(scorer, SumScorer):
-        return True
+        return bool(np.isfinite(scorer.score(_build_extreme_rows(scorer))).all())
     if scorer.typical is None:
         raise ValueError("the scorer has no statistics of training rows")
     losses = compute_losses(scorer.stacked, scorer.typical.neutral[None].astype(np.float32))
     return bool((np.abs(losses) < WORST_LOSS).all())
+
+
+def _build_extreme_rows(scorer: SumScorer) -> NDArray[np.float32]:
+    """Return the rows with the largest and the smallest values, and with missing values.
+
+    In wide tables, missing values are not tried: only the covariance fills them in.
+    """
+    n_features = scorer.distance.rows.shape[1]
+    extreme = np.float32(MAX_STANDARDIZED)
+    rows = np.array([[extreme], [-extreme]]).repeat(n_features, axis=1)
+    if scorer.covariance is None:
+        return rows
+    missing = np.full((n_features, n_features), extreme)
+    np.fill_diagonal(missing, np.nan)
+    return np.concatenate([rows, missing])
 
 
 def _restore_ledger(path: FilePath, header: Header, settings: FitSettings) -> Ledger | None:
@@ -192,17 +212,29 @@ def _restore_sum_scorer(
         "its tensors do not fit its parameters",
     )
     _check_tensors(path, tensors, {})
-    distance = DistanceScorer(tensors["reference"], reference.n_groups, tensors.get("whitening"))
-    scales = zip(tensors["units"].tolist(), tensors["spreads"].tolist(), strict=True)
-    first, *others = (Scale(unit, spread) for unit, spread in scales)
-    if not others:
-        return SumScorer(distance, None, None, (first,))
+    if size < MAX_FEATURES:
+        _check_terms(path, tensors)
+    n_groups = limit_groups(reference.n_groups, n_rows)
+    distance = DistanceScorer(tensors["reference"], n_groups, tensors.get("whitening"))
+    units, spreads = tensors["units"].tolist(), tensors["spreads"].tolist()
+    scales = tuple(Scale(*pair) for pair in zip_longest(units, spreads))
+    if size >= MAX_FEATURES:
+        return SumScorer(distance, None, None, scales)
     return SumScorer(
         distance,
         CovarianceScorer(tensors["covariance.center"], tensors["covariance.whitening"]),
         RarityScorer(tensors["rarity.low"], tensors["rarity.high"], tensors["rarity.rarities"]),
-        (first, others[0], Scale(None, others[1].spread)),
+        scales,
     )
+
+
+def _check_terms(path: FilePath, tensors: Tensors) -> None:
+    """Raise a `ModelFileError` for tensors of covariance and rarity that contradict each other."""
+    is_ordered = tensors["rarity.low"] <= tensors["rarity.high"]
+    require(path, bool(is_ordered.all()), "'rarity.high' is below 'rarity.low'")
+    largest = np.abs(tensors["covariance.whitening"]).max(axis=0)
+    is_usual = (largest == 0) | (largest >= LEAST_WHITENING)
+    require(path, bool(is_usual.all()), "'covariance.whitening' has a value that no fit produces")
 
 
 def _describe_terms(size: int) -> dict[str, tuple[int, ...]]:
@@ -215,7 +247,7 @@ def _describe_terms(size: int) -> dict[str, tuple[int, ...]]:
         "rarity.low": (size,),
         "rarity.high": (size,),
         "rarity.rarities": (size, N_RARITIES),
-        "units": (3,),
+        "units": (2,),  # rarity has none
         "spreads": (3,),
     }
 
@@ -298,7 +330,7 @@ def _check_tensors(path: FilePath, tensors: Tensors, state: StateShapes) -> None
             require(path, _is_rotation(tensor), f"{name!r} is not a rotation")
         if name in LEAST_VALUES or name.endswith("running_var"):
             least = LEAST_VALUES.get(name, 0)
-            require(path, bool((tensor >= least).all()), f"{name!r} is not positive")
+            require(path, bool((tensor >= least).all()), f"{name!r} is not at least {least:g}")
 
 
 def _choose_expected_dtype(name: str, state: StateShapes) -> np.dtype[Any]:

@@ -76,7 +76,7 @@ class FitSettings:
 def outlier_detector_settings(
     *,
     n_reference: int = 1000,
-    n_groups: int = 5,
+    n_groups: int = 20,
     keep: float = 0.8,
     whiten: bool | Literal["auto"] = "auto",
     schedule: Schedule | None = None,
@@ -210,6 +210,7 @@ _COUNT = (is_count, "a whole number of at least 1")
 _ROWS = (lambda value: is_count(value, 2), "a whole number of at least 2 rows")
 # For each parameter: a function that checks its value, and a description of the valid values.
 _VALUE_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "n_reference": _ROWS,
     "n_groups": _COUNT,
     "keep": (is_share, "a share in (0, 1]"),
     "whiten": (lambda value: value == "auto" or isinstance(value, bool), "True, False or 'auto'"),
@@ -251,11 +252,6 @@ def _check_values(detector: str, parameters: Mapping[str, Any]) -> None:
         for name, value in parameters.items()
         if name in _VALUE_RULES
     }
-    if detector == "OutlierDetector":
-        n_groups = parameters["n_groups"]
-        least = 2 * n_groups if is_count(n_groups) else 2
-        expected = f"a whole number of at least {least}, two for each group"
-        rules = {"n_reference": (is_count(parameters["n_reference"], least), expected), **rules}
     if detector == "ODIM":
         is_supported = parameters["backbone"] is None or _is_reference_iwae(parameters["backbone"])
         rules["backbone"] = (is_supported, "an IWAE with network='reference', or None")

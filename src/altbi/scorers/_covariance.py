@@ -14,9 +14,16 @@ Scores = NDArray[np.float64]
 
 # Smallest share by which correlations are lowered.
 _LEAST_RIDGE = 1e-4
-# Variances count as at least this share of the median one.
-_LEAST_VARIANCE = 1e-3
+# Variances count as at least this share of the median one, and never as less than the second
+# number: features are robust z-scores, so smaller variances are rounding errors.
+_LEAST_VARIANCE_SHARE = 1e-3
+_LEAST_VARIANCE = 1e-12
 _FILLING_ROUNDS = 3
+# Most steps of the search for missing values. It ends earlier if the remaining error is below the
+# share, or if the search direction changes the score too little to tell it from rounding errors.
+_MAX_FILLING_STEPS = 60
+_FILLING_TOLERANCE = 1e-16
+_LEAST_CURVATURE = 1e-9
 
 
 @final
@@ -33,8 +40,9 @@ class CovarianceScorer:
     """
 
     center: NDArray[np.float64]
-    # Features of ``whitening @ (row - center)`` are uncorrelated. Each of them is as near as
-    # possible to the feature of the same position. Others would mix contributions of columns.
+    # Features of ``whitening @ (row - center)`` are uncorrelated. Of all matrices with this
+    # property, it is the one whose results are nearest to the features themselves. So the square of
+    # a result is mostly due to its own feature, whose contribution it is.
     whitening: NDArray[np.float64]
 
     def score(self, rows: Rows) -> Scores:
@@ -47,38 +55,62 @@ class CovarianceScorer:
 
     def _square(self, rows: Rows) -> NDArray[np.float64]:
         """Return the squares ``(n_features_encoded, n_rows)`` of uncorrelated features."""
-        filled = fill_by_others(rows, self.center, self.whitening)
-        tiles = split_into_tiles(filled, rows.shape[1], np.float64)
+        tiles = split_into_tiles(rows, rows.shape[1], np.float64)
         tiles -= self.center[:, None]
         with single_blas_thread():
+            if np.isnan(rows).any():
+                self._fill(tiles)
             for tile in tiles:
                 np.square(self.whitening @ tile, out=tile)
         return join_tiles(tiles, len(rows))
 
-
-def fill_by_others(rows: Rows, center: NDArray[np.float64], whitening: NDArray[np.float64]) -> Rows:
-    """Return rows in which missing values are those with the smallest score of the row.
-
-    Rows with the same missing values are filled together. Without missing values, the same array is
-    returned.
-    """
-    missing = np.isnan(rows)
-    positions = np.flatnonzero(missing.any(axis=1))
-    if not len(positions):
-        return rows
-    filled = rows.copy()
-    patterns, members = np.unique(missing[positions], axis=0, return_inverse=True)
-    order = np.argsort(members, kind="stable")
-    starts = np.searchsorted(members[order], np.arange(1, len(patterns)))
-    for pattern, group in zip(patterns, np.split(positions[order], starts), strict=True):
-        # With W the whitening, |W_m d_m + W_o d_o| is smallest for this d_m.
+    def fill(self, rows: Rows) -> NDArray[np.float64]:
+        """Return rows in which missing values are those that give the row its smallest score."""
+        tiles = split_into_tiles(rows, rows.shape[1], np.float64)
+        tiles -= self.center[:, None]
         with single_blas_thread():
-            solution = -np.linalg.pinv(whitening[:, pattern]) @ whitening[:, ~pattern]
-            known = split_into_tiles(rows[group][:, ~pattern], int((~pattern).sum()), np.float64)
-            known -= center[~pattern, None]
-            found = join_tiles(np.matmul(solution, known), len(group))
-        filled[np.ix_(group, pattern)] = (found + center[pattern, None]).T
-    return filled
+            self._fill(tiles)
+        return (join_tiles(tiles, len(rows)) + self.center[:, None]).T
+
+    def _fill(self, tiles: NDArray[np.float64]) -> None:
+        """Replace NaN in centered tiles ``(n_tiles, n_features, n_columns)``, in place.
+
+        The conjugate gradient method solves ``P_mm d_m = -P_mo d_o``, where P is the inverse
+        covariance, d the tile, and m and o are the missing and the other features of a row. Each
+        column has its own step sizes and stops on its own, so that rows do not affect each other.
+        """
+        precision = self.whitening.T @ self.whitening
+        scale = precision.diagonal()[:, None]
+        is_filled = np.isnan(tiles) & (scale > 0)
+        np.nan_to_num(tiles, copy=False)
+        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        residual = np.where(is_filled, -_multiply(precision, tiles), 0)
+        direction = inverse * residual
+        error = _add_features(residual * direction)
+        limit = _FILLING_TOLERANCE * error
+        for _ in range(_MAX_FILLING_STEPS):
+            change = np.where(is_filled, _multiply(precision, direction), 0)
+            curvature = _add_features(direction * change)
+            size = _add_features(scale * direction**2)
+            is_active = (error > limit) & (curvature > _LEAST_CURVATURE * size)
+            if not is_active.any():
+                break
+            step = np.divide(error, curvature, out=np.zeros_like(error), where=is_active)
+            tiles += step * direction
+            residual -= step * change
+            before, error = error, _add_features(inverse * residual**2)
+            ratio = np.divide(error, before, out=np.zeros_like(error), where=is_active)
+            direction = np.where(is_active, inverse * residual + ratio * direction, direction)
+
+
+def _multiply(matrix: NDArray[np.float64], tiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the products of a matrix and each tile."""
+    return np.stack([matrix @ tile for tile in tiles])
+
+
+def _add_features(tiles: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the sums ``(n_tiles, 1, n_columns)`` over features, added up in order."""
+    return np.stack([_add_in_order(tile)[None] for tile in tiles])
 
 
 def _add_in_order(values: NDArray[np.float64]) -> Scores:
@@ -98,12 +130,13 @@ def fit_covariance_scorer(reference: Rows, is_number: NDArray[np.bool_]) -> Cova
     """
     scorer = _fit_complete(np.nan_to_num(reference), is_number)
     for _ in range(_FILLING_ROUNDS if np.isnan(reference).any() else 0):
-        filled = fill_by_others(reference, scorer.center, scorer.whitening)
-        scorer = _fit_complete(filled, is_number)
+        scorer = _fit_complete(scorer.fill(reference), is_number)
     return scorer
 
 
-def _fit_complete(reference: Rows, is_number: NDArray[np.bool_]) -> CovarianceScorer:
+def _fit_complete(
+    reference: NDArray[np.floating], is_number: NDArray[np.bool_]
+) -> CovarianceScorer:
     """Return a scorer, as `fit_covariance_scorer`, for reference rows without missing values.
 
     Correlations are lowered by a small share, which grows with the number of features for each row,
@@ -115,7 +148,8 @@ def _fit_complete(reference: Rows, is_number: NDArray[np.bool_]) -> CovarianceSc
         covariance = (rows - center).T @ (rows - center) / (len(rows) - 1)
         variances = covariance.diagonal()
         positive = variances[variances > 0]
-        least = _LEAST_VARIANCE * float(np.median(positive)) if len(positive) else 1.0
+        median = float(np.median(positive)) if len(positive) else 1.0
+        least = max(_LEAST_VARIANCE_SHARE * median, _LEAST_VARIANCE)
         spread = np.sqrt(np.maximum(variances, least))
         correlation = covariance / np.outer(spread, spread)
         ridge = max(_LEAST_RIDGE, (rows.shape[1] / len(rows)) ** 3)
@@ -124,4 +158,5 @@ def _fit_complete(reference: Rows, is_number: NDArray[np.bool_]) -> CovarianceSc
         values, vectors = np.linalg.eigh(correlation)
         roots = np.where(values > ridge / 2, values, np.inf) ** -0.5
         whitening = (vectors * roots) @ vectors.T / spread
+        whitening[~is_number] = whitening[:, ~is_number] = 0
     return CovarianceScorer(center, whitening)

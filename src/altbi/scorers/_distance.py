@@ -28,8 +28,13 @@ _MAX_BLOCK_VALUES = 1 << 18
 # groups costs as much as `_MINIMA_COST` more columns.
 _MIN_BLOCK_WORK = 1 << 26
 _MINIMA_COST = 20
+# Fewest reference rows of a group, unless there is only one group. The nearest of two or three rows
+# is often an unusual one.
+_MIN_GROUP_ROWS = 5
 # Weight of the identity in the shrunk covariance.
 _SHRINKAGE = 0.1
+# Smaller variances count as 1.
+_LEAST_VARIANCE = 1e-12
 
 
 @final
@@ -270,12 +275,12 @@ def fit_distance_scorer(
 
     The share `keep` of rows with the smallest losses is kept, and at most `n_reference` reference
     rows are sampled from it, labelled inliers first. In a second round, distances to these rows
-    replace the losses. At least ``2 * n_groups`` rows and all labelled inliers are kept. `whiten`
-    adds a whitening, computed from the rows kept first. Missing values of
-    reference rows are 0 in the scorer.
+    replace the losses. At least two rows and all labelled inliers are kept. `whiten` adds a
+    whitening, computed from the rows kept first. Missing values of reference rows are 0 in the
+    scorer.
     """
     generator = np.random.default_rng(seed)
-    n_kept = max(round(keep * len(rows)), 2 * n_groups, int(is_inlier.sum()))
+    n_kept = max(round(keep * len(rows)), 2, int(is_inlier.sum()))
     whitening = None
     for _ in range(2):
         losses = np.where(is_inlier, -np.inf, losses)
@@ -286,9 +291,15 @@ def fit_distance_scorer(
             whitening = compute_whitening(rows[ranked[:n_kept]])
         kept = generator.permutation(ranked[:n_kept])
         sampled = np.sort(kept[np.argsort(~is_inlier[kept], kind="stable")][:n_reference])
-        scorer = DistanceScorer(np.nan_to_num(rows[sampled]), n_groups, whitening)
+        used = limit_groups(n_groups, len(sampled))
+        scorer = DistanceScorer(np.nan_to_num(rows[sampled]), used, whitening)
         losses = scorer.score(rows)
     return scorer, rows[sampled]
+
+
+def limit_groups(n_groups: int, n_reference: int) -> int:
+    """Return the number of groups, or less if groups would have fewer than five reference rows."""
+    return max(min(n_groups, n_reference // _MIN_GROUP_ROWS), 1)
 
 
 def compute_whitening(rows: Rows) -> Rows:
@@ -301,7 +312,9 @@ def compute_whitening(rows: Rows) -> Rows:
         centred = np.nan_to_num(rows).astype(np.float64)
         centred -= centred.mean(axis=0)
         covariance = centred.T @ centred / max(len(centred) - 1, 1)
-        variance = float(covariance.diagonal().mean()) or 1.0
+        variance = float(covariance.diagonal().mean())
+        if variance < _LEAST_VARIANCE:  # a rounding error, because rows are robust z-scores
+            variance = 1.0
         identity = np.eye(len(covariance))
         shrunk = (1 - _SHRINKAGE) * covariance + _SHRINKAGE * variance * identity
         inverse = np.linalg.inv(np.linalg.cholesky(shrunk))

@@ -1,5 +1,6 @@
 """Score rows by how rare each of their values is."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
 
@@ -9,13 +10,13 @@ from numpy.typing import NDArray
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 
-# Bins of equal width between two quantiles of the training rows. There is one bin on each side for
-# the quantiles and what is beyond them, so that a frequent smallest value, such as 0, is not mixed
-# with others. Missing values have a bin of their own.
+# Bins of equal width between two quantiles of the training rows. Each quantile has a bin of its
+# own, so that a frequent smallest value, such as 0, is not mixed with others. The values beyond the
+# quantiles, and missing values, have one bin each.
 N_BINS = 20
 _OUTER_SHARE = 0.01
-N_RARITIES = N_BINS + 3
-_BELOW, _FIRST, _ABOVE, _MISSING = 0, 1, N_BINS + 1, N_BINS + 2
+N_RARITIES = N_BINS + 5
+_BELOW, _LOW, _FIRST, _HIGH, _ABOVE, _MISSING = 0, 1, 2, N_BINS + 2, N_BINS + 3, N_BINS + 4
 
 
 @final
@@ -23,8 +24,8 @@ _BELOW, _FIRST, _ABOVE, _MISSING = 0, 1, N_BINS + 1, N_BINS + 2
 class RarityScorer:
     """Scorer by the sum of the rarities of a row's values.
 
-    The rarity of a value is the logarithm of how many times more frequent the most frequent bin of
-    the feature is than the bin of the value. It does not depend on the other features.
+    The rarity of a value is ``log(count of the most frequent bin / count of its bin)``, with the
+    bins of its feature. It does not depend on the other features.
     """
 
     low: NDArray[np.float64]  # where the bins of equal width begin, by feature
@@ -34,19 +35,19 @@ class RarityScorer:
     def score(self, rows: Rows) -> Scores:
         """Return the scores ``(n_rows,)`` of encoded rows; high means outlier."""
         total = np.zeros(len(rows))
-        for values, low, high, rarities in zip(
-            rows.T, self.low, self.high, self.rarities, strict=True
-        ):
-            total += rarities[_find_bins(values, low, high)]
+        for found in self._iter_rarities(rows):
+            total += found
         return total
 
     def contributions(self, rows: Rows) -> NDArray[np.float64]:
         """Return contributions ``(n_rows, n_features_encoded)``, the rarities of the values."""
+        return np.stack(list(self._iter_rarities(rows)), axis=1)
+
+    def _iter_rarities(self, rows: Rows) -> Iterator[Scores]:
+        """Yield the rarities ``(n_rows,)`` of the values of each feature."""
         columns = zip(rows.T, self.low, self.high, self.rarities, strict=True)
-        return np.stack(
-            [rarities[_find_bins(values, low, high)] for values, low, high, rarities in columns],
-            axis=1,
-        )
+        for values, low, high, rarities in columns:
+            yield rarities[_find_bins(values, low, high)]
 
 
 def _find_bins(values: Rows, low: float, high: float) -> NDArray[np.intp]:
@@ -54,8 +55,10 @@ def _find_bins(values: Rows, low: float, high: float) -> NDArray[np.intp]:
     missing = np.isnan(values)
     steps = (np.where(missing, np.float32(low), values) - low) * (N_BINS / ((high - low) or 1.0))
     bins = np.clip(steps, 0, N_BINS - 1).astype(np.intp) + _FIRST
-    bins[values >= high] = _ABOVE
-    bins[values <= low] = _BELOW
+    bins[values == high] = _HIGH
+    bins[values > high] = _ABOVE
+    bins[values == low] = _LOW
+    bins[values < low] = _BELOW
     bins[missing] = _MISSING
     return bins
 
@@ -73,6 +76,9 @@ def fit_rarity_scorer(rows: Rows, is_counted: NDArray[np.bool_]) -> RarityScorer
         shares = [_OUTER_SHARE, 1 - _OUTER_SHARE]
         low, high = np.quantile(present, shares) if len(present) else (0.0, 0.0)
         counts = np.bincount(_find_bins(present, low, high), minlength=N_RARITIES)
+        # A quantile that is no frequent value is as usual as the values beyond it.
+        counts[_LOW] += counts[_BELOW]
+        counts[_HIGH] += counts[_ABOVE]
         found = np.log((counts.max() + 1) / (counts + 1))
         found[_MISSING] = np.median(np.repeat(found, counts)) if len(present) else 0
         lows.append(low)

@@ -18,10 +18,10 @@ Scores = NDArray[np.float64]
 
 # Weights of the scorers, the same for all tables. They are round numbers; docs/benchmark/scorers.md
 # says what others give.
-DISTANCE_WEIGHT, COVARIANCE_WEIGHT, RARITY_WEIGHT = 1.0, 1.0, 0.5
+DISTANCE_WEIGHT, COVARIANCE_WEIGHT, RARITY_WEIGHT = 0.5, 1.0, 0.5
 # Encoded features from which the distance is the only term.
 MAX_FEATURES = 100
-# Smaller units and spreads may be rounding errors. They count as 1.
+# Smaller units and spreads may be rounding errors. The number 1 replaces them.
 LEAST_UNIT = LEAST_SPREAD = 1e-9
 
 
@@ -55,8 +55,8 @@ class Scale:
 class SumScorer:
     """Scorer by a weighted sum of scorers: distance, and for most tables covariance and rarity.
 
-    A row's score is 0 if it is like a normal row in all respects. The scales are those of the
-    training rows.
+    Scores are not negative, and near 0 for rows that are usual in all respects. The scales are
+    those of the training rows.
     """
 
     kind: ClassVar[Literal["sum"]] = "sum"
@@ -113,7 +113,8 @@ def fit_sum_scorer(
 
     Covariance is that of the `reference` rows, and rarity that of `rows`, which also set the
     scales. Both have NaN for missing values. With 100 features or more, the distance is the only
-    term: it is whitened there, and the rarities of hundreds of correlated values only add noise.
+    term: by default it is whitened there, so the covariance would count twice, and the rarities of
+    hundreds of correlated values only add noise.
     """
     covariance = rarity = None
     if rows.shape[1] < MAX_FEATURES:
@@ -130,8 +131,8 @@ def fit_sum_scorer(
 def _fit_scale(scores: Scores, *, is_squared: bool) -> Scale:
     """Return the scale of a term, from its scores of training rows.
 
-    The unit of squared distances is the median of those above 0, or 1 if there are none. A spread
-    that may be a rounding error becomes 1.
+    The unit of squared distances is the median of those above `LEAST_UNIT`, or 1 if there are none.
+    A spread of at most `LEAST_SPREAD` becomes 1.
     """
     positive = scores[scores > LEAST_UNIT]
     unit = None

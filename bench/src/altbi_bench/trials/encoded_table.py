@@ -14,7 +14,10 @@ from altbi.scorers import DistanceScorer, SumScorer, fit_distance_scorer, fit_su
 from altbi.scorers._distance import compute_whitening
 from altbi.table import as_table
 
-__all__ = ["EncodedTable", "Reference"]
+__all__ = ["FIRST_GROUPS", "EncodedTable", "Reference"]
+
+# Groups of reference rows in most trials. The detector has more since then.
+FIRST_GROUPS = 5
 
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
@@ -103,8 +106,28 @@ class EncodedTable:
 
     @cached_property
     def reference(self) -> Reference:
-        """Reference rows as the detector selects them."""
+        """Reference rows in five groups, which most trials share."""
         return self.select_reference(self.losses)
+
+    @cached_property
+    def detector_reference(self) -> Reference:
+        """Reference rows as the detector selects them."""
+        return self.select_reference(self.losses, n_groups=self.reference_settings.n_groups)
+
+    @cached_property
+    def _terms_by_groups(self) -> dict[int, list[Scores]]:
+        """Results of `scale_terms` that are computed."""
+        return {}
+
+    def scale_terms(self, n_groups: int) -> list[Scores]:
+        """Return the detector's terms without weights, for a number of groups; computed once."""
+        if n_groups not in self._terms_by_groups:
+            fitted = self.fit_sum(self.select_reference(self.losses, n_groups=n_groups))
+            self._terms_by_groups[n_groups] = [
+                scale.apply(scorer.score(self.z_scores))
+                for (scorer, _), scale in zip(fitted.terms, fitted.scales, strict=True)
+            ]
+        return self._terms_by_groups[n_groups]
 
     @cached_property
     def kept(self) -> Rows:
@@ -119,7 +142,7 @@ class EncodedTable:
         *,
         keep: float | None = None,
         whiten: bool | None = None,
-        n_groups: int | None = None,
+        n_groups: int = FIRST_GROUPS,
     ) -> Reference:
         """Select reference rows by losses in the detector's two rounds; None: its own setting."""
         defaults = self.reference_settings
@@ -128,22 +151,22 @@ class EncodedTable:
             losses,
             keep=defaults.keep if keep is None else keep,
             n_reference=defaults.n_reference,
-            n_groups=defaults.n_groups if n_groups is None else n_groups,
+            n_groups=n_groups,
             whiten=self.is_whitened if whiten is None else whiten,
             seed=self.seed,
             is_inlier=np.zeros(len(losses), dtype=bool),
         )
         return Reference(distance, rows)
 
-    def select_once(self, losses: Scores) -> Reference:
+    def select_once(self, losses: Scores, n_groups: int = FIRST_GROUPS) -> Reference:
         """Select reference rows by losses in one round."""
         defaults = self.reference_settings
-        n_kept = max(round(defaults.keep * len(losses)), 2 * defaults.n_groups)
+        n_kept = max(round(defaults.keep * len(losses)), 2)
         kept = np.argsort(losses, kind="stable")[:n_kept]
         whitening = compute_whitening(self.z_scores[kept]) if self.is_whitened else None
         sampled = np.random.default_rng(self.seed).permutation(kept)[: defaults.n_reference]
         rows = self.z_scores[np.sort(sampled)]
-        return Reference(DistanceScorer(np.nan_to_num(rows), defaults.n_groups, whitening), rows)
+        return Reference(DistanceScorer(np.nan_to_num(rows), n_groups, whitening), rows)
 
     def fit_sum(self, reference: Reference) -> SumScorer:
         """Fit the detector's sum of scorers with these reference rows."""

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from altbi.scorers import DistanceScorer, fit_covariance_scorer, fit_distance_scorer
 from altbi.scorers._distance import compute_whitening
 from altbi.scorers._rarity import fit_rarity_scorer
-from altbi_bench.trials.encoded_table import EncodedTable
+from altbi_bench.trials.encoded_table import FIRST_GROUPS, EncodedTable
 from altbi_bench.trials.histograms import (
     Binning,
     EqualBins,
@@ -128,7 +128,7 @@ def _distance_in(transform: Callable[[EncodedTable], Floats]) -> Score:
             table.reference.distance.score(table.z_scores),
             keep=table.reference_settings.keep,
             n_reference=table.reference_settings.n_reference,
-            n_groups=table.reference_settings.n_groups,
+            n_groups=FIRST_GROUPS,
             seed=table.seed,
             is_inlier=np.zeros(len(rows), dtype=bool),
         )
@@ -202,7 +202,33 @@ def _log_distance(table: EncodedTable) -> Scores:
 
 
 def _detector(table: EncodedTable) -> Scores:
-    return table.score_sum(table.reference)
+    return table.score_sum(table.detector_reference)
+
+
+def _detector_with(*, keep: float) -> Score:
+    """Return the detector's score with another share of rows that are kept."""
+
+    def score(table: EncodedTable) -> Scores:
+        n_groups = table.reference_settings.n_groups
+        return table.score_sum(table.select_reference(table.losses, keep=keep, n_groups=n_groups))
+
+    return score
+
+
+def _detector_with_one_selection(table: EncodedTable) -> Scores:
+    return table.score_sum(table.select_once(table.losses, table.reference_settings.n_groups))
+
+
+def _weighted(n_groups: int, weights: tuple[float, ...]) -> Score:
+    """Return the detector's sum with other groups and weights; wide tables have one term only."""
+
+    def score(table: EncodedTable) -> Scores:
+        terms = table.scale_terms(n_groups)
+        if len(terms) == 1:
+            return terms[0]
+        return np.asarray(sum(w * term for w, term in zip(weights, terms, strict=True)))
+
+    return score
 
 
 def _list_distances() -> Iterator[tuple[str, Score]]:
@@ -268,14 +294,35 @@ def _list_others() -> Iterator[tuple[str, Score]]:
     yield "isolation forest, reference rows", partial(_forest, of_reference=True)
     yield "IWAE's loss", lambda table: table.losses
     yield "detector", _detector
-    yield "detector, keep 1", lambda t: t.score_sum(t.select_reference(t.losses, keep=1.0))
-    yield "detector, keep 0.9", lambda t: t.score_sum(t.select_reference(t.losses, keep=0.9))
-    yield "detector, one selection", lambda t: t.score_sum(t.select_once(t.losses))
+    yield "detector, keep 1", _detector_with(keep=1.0)
+    yield "detector, keep 0.9", _detector_with(keep=0.9)
+    yield "detector, keep 0.7", _detector_with(keep=0.7)
+    yield "detector, one selection", _detector_with_one_selection
     yield "detector, mean of 3 seeds", partial(_mean_of_seeds, score=_detector)
+    for n_groups in (5, 10, 20, 40):
+        for weights in ((1.0, 1.0, 0.5), (0.5, 1.0, 0.5)):
+            yield _name_weighted(n_groups, weights), _weighted(n_groups, weights)
+    for weights in WITHOUT_A_TERM.values():
+        yield _name_weighted(20, weights), _weighted(20, weights)
 
 
-# The names are those of the records. "distance", "covariance" and "rarity" are the detector's
-# terms, and "detector" is their sum.
+def _name_weighted(n_groups: int, weights: tuple[float, ...]) -> str:
+    return f"groups: {n_groups}, weights " + ", ".join(f"{weight:g}" for weight in weights)
+
+
+# Weights of distance, covariance and rarity with one changed.
+WITHOUT_A_TERM = {
+    "without rarity": (0.5, 1.0, 0.0),
+    "without covariance": (0.5, 0.0, 0.5),
+    "without distance": (0.0, 1.0, 0.5),
+    "unit weights": (1.0, 1.0, 1.0),
+}
+# What is removed from the detector, and the name of the score.
+ABLATIONS = {label: _name_weighted(20, weights) for label, weights in WITHOUT_A_TERM.items()}
+
+
+# The names are those of the records. "distance", "covariance" and "rarity" are terms with five
+# groups of reference rows, and "detector" is the sum that the package has.
 SCORES: dict[str, Score] = dict(
     [*_list_distances(), *_list_covariances(), *_list_histograms(), *_list_others()]
 )

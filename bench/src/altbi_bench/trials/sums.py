@@ -80,7 +80,7 @@ DISTANCE = Term("distance", 1.0, "log1p", is_gated=False)
 COVARIANCE = Term("covariance", 1.0, "log1p")
 RARITY = Term("rarity", 0.5, "plain")
 PAIR, CHOSEN = "distance + 1 covariance", "distance + 1 covariance + 0.5 rarity"
-# The score that equals the chosen sum.
+# The score of the package: the chosen sum with more groups and other weights.
 DETECTOR = "detector"
 
 
@@ -142,7 +142,7 @@ def _list_fourth_terms() -> Iterator[tuple[str, Sum]]:
         ("covariance, C-steps", 0.5, "log1p"),
     ):
         term = Term(score, weight, scale)  # type: ignore[arg-type]
-        yield f"{CHOSEN} + {weight:g} {score}", Sum((*chosen, term), DETECTOR)
+        yield f"{CHOSEN} + {weight:g} {score}", Sum((*chosen, term), CHOSEN)
 
 
 def _list_rarities() -> Iterator[tuple[str, Sum]]:
@@ -159,12 +159,12 @@ def _list_rarities() -> Iterator[tuple[str, Sum]]:
         "reference rows",
     ):
         term = replace(RARITY, score=f"rarity, {kind}")
-        yield f"{CHOSEN}, {kind}", Sum((DISTANCE, COVARIANCE, term), DETECTOR)
+        yield f"{CHOSEN}, {kind}", Sum((DISTANCE, COVARIANCE, term), CHOSEN)
 
 
 def _list_weights() -> Iterator[tuple[str, Sum]]:
     """Yield sums with other weights of the chosen terms, and without each of them."""
-    yield "distance + 0.5 rarity", Sum((DISTANCE, RARITY), DETECTOR)
+    yield "distance + 0.5 rarity", Sum((DISTANCE, RARITY), CHOSEN)
     for weights in (
         (1.0, 1.0, 1.0),
         (1.0, 0.5, 0.5),
@@ -177,10 +177,10 @@ def _list_weights() -> Iterator[tuple[str, Sum]]:
             replace(term, weight=weight)
             for term, weight in zip((DISTANCE, COVARIANCE, RARITY), weights, strict=True)
         )
-        yield "weights " + ", ".join(f"{weight:g}" for weight in weights), Sum(terms, DETECTOR)
+        yield "weights " + ", ".join(f"{weight:g}" for weight in weights), Sum(terms, CHOSEN)
     # Wide tables have no other term than the distance.
     small = (replace(DISTANCE, weight=1e-9), COVARIANCE, RARITY)
-    yield "covariance + 0.5 rarity", Sum(small, DETECTOR)
+    yield "covariance + 0.5 rarity", Sum(small, CHOSEN)
 
 
 SUMS: Mapping[str, Sum] = dict(
