@@ -6,7 +6,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from example_tables import FLOATS, MIXED, MIXED_DAYS, make_table, tables
+from example_tables import FLOATS, MIXED, make_table, tables
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -246,8 +246,7 @@ def test_categories_missing_values_and_booleans_have_bounded_weights():
     assert np.isnan(missing[5])
     assert missing[6] == 0.5
     unknown = encoder.standardize(make_table(colour=["green"], paid=[True], holed=[1.0]))[0]
-    assert unknown[2] == pytest.approx(6 / math.sqrt(2))
-    assert 18 < np.square(red[:4] - unknown[:4]).sum() < 25
+    assert unknown[:4].tolist() == [0, 0, 0, 0]
 
 
 def test_column_without_values_has_zero_z_scores():
@@ -316,7 +315,7 @@ def test_z_scores_are_decoded_to_values():
 
     assert size.to_pylist() == [1, None, 3, 2]
     assert flag.to_pylist() == [True, False, None, True]
-    assert day.to_pylist() == MIXED_DAYS
+    assert day.to_pylist() == [None] * 4  # the position of a date does not count
     assert colour.to_pylist() == ["red", "red", None, OTHER]
     assert still.to_pylist() == [7] * 4
     assert void.to_pylist() == [None] * 4

@@ -211,8 +211,8 @@ def test_categories_have_one_contribution():
     assert explanation.contributions.shape == (1, 5)
     assert explanation.reasons(0)[0].column == "colour"
     assert explanation.reasons(0)[0].expected in {"red", "blue"}
-    day = explanation.expected[3][0].as_py()
-    assert pd.Timestamp("2025-12-01") < day < pd.Timestamp("2026-05-01")
+    assert "(" in explanation.reasons(0)[0].note  # how often the usual colours occur
+    assert explanation.expected[3][0].as_py() is None  # the position of a date does not count
     assert explanation.expected[4][0].as_py() in {True, False}
 
 

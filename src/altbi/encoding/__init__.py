@@ -9,6 +9,7 @@ from altbi.encoding._column import (
     EncoderState,
     validate_state,
 )
+from altbi.encoding._column_roles import ColumnRole, infer_roles
 from altbi.encoding._declared import Bounds, declare_column, declare_columns
 from altbi.encoding._encoder import LIMIT, TableEncoder
 from altbi.encoding._values import MAX_STANDARDIZED, Drift
@@ -22,10 +23,12 @@ __all__ = [
     "OTHER",
     "Bounds",
     "Column",
+    "ColumnRole",
     "Drift",
     "EncoderState",
     "TableEncoder",
     "declare_column",
     "declare_columns",
+    "infer_roles",
     "validate_state",
 ]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from altbi.encoding._column_roles import ColumnRole
 from altbi.errors import ModelFileError, infinity_error, quote
 from altbi.table import Kind
 
@@ -63,11 +64,28 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     n_categories: Count = 0  # number of all categories in the sample
     n_rare_rows: Count = 0  # number of values without an encoded feature of their own
     is_declared: bool = False  # range and categories were declared; counts are placeholders
+    # How the column is used, if that does not follow from its kind.
+    role: ColumnRole | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether values are compared; those of identifiers, free text and copies are not."""
+        return self.role is None or self.role.role == "code"
+
+    @property
+    def is_standardized(self) -> bool:
+        """Whether robust z-scores of the column differ; those of dates and unused columns are 0."""
+        return self.is_used and self.kind != "date"
 
     @property
     def is_constant(self) -> bool:
         """Whether the sample has at most one distinct value; True without any value."""
         return self.n_categories <= 1 if self.kind == "category" else self.low == self.high
+
+    @property
+    def unmarked_feature(self) -> int:
+        """Index of the feature that is no indicator: the number, or that of rare categories."""
+        return len(self.categories) if self.kind == "category" else 0
 
     @property
     def n_rare(self) -> int:

@@ -1,5 +1,6 @@
 """The encoder of tables: fitted on the training sample, applied to any rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, final
 
@@ -19,6 +20,7 @@ from altbi.encoding._column import (
     fit_numeric,
     validate_state,
 )
+from altbi.encoding._column_roles import ColumnRole, is_special
 from altbi.encoding._values import (
     TAIL_START,
     Drift,
@@ -135,33 +137,40 @@ def _build_range_scaling(columns: tuple[Column, ...]) -> _Scaling:
     """
     numeric = [column for column in columns if column.kind != "category"]
     indicators = [
-        MISSING_WEIGHT
-        if column.n_missing and position == column.n_features_encoded - 1
-        else CATEGORY_WEIGHT
+        _choose_weight(column, position)
         for column in columns
         for position in range(column.n_features_encoded)
     ]
     return _Scaling(
         prescale=np.array([column.prescale for column in numeric]),
         shift=np.array([column.low * column.prescale for column in numeric]),
-        divisor=np.array([column.divisor for column in numeric]),
-        fill_value=np.array([column.fill_value for column in numeric]),
+        divisor=np.array([column.divisor if column.is_used else np.inf for column in numeric]),
+        fill_value=np.array([column.fill_value * column.is_used for column in numeric]),
         limit=LIMIT,
         compresses_tails=False,
         indicators=np.array(indicators, dtype=np.float32),
     )
 
 
+def _choose_weight(column: Column, position: int) -> float:
+    """Return the value that marks a category or missing value; 0 for columns that are not used."""
+    if not column.is_used:
+        return 0.0
+    is_missing = column.n_missing and position == column.n_features_encoded - 1
+    return MISSING_WEIGHT if is_missing else CATEGORY_WEIGHT
+
+
 def _build_robust_scaling(columns: tuple[Column, ...]) -> _Scaling:
     """Build the scaling of numeric columns to robust z-scores.
 
-    Categories and missing values are marked by 1 / scale. Missing numbers are NaN. Numbers of a
-    column without values at fit become 0.
+    Categories and missing values are marked by 1 / scale; rare categories are not marked, because
+    they are not alike. Missing numbers are NaN. Numbers of a column without values at fit, dates
+    and columns that are not used become 0.
     """
     numeric = [column for column in columns if column.kind != "category"]
     indicators = [
         # The scale of a number may be so small that its inverse is infinite.
-        0.0 if position == 0 and column.kind != "category" else 1 / scale
+        1 / scale if column.is_standardized and position != column.unmarked_feature else 0.0
         for column in columns
         for position, scale in enumerate(column.scales)
     ]
@@ -169,8 +178,10 @@ def _build_robust_scaling(columns: tuple[Column, ...]) -> _Scaling:
         prescale=np.array([column.prescale for column in numeric]),
         shift=np.array([column.median * column.prescale for column in numeric]),
         # The scale of a column without values is unknown: all later values are encoded as 0.
-        divisor=np.array([c.scales[0] if c.n_present else np.inf for c in numeric]),
-        fill_value=np.full(len(numeric), np.nan),
+        divisor=np.array(
+            [c.scales[0] if c.n_present and c.is_standardized else np.inf for c in numeric]
+        ),
+        fill_value=np.array([np.nan if column.is_standardized else 0.0 for column in numeric]),
         limit=TAIL_START,
         compresses_tails=True,
         indicators=np.array(indicators, dtype=np.float32),
@@ -195,18 +206,19 @@ class TableEncoder:
         self.min_count = min_count
         self._fitted_layout: _Layout | None = None
 
-    def fit(self, table: Table) -> Self:
+    def fit(self, table: Table, roles: Sequence[ColumnRole] = ()) -> Self:
         """Fit ranges, medians and categories on the training sample, and return the encoder.
 
-        Invalid parameters raise a `ParameterError`. A table without values, or with an infinite
-        value, raises a `TableError`.
+        With `roles`, one for each column, identifiers, free text and copies of text columns get no
+        features that differ, and their values are not kept. Invalid parameters raise a
+        `ParameterError`. A table without values, or with an infinite value, raises a `TableError`.
         """
         for name, least in (("max_categories", 0), ("min_count", 1)):
             if getattr(self, name) < least:
                 raise ParameterError(
                     f"{name}={quote(getattr(self, name))}, but expected at least {least}."
                 )
-        columns = self._fit_columns(table)
+        columns = self._fit_columns(table, roles)
         if not any(column.n_present for column in columns):
             raise TableError(
                 f"Every value of the table's {len(table)} rows is missing. "
@@ -272,10 +284,20 @@ class TableEncoder:
 
     @property
     def feature_kinds(self) -> NDArray[np.str_]:
-        """What each encoded feature stands for: "value", "category" or "missing"."""
+        """What each encoded feature stands for: "value", "category", "missing" or "unused".
+
+        Robust z-scores of dates, and of columns that are not used, are always 0.
+        """
         kinds = np.where(self._layout.is_category, "category", "missing")
         kinds[self._layout.starts[self._layout.numeric]] = "value"
+        is_unused = np.array([not column.is_standardized for column in self.columns])
+        kinds[is_unused[self.feature_columns]] = "unused"
         return kinds
+
+    @property
+    def number_features(self) -> NDArray[np.intp]:
+        """Indices of the encoded features that are numbers or booleans with robust z-scores."""
+        return np.flatnonzero(self.feature_kinds == "value")
 
     def sum_by_column(self, contributions: NDArray[np.float64]) -> NDArray[np.float64]:
         """Sum values of encoded features over each column; return ``(n_rows, n_columns)``."""
@@ -393,21 +415,26 @@ class TableEncoder:
             raise AltbiError("TableEncoder is not fitted. Call fit first.")
         return self._fitted_layout
 
-    def _fit_columns(self, table: Table) -> tuple[Column, ...]:
+    def _fit_columns(self, table: Table, roles: Sequence[ColumnRole]) -> tuple[Column, ...]:
         """Fit all columns, and return them in the order of the table."""
         columns = {}
         numeric = []
+        special = {number: role for number, role in enumerate(roles) if is_special(role)}
         for number, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
             if kind == "category":
                 texts = table.categories(number)
-                columns[number] = fit_category(name, texts, self.max_categories, self.min_count)
+                most = 0 if number in special else self.max_categories
+                columns[number] = fit_category(name, texts, most, self.min_count)
             else:
                 numeric.append(number)
         for first in range(0, len(numeric), FIT_COLUMNS):
             group = numeric[first : first + FIT_COLUMNS]
             for number, values in zip(group, table.numbers(group).T, strict=True):
                 columns[number] = fit_numeric(table.names[number], table.kinds[number], values)
-        return tuple(columns[number] for number in range(len(table.names)))
+        return tuple(
+            msgspec.structs.replace(columns[number], role=special.get(number))
+            for number in range(len(table.names))
+        )
 
     def _encode(self, table: Table, scaling: _Scaling) -> Features:
         """Encode rows as ``(n_rows, n_features_encoded)`` in float32 by one of the two scalings.

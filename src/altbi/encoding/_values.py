@@ -180,12 +180,16 @@ def decode_standardized(column: Column, features: Values) -> pa.Array:
     """Convert features of one column, as `standardize` returns them, to values of the column.
 
     Numbers and dates are rounded to hide the error of float32. Rows with an indicator of a missing
-    value, and columns without values at fit, are null. Rare categories become "(other)".
+    value, columns without values at fit, dates and columns that are not used are null. Rare
+    categories become "(other)".
     """
+    if not column.is_standardized:
+        return pa.nulls(len(features), ARROW_TYPES.get(column.kind, pa.large_string()))
     is_missing = features[:, -1] > 0 if column.n_missing else np.zeros(len(features), dtype=bool)
     if column.kind == "category":
         texts = pa.array([*column.categories, OTHER], pa.large_string())
         shares = features[:, : len(texts)] * column.scales[: len(texts)]
+        shares[:, -1] = 1 - shares[:, :-1].sum(axis=1)  # rare categories are not marked
         return texts.take(pa.array(shares.argmax(axis=1), mask=is_missing))
     if not column.n_present:
         return pa.nulls(len(features), ARROW_TYPES[column.kind])

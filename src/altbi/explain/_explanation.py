@@ -1,6 +1,7 @@
 """Explanations: the contribution of each column to a row's score, and what was expected."""
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ SCORE = "(score)"
 UNUSUAL_Z_SCORE = 3.0
 # Number of similar reference rows whose median is the expected value.
 N_SIMILAR = 10
+# Rarity in nats from which a value is described in words.
+MIN_RARITY = 1.0
 # Values of reference rows that are held in memory at a time.
 VALUES_AT_ONCE = 1 << 22
 
@@ -33,6 +36,8 @@ class Reason:
     # in standard deviations of the network's prediction.
     z_score: float
     contribution: float  # the column's share of the score
+    # What is expected, in words, where a single value does not say it; "" elsewhere.
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,9 @@ class Explanation:
         unusual do not count. None for scores by loss.
     reference : tuple of pyarrow.Array
         The values of all reference rows, one array for each column. Empty for scores by loss.
+        Dates, identifiers and free text are missing: they are not compared.
+    describe : callable or None
+        Function of the indices of a row and a column; see `Reason.note`.
 
     Examples
     --------
@@ -92,6 +100,7 @@ class Explanation:
     expected: tuple[pa.Array, ...]
     neighbours: NDArray[np.intp] | None = None
     reference: tuple[pa.Array, ...] = ()
+    describe: Callable[[int, int], str] | None = None
 
     def __len__(self) -> int:
         """Return the number of explained rows."""
@@ -201,6 +210,7 @@ class Explanation:
             expected=self.expected[column][row].as_py(),
             z_score=float(self.z_scores[row, column]),
             contribution=float(self.contributions[row, column]),
+            note="" if self.describe is None else self.describe(row % len(self), int(column)),
         )
 
 
@@ -249,24 +259,55 @@ def _explain_sum(table: Table, scorer: SumScorer, encoder: TableEncoder) -> Expl
     The reference rows nearest to an outlier may have unusual values like its own. Expected values
     are therefore medians of the 10 reference rows that are most similar in its ordinary columns.
     """
-    rows = encoder.standardize(table)
+    rows, rarities = scorer.encode(table, encoder)
     distance = scorer.distance
     squares = encoder.sum_by_column(distance.contributions(rows))
     weights = _find_ordinary_columns(squares)[:, encoder.feature_columns].astype(np.float32)
     similar = distance.most_similar(rows, weights, N_SIMILAR)
     medians = _compute_medians(distance, encoder, similar)
     difference = np.nan_to_num(medians.astype(np.float64) - rows)
+    contributions = encoder.sum_by_column(scorer.contributions(rows))
+    z_scores = np.sqrt(encoder.sum_by_column(difference**2))
+    if rarities is not None:
+        contributions += scorer.value_contributions(rarities)
+        z_scores = _compare_rarities(z_scores, rarities, encoder)
     return Explanation(
         columns=encoder.names,
-        score=scorer.score(rows),
-        contributions=encoder.sum_by_column(scorer.contributions(rows)),
+        score=scorer.score(rows, rarities),
+        contributions=contributions,
         remainder=np.zeros(len(rows)),
         values=tuple(encoder.values(table)),
-        z_scores=np.sqrt(encoder.sum_by_column(difference**2)),
+        z_scores=z_scores,
         expected=tuple(encoder.decode(medians)),
         neighbours=similar,
         reference=tuple(encoder.decode(distance.rows)),
+        describe=_build_describer(table, scorer, rarities),
     )
+
+
+def _build_describer(
+    table: Table, scorer: SumScorer, rarities: NDArray[np.float64] | None
+) -> Callable[[int, int], str]:
+    """Return a function of row and column that describes what is expected instead of a value."""
+
+    def describe(row: int, column: int) -> str:
+        """Return what is expected, in words, or "" if the value is not rare."""
+        if scorer.values is None or rarities is None or rarities[row, column] < MIN_RARITY:
+            return ""
+        return scorer.values.describe(table, row, column)
+
+    return describe
+
+
+def _compare_rarities(
+    z_scores: NDArray[np.float64], rarities: NDArray[np.float64], encoder: TableEncoder
+) -> NDArray[np.float64]:
+    """Return z-scores in which rare values have those of equally rare normal numbers.
+
+    A normal number z has the rarity ``z**2 / 2``. Categories have no other z-scores.
+    """
+    is_number = np.array([kind in ("number", "boolean") for kind in encoder.kinds])
+    return np.maximum(np.where(is_number, z_scores, 0), np.sqrt(2 * rarities))
 
 
 def _find_ordinary_columns(contributions: NDArray[np.float64]) -> NDArray[np.bool_]:

@@ -25,13 +25,14 @@ from altbi.encoding import EncoderState
 from altbi.errors import ModelFileError, describe_cause, quote
 from altbi.io import atomic_file, report_errors_as
 from altbi.networks import TrainingStep
+from altbi.rarities import ValueRarities
 from altbi.table import TextConventions
 
 if TYPE_CHECKING:  # these import this module
     from altbi.model._fitted_model import FittedModel
     from altbi.scorers import LossScorer, SumScorer
 
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 FORMAT = "altbi model"
 ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights
@@ -77,6 +78,7 @@ class Header(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     # Parameter objects are dicts with the class name under "object".
     parameters: Annotated[dict[str, Any], msgspec.Meta(max_length=100)]
     n_reference: Count  # reference rows in the file; 0 for scores by loss
+    values: ValueRarities | None  # None for scores by loss
     table: TrainingTable
     threshold: float
     encoder: EncoderState  # not checked for contradictions
@@ -104,6 +106,7 @@ def model_to_bytes(model: "FittedModel") -> bytes:
         "detector": model.settings.detector,
         "parameters": to_plain(parameters),
         "n_reference": model.n_reference,
+        "values": msgspec.to_builtins(getattr(model.scorer, "values", None)),
         "table": msgspec.to_builtins(model.training_table),
         "threshold": model.threshold,
         "encoder": model.encoder.to_json(),

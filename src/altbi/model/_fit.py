@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.encoding import MAX_COLUMNS, TableEncoder
+from altbi.encoding import MAX_COLUMNS, Column, TableEncoder, infer_roles
 from altbi.errors import ParameterError, TableError, TableWarning, TrainingError, quote
 from altbi.io import ScanResult
 from altbi.model._file import TrainingTable
@@ -18,6 +18,7 @@ from altbi.model._labels import INLIER, OUTLIER, UNKNOWN, Labels
 from altbi.model._settings import FitSettings, RandomState, ReferenceSettings
 from altbi.model._threshold import compute_threshold
 from altbi.networks import WORST_LOSS, SnapshotArrays, TrainingStep, select_landmarks
+from altbi.rarities import Use, fit_value_rarities
 from altbi.scorers import (
     LossScorer,
     SumScorer,
@@ -26,12 +27,13 @@ from altbi.scorers import (
     fit_typical_rows,
 )
 from altbi.scorers._loss import compute_loss_ranges, compute_losses
+from altbi.scorers._sum import has_number_terms
 from altbi.table import Table, sample_rows
 
 # Most rows of the sample that can become reference rows, and most rows that set the threshold.
 MAX_CANDIDATES = 10_000
 MAX_THRESHOLD_ROWS = 20_000
-# Numbers of encoded features for which `whiten="auto"` whitens distances.
+# Numbers of columns of numbers for which `whiten="auto"` whitens distances.
 WHITENED_FEATURES = range(100, 4097)
 # In fewer rows, equal steps of a column could be a coincidence.
 MIN_COUNTER_ROWS = 10
@@ -97,7 +99,8 @@ def _fit_without_privacy(
     of the former.
     """
     sample, labels = sample_training_rows(table, labels, settings.max_rows, seed)
-    encoder = TableEncoder().fit(sample)
+    is_paper = settings.reference is None
+    encoder = TableEncoder().fit(sample, () if is_paper else infer_roles(sample))
     rows = encoder.transform(sample)
     for problem in encoder.check_sample(rows) if warn else ():
         warnings.warn(problem, TableWarning, stacklevel=5)
@@ -114,7 +117,7 @@ def _fit_without_privacy(
     else:
         final = _fit_reference_scorer(sample, rows, arrays, settings, labels, encoder, seed)
         judged = sample_rows(len(rows), MAX_THRESHOLD_ROWS, seed)
-        scores = final.score(encoder.standardize(sample.take(judged)))
+        scores = final.score_table(sample.take(judged), encoder)
     return FittedModel(
         settings=settings,
         training_table=TrainingTable(
@@ -236,16 +239,50 @@ def _fit_reference_scorer(
         seed=seed,
         is_inlier=labels[candidates] == INLIER,
     )
-    return fit_sum_scorer(distance, references, standardized, encoder.feature_kinds)
+    values = fit_value_rarities(sample, choose_uses(encoder))
+    return fit_sum_scorer(
+        distance,
+        references,
+        standardized,
+        encoder.number_features,
+        values,
+        values.score(sample.take(candidates)),
+    )
+
+
+def choose_uses(encoder: TableEncoder) -> list[Use]:
+    """Return what the rarities of each column's values are about.
+
+    The signs of numbers count where covariance and rarity of numbers do.
+    """
+    counts_numbers = has_number_terms(len(encoder.number_features))
+    return [
+        "other" if use == "number" and not counts_numbers else use
+        for use in map(_choose_use, encoder.columns)
+    ]
+
+
+def _choose_use(column: Column) -> Use:
+    """Return what the rarities of a column's values are about."""
+    role = column.kind if column.role is None else column.role.role
+    uses: dict[str, Use] = {
+        "category": "category",
+        "code": "category",
+        "date": "date",
+        "duplicate": "copy",
+        "identifier": "identifier",
+        "number": "number",
+    }
+    return uses.get(role, "other")
 
 
 def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
     """Return whether distances are whitened: measured after removing correlations of features.
 
-    "auto" whitens tables of 100 to 4,096 encoded features.
+    "auto" whitens tables of 100 to 4,096 numbers.
     """
     if reference.whiten == "auto":
-        return encoder.n_features_encoded in WHITENED_FEATURES
+        return len(encoder.number_features) in WHITENED_FEATURES
     return reference.whiten
 
 

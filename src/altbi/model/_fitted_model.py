@@ -219,7 +219,7 @@ class FittedModel:
 
         def score(chunk: Table) -> Scores:
             """Encode and score one chunk of the table."""
-            return self.scorer.score(self.scorer.encode(chunk, self.encoder))
+            return self.scorer.score_table(chunk, self.encoder)
 
         scores, drift = score_chunks(score, table, self.encoder)
         _require_finite_scores(scores, table.first_row)

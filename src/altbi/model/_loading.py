@@ -25,6 +25,7 @@ from altbi.model._fitted_model import FittedModel
 from altbi.model._privacy_ledger import Ledger
 from altbi.model._settings import FitSettings, build_settings
 from altbi.networks import N_LANDMARKS, WORST_LOSS, StateShapes
+from altbi.rarities import ValueRarities
 from altbi.scorers import (
     CovarianceScorer,
     DistanceScorer,
@@ -37,7 +38,7 @@ from altbi.scorers import (
 from altbi.scorers._distance import limit_groups
 from altbi.scorers._loss import LEAST_WIDTH, compute_losses
 from altbi.scorers._rarity import N_RARITIES
-from altbi.scorers._sum import LEAST_SPREAD, LEAST_UNIT, MAX_FEATURES
+from altbi.scorers._sum import LEAST_SPREAD, LEAST_UNIT, has_number_terms
 
 # Classes of parameter objects that a model file may contain, and their modules.
 PARAMETER_OBJECTS = {
@@ -120,7 +121,9 @@ def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: A
     ledger = _restore_ledger(path, header, settings)
     require(path, settings.training.is_complete(header.history), "its history is incomplete")
     if settings.reference is not None:
-        scorer: SumScorer | LossScorer = _restore_sum_scorer(path, settings, encoder, tensors)
+        scorer: SumScorer | LossScorer = _restore_sum_scorer(
+            path, settings, encoder, tensors, header.values
+        )
     else:
         scorer = _restore_loss_scorer(path, settings, encoder, tensors, header)
     model = FittedModel(
@@ -166,8 +169,8 @@ def _build_extreme_rows(scorer: SumScorer) -> NDArray[np.float32]:
     rows = np.array([[extreme], [-extreme]]).repeat(n_features, axis=1)
     if scorer.covariance is None:
         return rows
-    missing = np.full((n_features, n_features), extreme)
-    np.fill_diagonal(missing, np.nan)
+    missing = np.full((len(scorer.numbers), n_features), extreme)
+    missing[np.arange(len(scorer.numbers)), scorer.numbers] = np.nan
     return np.concatenate([rows, missing])
 
 
@@ -190,21 +193,28 @@ def _restore_ledger(path: FilePath, header: Header, settings: FitSettings) -> Le
 
 
 def _restore_sum_scorer(
-    path: FilePath, settings: FitSettings, encoder: TableEncoder, tensors: Tensors
+    path: FilePath,
+    settings: FitSettings,
+    encoder: TableEncoder,
+    tensors: Tensors,
+    values: ValueRarities | None,
 ) -> SumScorer:
-    """Build the sum of scorers from its tensors.
+    """Build the sum of scorers from its tensors and the rarities of values.
 
     Tensors of unexpected names, shapes, types or values raise a `ModelFileError`. Settings without
     reference rows raise a `ValueError`, and missing reference rows a `KeyError`.
     """
     reference, size = settings.reference, encoder.n_features_encoded
+    numbers = encoder.number_features
+    has_terms = has_number_terms(len(numbers))
+    _check_rarities(path, encoder, values)
     if reference is None:
         raise ValueError("scores by loss have no reference rows")
     n_rows = len(tensors["reference"])
     shapes: dict[str, tuple[int, ...]] = {"reference": (n_rows, size)}
     if is_whitened(reference, encoder):
         shapes["whitening"] = (size, size)
-    shapes |= _describe_terms(size)
+    shapes |= _describe_terms(len(numbers))
     is_sized = 2 <= n_rows <= reference.n_reference
     require(
         path,
@@ -212,20 +222,33 @@ def _restore_sum_scorer(
         "its tensors do not fit its parameters",
     )
     _check_tensors(path, tensors, {})
-    if size < MAX_FEATURES:
+    if has_terms:
         _check_terms(path, tensors)
     n_groups = limit_groups(reference.n_groups, n_rows)
     distance = DistanceScorer(tensors["reference"], n_groups, tensors.get("whitening"))
     units, spreads = tensors["units"].tolist(), tensors["spreads"].tolist()
     scales = tuple(Scale(*pair) for pair in zip_longest(units, spreads))
-    if size >= MAX_FEATURES:
-        return SumScorer(distance, None, None, scales)
+    if not has_terms:
+        return SumScorer(distance, None, None, scales, numbers, values)
     return SumScorer(
         distance,
         CovarianceScorer(tensors["covariance.center"], tensors["covariance.whitening"]),
         RarityScorer(tensors["rarity.low"], tensors["rarity.high"], tensors["rarity.rarities"]),
         scales,
+        numbers,
+        values,
     )
+
+
+def _check_rarities(path: FilePath, encoder: TableEncoder, values: ValueRarities | None) -> None:
+    """Raise a `ModelFileError` if the rarities of values belong to other columns."""
+    columns = encoder.columns
+    is_complete = values is not None and len(values.columns) == len(columns)
+    require(path, is_complete, "its rarities do not fit its columns")
+    assert values is not None
+    known = {column.name for column in columns}
+    names = values.rules.names if values.rules is not None else ()
+    require(path, known.issuperset(names), "its rules are about other columns")
 
 
 def _check_terms(path: FilePath, tensors: Tensors) -> None:
@@ -238,9 +261,9 @@ def _check_terms(path: FilePath, tensors: Tensors) -> None:
 
 
 def _describe_terms(size: int) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of all tensors but the reference rows' of a sum, for `size` features."""
-    if size >= MAX_FEATURES:
-        return {"units": (1,), "spreads": (1,)}
+    """Return the shapes of all tensors but the reference rows' of a sum, for `size` numbers."""
+    if not has_number_terms(size):
+        return {"units": (1,), "spreads": (2,)}
     return {
         "covariance.center": (size,),
         "covariance.whitening": (size, size),

@@ -95,7 +95,7 @@ def build_reasons_table(explained: ExplainedRows, selected: SelectedColumns) -> 
                     "reason": rank,
                     "column": reason.column,
                     "value": format_value(reason.value, digits=None),
-                    "expected": format_expected(reason.expected, reason.value),
+                    "expected": reason.note or format_expected(reason.expected, reason.value),
                     "z_score": reason.z_score,
                     "contribution": reason.contribution,
                     **{f"nearest_{number}": value for number, value in nearest},
@@ -351,7 +351,7 @@ def _build_reasons(explanation: Explanation, index: int) -> Iterator[ReasonFact]
         yield ReasonFact(
             column=reason.column,
             value=format_value(reason.value),
-            expected=format_expected(reason.expected, reason.value, digits=4),
+            expected=reason.note or format_expected(reason.expected, reason.value, digits=4),
             z_score=reason.z_score,
             nearest=format_nearest_values(explanation, index, column),
         )

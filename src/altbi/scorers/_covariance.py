@@ -121,22 +121,18 @@ def _add_in_order(values: NDArray[np.float64]) -> Scores:
     return total
 
 
-def fit_covariance_scorer(reference: Rows, is_number: NDArray[np.bool_]) -> CovarianceScorer:
+def fit_covariance_scorer(reference: Rows) -> CovarianceScorer:
     """Return a scorer with the mean and covariance of reference rows.
 
-    Only the features in the mask `is_number` count. Those of a category determine each other, so
-    that a new category would contradict all rows. Missing values are 0 first, and then repeatedly
-    those that the others lead to expect.
+    Missing values are 0 first, and then repeatedly those that the others lead to expect.
     """
-    scorer = _fit_complete(np.nan_to_num(reference), is_number)
+    scorer = _fit_complete(np.nan_to_num(reference))
     for _ in range(_FILLING_ROUNDS if np.isnan(reference).any() else 0):
-        scorer = _fit_complete(scorer.fill(reference), is_number)
+        scorer = _fit_complete(scorer.fill(reference))
     return scorer
 
 
-def _fit_complete(
-    reference: NDArray[np.floating], is_number: NDArray[np.bool_]
-) -> CovarianceScorer:
+def _fit_complete(reference: NDArray[np.floating]) -> CovarianceScorer:
     """Return a scorer, as `fit_covariance_scorer`, for reference rows without missing values.
 
     Correlations are lowered by a small share, which grows with the number of features for each row,
@@ -154,9 +150,7 @@ def _fit_complete(
         correlation = covariance / np.outer(spread, spread)
         ridge = max(_LEAST_RIDGE, (rows.shape[1] / len(rows)) ** 3)
         np.fill_diagonal(correlation, 1 + ridge)
-        correlation[~is_number] = correlation[:, ~is_number] = 0
         values, vectors = np.linalg.eigh(correlation)
         roots = np.where(values > ridge / 2, values, np.inf) ** -0.5
         whitening = (vectors * roots) @ vectors.T / spread
-        whitening[~is_number] = whitening[:, ~is_number] = 0
     return CovarianceScorer(center, whitening)

@@ -66,6 +66,10 @@ class LossScorer:
         """Return a table's rows as encoded features ``(n_rows, n_features_encoded)``."""
         return encoder.transform(table)
 
+    def score_table(self, table: Table, encoder: TableEncoder) -> Scores:
+        """Return the scores ``(n_rows,)`` of a table; high means outlier."""
+        return self.score(self.encode(table, encoder))
+
     def score(self, rows: NDArray[np.float32]) -> Scores:
         """Return the scores ``(n_rows,)`` of rows ``(n_rows, n_features_encoded)``.
 

@@ -63,15 +63,14 @@ def _find_bins(values: Rows, low: float, high: float) -> NDArray[np.intp]:
     return bins
 
 
-def fit_rarity_scorer(rows: Rows, is_counted: NDArray[np.bool_]) -> RarityScorer:
+def fit_rarity_scorer(rows: Rows) -> RarityScorer:
     """Return a scorer with the frequencies of values in training rows.
 
-    Only the features in the mask `is_counted` count. One is added to the count of each bin, so that
-    no bin is impossible. Missing values have the median rarity of the others, because the distance
-    ignores them, too.
+    One is added to the count of each bin, so that no bin is impossible. Missing values have the
+    median rarity of the others, because the distance ignores them, too.
     """
     lows, highs, rarities = [], [], []
-    for values, is_used in zip(rows.T, is_counted, strict=True):
+    for values in rows.T:
         present = values[~np.isnan(values)]
         shares = [_OUTER_SHARE, 1 - _OUTER_SHARE]
         low, high = np.quantile(present, shares) if len(present) else (0.0, 0.0)
@@ -83,5 +82,5 @@ def fit_rarity_scorer(rows: Rows, is_counted: NDArray[np.bool_]) -> RarityScorer
         found[_MISSING] = np.median(np.repeat(found, counts)) if len(present) else 0
         lows.append(low)
         highs.append(high)
-        rarities.append(found * is_used)
+        rarities.append(found)
     return RarityScorer(np.array(lows), np.array(highs), np.array(rarities))

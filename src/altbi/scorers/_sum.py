@@ -1,13 +1,13 @@
 """Add up several scorers on one scale."""
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Literal, Protocol, Self, final
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from altbi.encoding import TableEncoder
+from altbi.rarities import ValueRarities
 from altbi.scorers._covariance import CovarianceScorer, fit_covariance_scorer
 from altbi.scorers._distance import DistanceScorer
 from altbi.scorers._rarity import RarityScorer, fit_rarity_scorer
@@ -19,7 +19,10 @@ Scores = NDArray[np.float64]
 # Weights of the scorers, the same for all tables. They are round numbers; docs/benchmark/scorers.md
 # says what others give.
 DISTANCE_WEIGHT, COVARIANCE_WEIGHT, RARITY_WEIGHT = 0.5, 1.0, 0.5
-# Encoded features from which the distance is the only term.
+# Weight of the rarest text, date or missing value of a row, in nats. It is not divided by a spread:
+# a rarity has the same meaning in all tables. A row with one wrong value would be lost otherwise.
+RAREST_WEIGHT = 0.5
+# Numbers from which the distance is their only term.
 MAX_FEATURES = 100
 # Smaller units and spreads may be rounding errors. The number 1 replaces them.
 LEAST_UNIT = LEAST_SPREAD = 1e-9
@@ -53,10 +56,11 @@ class Scale:
 @final
 @dataclass(frozen=True)
 class SumScorer:
-    """Scorer by a weighted sum of scorers: distance, and for most tables covariance and rarity.
+    """Scorer by a weighted sum: distance, covariance, rarity of values, and the rarest value.
 
     Scores are not negative, and near 0 for rows that are usual in all respects. The scales are
-    those of the training rows.
+    those of the training rows. Covariance and the rarity of numbers are left out in tables with
+    100 numbers or more, and without any.
     """
 
     kind: ClassVar[Literal["sum"]] = "sum"
@@ -64,68 +68,121 @@ class SumScorer:
     distance: DistanceScorer
     covariance: CovarianceScorer | None
     rarity: RarityScorer | None
-    scales: tuple[Scale, ...]  # of the terms, in the order of `terms`
+    # Of the distance, of the covariance if there is one, and of the sum of all rarities.
+    scales: tuple[Scale, ...]
+    # Indices of the encoded features that covariance and rarity count, those of numbers.
+    numbers: NDArray[np.intp]
+    # Rarities of texts, dates and missing values; None counts numbers only.
+    values: ValueRarities | None = None
 
-    @cached_property
-    def terms(self) -> tuple[tuple[Term, float], ...]:
-        """The scorers and their weights."""
-        pairs: tuple[tuple[Term | None, float], ...] = (
-            (self.distance, DISTANCE_WEIGHT),
-            (self.covariance, COVARIANCE_WEIGHT),
-            (self.rarity, RARITY_WEIGHT),
-        )
-        return tuple((scorer, weight) for scorer, weight in pairs if scorer is not None)
+    @property
+    def squared_terms(self) -> tuple[tuple[Term, float, Scale, NDArray[np.intp] | slice], ...]:
+        """The scorers by squares, with weight, scale and the features that each of them counts."""
+        distance = (self.distance, DISTANCE_WEIGHT, self.scales[0], slice(None))
+        if self.covariance is None:
+            return (distance,)
+        return (distance, (self.covariance, COVARIANCE_WEIGHT, self.scales[1], self.numbers))
 
-    def __reduce__(self) -> tuple[type[Self], tuple[object, ...]]:
-        """Return the constructor and its arguments for pickle; cached values are left out."""
-        return type(self), (self.distance, self.covariance, self.rarity, self.scales)
+    def encode(self, table: Table, encoder: TableEncoder) -> tuple[Rows, Scores | None]:
+        """Return a table as robust z-scores, and the rarities of its values.
 
-    def encode(self, table: Table, encoder: TableEncoder) -> Rows:
-        """Return the rows of a table in robust z-scores, with NaN for missing values."""
-        return encoder.standardize(table)
+        Missing numbers are NaN. The rarities have the shape ``(n_rows, n_columns)``. Without
+        `values`, they are None.
+        """
+        rarities = None if self.values is None else self.values.score(table)
+        return encoder.standardize(table), rarities
 
-    def score(self, rows: Rows) -> Scores:
-        """Return the scores ``(n_rows,)`` of encoded rows; high means outlier."""
+    def score_table(self, table: Table, encoder: TableEncoder) -> Scores:
+        """Return the scores ``(n_rows,)`` of a table; high means outlier."""
+        return self.score(*self.encode(table, encoder))
+
+    def score(self, rows: Rows, rarities: Scores | None = None) -> Scores:
+        """Return the scores ``(n_rows,)`` of encoded rows, whose values have these rarities."""
         total = np.zeros(len(rows))
-        for (scorer, weight), scale in zip(self.terms, self.scales, strict=True):
-            total += weight * scale.apply(scorer.score(rows))
+        for scorer, weight, scale, features in self.squared_terms:
+            total += weight * scale.apply(scorer.score(_select(rows, features)))
+        total += RARITY_WEIGHT * self.scales[-1].apply(self.add_rarities(rows, rarities))
+        if rarities is not None:
+            total += RAREST_WEIGHT * rarities.max(axis=1)
+        return total
+
+    def add_rarities(self, rows: Rows, rarities: Scores | None) -> Scores:
+        """Return the sums ``(n_rows,)`` of the rarities of all numbers and other values."""
+        total = np.zeros(len(rows))
+        if self.rarity is not None:
+            total += self.rarity.score(_select(rows, self.numbers))
+        # Column by column, so that other rows do not affect the order of additions.
+        for column in () if rarities is None else rarities.T:
+            total += column
         return total
 
     def contributions(self, rows: Rows) -> NDArray[np.float64]:
-        """Return contributions ``(n_rows, n_features_encoded)`` that add up to the scores.
+        """Return contributions ``(n_rows, n_features_encoded)`` of the encoded features.
 
-        The logarithm of a sum is split in proportion to the summands.
+        Together with `value_contributions`, they add up to the scores. The logarithm of a sum is
+        split in proportion to the summands.
         """
         total = np.zeros(rows.shape)
-        for (scorer, weight), scale in zip(self.terms, self.scales, strict=True):
-            scores = scorer.score(rows)
+        for scorer, weight, scale, features in self.squared_terms:
+            selected = _select(rows, features)
+            scores = scorer.score(selected)
             ratios = np.divide(
                 scale.apply(scores), scores, out=np.zeros(len(rows)), where=scores > 0
             )
-            total += weight * ratios[:, None] * scorer.contributions(rows)
+            total[:, features] += weight * ratios[:, None] * scorer.contributions(selected)
+        if self.rarity is not None:
+            found = self.rarity.contributions(_select(rows, self.numbers))
+            total[:, self.numbers] += RARITY_WEIGHT * self.scales[-1].apply(found)
+        return total
+
+    def value_contributions(self, rarities: Scores) -> NDArray[np.float64]:
+        """Return contributions ``(n_rows, n_columns)`` of the rarities of texts and other values.
+
+        The rarest value of a row counts once more; of equally rare ones, that is the first.
+        """
+        total = RARITY_WEIGHT * self.scales[-1].apply(rarities)
+        index = np.arange(len(rarities)), rarities.argmax(axis=1)
+        total[index] += RAREST_WEIGHT * rarities[index]
         return total
 
 
-def fit_sum_scorer(
-    distance: DistanceScorer, reference: Rows, rows: Rows, feature_kinds: NDArray[np.str_]
-) -> SumScorer:
-    """Return the sum of a scorer by distance and scorers that are fitted here.
+def _select(rows: Rows, features: NDArray[np.intp] | slice) -> Rows:
+    """Return some features of rows; the rows themselves if that are all."""
+    if isinstance(features, slice) or len(features) == rows.shape[1]:
+        return rows
+    return np.ascontiguousarray(rows[:, features])
 
-    Covariance is that of the `reference` rows, and rarity that of `rows`, which also set the
-    scales. Both have NaN for missing values. With 100 features or more, the distance is the only
-    term: by default it is whitened there, so the covariance would count twice, and the rarities of
-    hundreds of correlated values only add noise.
+
+def fit_sum_scorer(
+    distance: DistanceScorer,
+    reference: Rows,
+    rows: Rows,
+    numbers: NDArray[np.intp],
+    values: ValueRarities | None = None,
+    rarities: Scores | None = None,
+) -> SumScorer:
+    """Return the sum of a scorer by distance, of `values`, and of scorers that are fitted here.
+
+    `numbers` has the indices of the features that are numbers. Covariance is that of the
+    `reference` rows, and rarity that of `rows`, which have NaN for missing values. The rows, whose
+    values have the `rarities`, also set the scales. With 100 numbers or more, their covariance and
+    rarity are left out: by default the distance is whitened there, so the covariance would count
+    twice, and the rarities of hundreds of correlated values only add noise.
     """
     covariance = rarity = None
-    if rows.shape[1] < MAX_FEATURES:
-        covariance = fit_covariance_scorer(reference, feature_kinds == "value")
-        rarity = fit_rarity_scorer(rows, feature_kinds != "missing")
     scales = [_fit_scale(distance.score(rows), is_squared=True)]
-    if covariance is not None:
-        scales.append(_fit_scale(covariance.score(rows), is_squared=True))
-    if rarity is not None:
-        scales.append(_fit_scale(rarity.score(rows), is_squared=False))
-    return SumScorer(distance, covariance, rarity, tuple(scales))
+    if has_number_terms(len(numbers)):
+        covariance = fit_covariance_scorer(_select(reference, numbers))
+        rarity = fit_rarity_scorer(_select(rows, numbers))
+        scales.append(_fit_scale(covariance.score(_select(rows, numbers)), is_squared=True))
+    unscaled = SumScorer(distance, covariance, rarity, (*scales, Scale(None, 1.0)), numbers, values)
+    total = unscaled.add_rarities(rows, rarities)
+    return replace(unscaled, scales=(*scales, _fit_scale(total, is_squared=False)))
+
+
+def has_number_terms(n_numbers: int) -> bool:
+    """Return whether covariance and rarity of this number of features are terms of a sum."""
+    return 0 < n_numbers < MAX_FEATURES
 
 
 def _fit_scale(scores: Scores, *, is_squared: bool) -> Scale:

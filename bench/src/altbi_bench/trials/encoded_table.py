@@ -8,8 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi.encoding import TableEncoder
-from altbi.model._fit import choose_sizing_features, fit_loss_scorer, is_whitened
+from altbi.model._fit import (
+    choose_sizing_features,
+    choose_uses,
+    fit_loss_scorer,
+    is_whitened,
+)
 from altbi.model._settings import FitSettings, ReferenceSettings, outlier_detector_settings
+from altbi.rarities import fit_value_rarities
 from altbi.scorers import DistanceScorer, SumScorer, fit_distance_scorer, fit_sum_scorer
 from altbi.scorers._distance import compute_whitening
 from altbi.table import as_table
@@ -123,10 +129,14 @@ class EncodedTable:
         """Return the detector's terms without weights, for a number of groups; computed once."""
         if n_groups not in self._terms_by_groups:
             fitted = self.fit_sum(self.select_reference(self.losses, n_groups=n_groups))
-            self._terms_by_groups[n_groups] = [
-                scale.apply(scorer.score(self.z_scores))
-                for (scorer, _), scale in zip(fitted.terms, fitted.scales, strict=True)
+            terms = [
+                scale.apply(scorer.score(self.z_scores[:, features]))
+                for scorer, _, scale, features in fitted.squared_terms
             ]
+            if fitted.rarity is not None:
+                sums = fitted.add_rarities(self.z_scores, None)
+                terms.append(fitted.scales[-1].apply(sums))
+            self._terms_by_groups[n_groups] = terms
         return self._terms_by_groups[n_groups]
 
     @cached_property
@@ -169,11 +179,17 @@ class EncodedTable:
         return Reference(DistanceScorer(np.nan_to_num(rows), n_groups, whitening), rows)
 
     def fit_sum(self, reference: Reference) -> SumScorer:
-        """Fit the detector's sum of scorers with these reference rows."""
-        return fit_sum_scorer(
-            reference.distance, reference.rows, self.z_scores, self.encoder.feature_kinds
-        )
+        """Fit the detector's sum with these reference rows, without the signs of numbers."""
+        numbers = self.encoder.number_features
+        return fit_sum_scorer(reference.distance, reference.rows, self.z_scores, numbers)
 
     def score_sum(self, reference: Reference) -> Scores:
         """Return the scores of all rows by the detector's sum with these reference rows."""
-        return self.fit_sum(reference).score(self.z_scores)
+        table = as_table(self.X)
+        values = fit_value_rarities(table, choose_uses(self.encoder))
+        rarities = values.score(table)
+        numbers = self.encoder.number_features
+        fitted = fit_sum_scorer(
+            reference.distance, reference.rows, self.z_scores, numbers, values, rarities
+        )
+        return fitted.score(self.z_scores, rarities)

@@ -72,13 +72,13 @@ def score_by_variances(table: EncodedTable) -> Scores:
 
 
 def _covariance(table: EncodedTable) -> Scores:
-    scorer = fit_covariance_scorer(table.reference.rows, table.encoder.feature_kinds == "value")
-    return scorer.score(table.z_scores)
+    numbers = table.encoder.number_features
+    return fit_covariance_scorer(table.reference.rows[:, numbers]).score(table.z_scores[:, numbers])
 
 
 def _rarity(table: EncodedTable) -> Scores:
-    scorer = fit_rarity_scorer(table.z_scores, table.encoder.feature_kinds != "missing")
-    return scorer.score(table.z_scores)
+    rows = table.z_scores[:, table.encoder.number_features]
+    return fit_rarity_scorer(rows).score(rows)
 
 
 def _reference_covariance(ridge: float | None) -> Score:

@@ -1,0 +1,262 @@
+"""Rarities of all values of a table, one for each row and column."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Annotated, Literal, final
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from altbi.errors import MAX_NAME, escape_text, quote, shorten
+from altbi.rarities._category_counts import CategoryCounts, fit_category_counts
+from altbi.rarities._date_differences import DateDifference, fit_date_difference
+from altbi.rarities._date_rarity import DateRarity, fit_date_rarity
+from altbi.rarities._missing_values import MissingCounts
+from altbi.rarities._pair_rules import PairRules, fit_pair_rules
+from altbi.rarities._patterns import TextPatterns, fit_text_patterns
+from altbi.rarities._repeats import RepeatCounts, fit_repeat_counts
+from altbi.rarities._signs import SignCounts, fit_sign_counts
+from altbi.rarities._typos import Misspellings, fit_misspellings
+from altbi.table import Table
+
+Floats = NDArray[np.float64]
+# Characters of all stored categories of a model.
+MAX_CHARACTERS = 20_000_000
+MAX_COLUMNS = 100_000
+# Columns of dates, the first ones of a table, whose differences count; and their pairs.
+MAX_DATES = 10
+MAX_PAIRS = MAX_DATES * (MAX_DATES - 1) // 2
+# Rarity from which the time between two dates is described.
+MIN_DESCRIBED = 2.0
+# What a column is used for: a "copy" of another text column occurs in rules only, and of "other"
+# columns only missing values count.
+Use = Literal["category", "copy", "date", "identifier", "number", "other"]
+
+
+class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rarities of the values of one column; None where nothing was learned."""
+
+    missing: MissingCounts
+    categories: CategoryCounts | None = None
+    patterns: TextPatterns | None = None
+    misspellings: Misspellings | None = None
+    dates: DateRarity | None = None
+    repeats: RepeatCounts | None = None
+    signs: SignCounts | None = None
+
+    @property
+    def reads_texts(self) -> bool:
+        """Whether values are needed as texts."""
+        return self.categories is not None or self.repeats is not None
+
+    def describe(self, text: str) -> str:
+        """Return what is expected instead of a rare text, in a few words, or ""."""
+        if self.misspellings is not None:
+            (suggestion,) = self.misspellings.suggest([text])
+            if suggestion is not None:
+                return f"{quote(suggestion[0])} ({suggestion[1]:,} rows)"
+        if self.repeats is not None and (n_rows := self.repeats.count(text)) > 1:
+            return f"once; it occurs {n_rows:,} times"
+        value = pa.array([text], pa.large_string())
+        by_pattern = self.patterns.score(value)[0] if self.patterns is not None else 0.0
+        by_category = self.categories.score(value)[0] if self.categories is not None else 0.0
+        usual = self.categories.describe(text) if self.categories is not None else ""
+        if self.patterns is not None and (by_pattern > by_category or not usual):
+            return self.patterns.describe(text)
+        return usual
+
+    def score_texts(self, texts: pa.Array) -> Floats:
+        """Return the rarities ``(n_rows,)`` of texts; 0 for missing ones."""
+        total = np.zeros(len(texts))
+        for scorer in (self.categories, self.patterns, self.misspellings, self.repeats):
+            if scorer is not None:
+                total += scorer.score(texts)
+        return total
+
+
+@final
+class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rarities of texts, dates and missing values, and of pairs of values.
+
+    The rarity of a text adds up that of its category, of how it is written, and of a typo. A value
+    that breaks a rule between two columns is rarer still. Of numbers, only signs count here.
+    """
+
+    columns: Annotated[tuple[ColumnRarity, ...], msgspec.Meta(max_length=MAX_COLUMNS)]
+    rules: PairRules | None = None
+    differences: Annotated[tuple[DateDifference, ...], msgspec.Meta(max_length=MAX_PAIRS)] = ()
+
+    def __post_init__(self) -> None:
+        """Raise a `ValueError` for differences of columns that do not exist."""
+        for difference in self.differences:
+            if max(difference.first, difference.second) >= len(self.columns):
+                raise ValueError("value rarities: expected differences of existing columns")
+
+    def score(self, table: Table) -> Floats:
+        """Return the rarities ``(n_rows, n_columns)`` of the values of a table, in nats."""
+        rarities = np.zeros((len(table), len(self.columns)))
+        self._add_numbers(table, rarities)
+        texts: dict[str, pa.Array] = {}
+        for number, column in enumerate(self.columns):
+            if table.kinds[number] == "category":
+                is_missing = table.categories(number).is_null().to_numpy(zero_copy_only=False)
+                rarities[:, number] += column.missing.rarity * is_missing
+            elif column.dates is not None:
+                rarities[:, number] += column.dates.score(table.numbers([number])[:, 0])
+            if column.reads_texts or table.names[number] in self._rule_names:
+                texts[table.names[number]] = read_texts(table, number)
+                rarities[:, number] += column.score_texts(texts[table.names[number]])
+        if self.rules is not None and self._rule_names:
+            positions = [table.names.index(name) for name in self.rules.names]
+            rarities[:, positions] += self.rules.score(texts)
+        self._add_differences(table, rarities)
+        return rarities
+
+    def _add_numbers(self, table: Table, rarities: Floats) -> None:
+        """Add the rarities of missing values and signs of columns that are no texts."""
+        numeric = [number for number, kind in enumerate(table.kinds) if kind != "category"]
+        if not numeric:
+            return
+        values = table.numbers(numeric)
+        # By column: rarities of negative numbers, zeros, positive numbers and missing values.
+        by_sign = np.zeros((4, len(numeric)))
+        for position, number in enumerate(numeric):
+            column = self.columns[number]
+            if column.signs is not None:
+                by_sign[:3, position] = column.signs.rarities
+            by_sign[3, position] = column.missing.rarity
+        codes = np.full(values.shape, 3, dtype=np.intp)
+        for code, is_sign in enumerate((values < 0, values == 0, values > 0)):
+            codes[is_sign] = code
+        rarities[:, numeric] += np.take_along_axis(by_sign, codes, axis=0)
+
+    @property
+    def _rule_names(self) -> tuple[str, ...]:
+        """Names of the columns that occur in a rule."""
+        return self.rules.names if self.rules is not None else ()
+
+    def _add_differences(self, table: Table, rarities: Floats) -> None:
+        """Add the rarities of times between two dates to those of both, one half each."""
+        for each in self.differences:
+            pair = [each.first, each.second]
+            if "category" not in (table.kinds[each.first], table.kinds[each.second]):
+                found = each.score(*table.numbers(pair).T)
+                for position in pair:
+                    rarities[:, position] += found / 2
+
+    def describe(self, table: Table, row: int, number: int) -> str:
+        """Return what is expected instead of a rare value, in a few words; "" if that is unclear.
+
+        `row` and `number` are the indices of a row and a column of the table.
+        """
+        name, column = table.names[number], self.columns[number]
+        if name in self._rule_names:
+            reason = self._describe_break(table, row, name)
+            if reason:
+                return reason
+        text = _read_text(table, row, name)
+        if text is None:
+            return column.missing.describe()
+        found = column.describe(text) or self._describe_difference(table, row, number)
+        if not found and column.dates is not None:
+            found = column.dates.describe()
+        return found
+
+    def _describe_break(self, table: Table, row: int, name: str) -> str:
+        """Return the usual value of a column in a rule that a row breaks, or ""."""
+        assert self.rules is not None
+        cells = {each: _read_text(table, row, each) for each in self.rules.names}
+        return dict(self.rules.explain(cells)).get(name, "")
+
+    def _describe_difference(self, table: Table, row: int, number: int) -> str:
+        """Return the name of another date to which the time is rare, or ""."""
+        values = table.slice(row, row + 1)
+        for each in self.differences:
+            pair = [each.first, each.second]
+            if number in pair and each.score(*values.numbers(pair).T)[0] >= MIN_DESCRIBED:
+                (other,) = set(pair) - {number}
+                return f"another time from {shorten(escape_text(table.names[other]), MAX_NAME)}"
+        return ""
+
+
+def fit_value_rarities(table: Table, uses: Sequence[Use]) -> ValueRarities:
+    """Fit the rarities of the values of a training sample; `uses` has one entry for each column."""
+    columns, texts = [], {}
+    n_characters = 0
+    for number, use in enumerate(uses):
+        column = _fit_column(table, number, use)
+        if use in ("category", "copy"):
+            texts[table.names[number]] = read_texts(table, number)
+        if column.categories is not None:
+            n_characters += sum(map(len, column.categories.categories))
+            if n_characters > MAX_CHARACTERS:
+                column = msgspec.structs.replace(column, categories=None)
+        columns.append(column)
+    rules = fit_pair_rules(list(texts), list(texts.values())) if len(texts) > 1 else None
+    return ValueRarities(
+        columns=tuple(columns), rules=rules, differences=tuple(_fit_differences(table, uses))
+    )
+
+
+def _fit_differences(table: Table, uses: Sequence[Use]) -> Iterator[DateDifference]:
+    """Yield the rarities of times between all pairs of the first columns of dates."""
+    dates = [number for number, use in enumerate(uses) if use == "date"][:MAX_DATES]
+    for first, second in combinations(dates, 2):
+        values = table.numbers([first, second])
+        found = fit_date_difference(*values.T, first=first, second=second)
+        if found is not None:
+            yield found
+
+
+def _fit_column(table: Table, number: int, use: Use) -> ColumnRarity:
+    """Fit the rarities of one column."""
+    is_missing = find_missing(table, number)
+    n_missing = int(is_missing.sum())
+    missing = MissingCounts(n_present=len(table) - n_missing, n_missing=n_missing)
+    if use == "date":
+        return ColumnRarity(missing=missing, dates=fit_date_rarity(table.numbers([number])[:, 0]))
+    if use == "identifier":
+        return ColumnRarity(missing=missing, repeats=fit_repeat_counts(read_texts(table, number)))
+    if use == "number":
+        signs = fit_sign_counts(table.numbers([number])[:, 0])
+        return ColumnRarity(missing=missing, signs=signs)
+    if use != "category":
+        return ColumnRarity(missing=missing)
+    texts, is_written = read_texts(table, number), table.kinds[number] == "category"
+    return ColumnRarity(
+        missing=missing,
+        categories=fit_category_counts(texts),
+        patterns=fit_text_patterns(texts) if is_written else None,
+        misspellings=fit_misspellings(texts) if is_written else None,
+    )
+
+
+def find_missing(table: Table, number: int) -> NDArray[np.bool_]:
+    """Return a mask ``(n_rows,)`` of the missing values of a column."""
+    if table.kinds[number] == "category":
+        return np.asarray(table.categories(number).is_null().to_numpy(zero_copy_only=False))
+    return np.isnan(table.numbers([number])[:, 0])
+
+
+def read_texts(table: Table, number: int) -> pa.Array:
+    """Return the values of a column as texts; numbers without fractions have no decimal point."""
+    if table.kinds[number] == "category":
+        return table.categories(number)
+    encoded = pa.array(table.numbers([number])[:, 0], from_pandas=True).dictionary_encode()
+    texts = [_format_number(value) for value in encoded.dictionary.to_pylist()]
+    dictionary = pa.array(texts, pa.large_string())
+    return pc.take(dictionary, encoded.indices)
+
+
+def _read_text(table: Table, row: int, name: str) -> str | None:
+    """Return one value of a table as a text; None if it is missing."""
+    text: str | None = read_texts(table.slice(row, row + 1), table.names.index(name))[0].as_py()
+    return text
+
+
+def _format_number(value: float) -> str:
+    """Return a number as a text that depends on its value only."""
+    return str(int(value)) if float(value).is_integer() else repr(value)
