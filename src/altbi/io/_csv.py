@@ -16,11 +16,10 @@ import pyarrow.csv
 
 from altbi._threads import count_threads
 from altbi.errors import TableError
-from altbi.io._csv_dialect import (
-    Layout,
+from altbi.io._csv_dialect import Layout, detect_dialect
+from altbi.io._csv_header import (
     check_number_of_columns,
     describe_header,
-    detect_dialect,
     find_header,
     name_columns,
 )

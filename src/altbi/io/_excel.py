@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 import pyarrow as pa
 
 from altbi.errors import MissingExtraError, TableError, describe_cause, list_names, shorten
-from altbi.io._csv_dialect import name_columns
+from altbi.io._csv_header import name_columns
 from altbi.io._excel_layout import Row, count_titles, has_data, has_table, is_filled
 from altbi.io._files import CompressedFile, report_damage
 from altbi.io._source import BATCH_ROWS, MemorySource, Source

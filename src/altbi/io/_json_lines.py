@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from altbi.errors import TableError, describe_cause, quote
 from altbi.io._converted import ConvertedSource, Origin, convert
-from altbi.io._csv_dialect import check_number_of_columns
+from altbi.io._csv_header import check_number_of_columns
 from altbi.io._duckdb import Database, DuckDBError, format_list, open_duckdb
 from altbi.io._files import LINE_BYTES, replace_invalid_utf8
 from altbi.io._source import check_names
