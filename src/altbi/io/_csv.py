@@ -16,7 +16,7 @@ import pyarrow.csv
 
 from altbi._threads import count_threads
 from altbi.errors import TableError
-from altbi.io._csv_dialect import Layout, detect_dialect
+from altbi.io._csv_dialect import Layout, describe_dialect, detect_dialect
 from altbi.io._csv_header import (
     check_number_of_columns,
     describe_header,
@@ -177,7 +177,7 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Re
 def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSource:
     """Open a CSV file; its first lines show the dialect, title lines and columns.
 
-    The source has `notes`, and notes about title lines and the header. A file without rows and
+    The source has `notes`, and notes about assumptions. A file without rows and
     duplicate names raise a `TableError`, an invalid delimiter a `ParameterError`.
     """
     where, finds_titles = file.packed.where, options.skip is None
@@ -198,20 +198,12 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     n_records = start + columns.header
     rows = [record for record in records[n_records:] if record]
     if not rows and is_complete and len(records) < _HEAD_RECORDS:
-        error = NoRowsError(
-            f"{where}: it holds no rows, only the line with the names of the columns. "
-            "If that line is a row, pass --no-header."
-        )
-        error.names = columns.names
-        raise error
-    layout = Layout(
-        dialect,
-        options.skip or 0,
-        n_records,
-        columns.header,
-    )
+        raise _build_no_rows_error(where, columns.names)
+    layout = Layout(dialect, options.skip or 0, n_records, columns.header)
     source = CsvSource(file, layout, columns.names)
-    source.notes = [*notes, *describe_header(records, start, columns, where)]
+    about_dialect = describe_dialect(head, dialect, options.delimiter, where)
+    about_header = describe_header(records, start, columns, where)
+    source.notes = [*notes, *about_dialect, *about_header]
     return source
 
 
@@ -225,6 +217,16 @@ def _use_separator_line(
     note = f"The first line of {where} states the delimiter: {separator[0].strip()}."
     delimiter = options.delimiter or separator[1]
     return replace(options, delimiter=delimiter, skip=1), [*notes, note]
+
+
+def _build_no_rows_error(where: str, names: list[str]) -> NoRowsError:
+    """Return the error for a file with a header alone, which has these names."""
+    error = NoRowsError(
+        f"{where}: it holds no rows, only the line with the names of the columns. "
+        "If that line is a row, pass --no-header."
+    )
+    error.names = names
+    return error
 
 
 def _explain_no_records(file: TextFile, head: str, is_complete: bool, n_blank: int) -> TableError:

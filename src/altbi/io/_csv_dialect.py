@@ -9,7 +9,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ _DELIMITERS = (",", "\t", ";", "|")
 _NAMED = {"tab": "\t", "\\t": "\t", "space": " "}
 _HEAD_RECORDS = 500
 _EDGE = r"[,;\t|\r\n]"
+_IN_APOSTROPHES = r"'(?:[^'\r\n]|'')*+'"
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*%?\s*", re.I)
 DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})\b.*")
 
@@ -96,13 +97,20 @@ def detect_dialect(head: str, delimiter: str | None = None) -> Dialect:
     >>> detect_dialect("a;b\n1,5;2,5\n").delimiter
     ';'
     """
-    quote = _find_quote(head)
+    letter = None if delimiter is None else _parse_delimiter(delimiter)
+    if _may_quote_by_apostrophes(head):
+        dialect = _detect_with_quote(head, "'", letter)
+        if _is_quoted_by_apostrophes(head, dialect.delimiter):
+            return dialect
+    return _detect_with_quote(head, '"', letter)
+
+
+def _detect_with_quote(head: str, quote: str, delimiter: str | None) -> Dialect:
+    """Return the dialect that the first lines of a file show if `quote` encloses values."""
     # A backslash escapes the next letter if it precedes a quote inside of a value.
     inner_quote = quote + r"(?![,;\t|\r\n" + quote + r"]|\Z)"
     escape = re.search(r"\\" + inner_quote, head) is not None
-    if delimiter is not None:
-        return Dialect(_parse_delimiter(delimiter), quote, escape)
-    return Dialect(_find_delimiter(head, quote, escape), quote, escape)
+    return Dialect(delimiter or _find_delimiter(head, quote, escape), quote, escape)
 
 
 def _parse_delimiter(delimiter: str) -> str:
@@ -118,18 +126,38 @@ def _parse_delimiter(delimiter: str) -> str:
     return letter
 
 
-def _find_quote(head: str) -> str:
-    """Return the quote character of a file: a double quote or an apostrophe.
+def _may_quote_by_apostrophes(head: str) -> bool:
+    """Return whether no value starts with a double quote, and some are in apostrophes.
 
-    It is the apostrophe only if no value starts with a double quote. In addition, some values must
-    start with an apostrophe, and all of these must end with one.
+    All values that start with an apostrophe must end with one.
     """
     before = rf"(?:\A|(?<={_EDGE}))"
     if re.search(before + '"', head):
-        return '"'
+        return False
     opened = len(re.findall(before + "'", head))
-    closed = len(re.findall(rf"{before}'(?:[^'\r\n]|'')*+'(?={_EDGE}|\Z)", head))
-    return "'" if opened == closed > 0 else '"'
+    return opened == len(re.findall(rf"{before}{_IN_APOSTROPHES}(?={_EDGE}|\Z)", head)) > 0
+
+
+def _is_quoted_by_apostrophes(head: str, delimiter: str) -> bool:
+    """Return whether apostrophes around values are quotes, as they are letters elsewhere.
+
+    They are if such a value holds the delimiter, or if at least half of the values of a column that
+    are not empty have them.
+    """
+    edge = f"[{re.escape(delimiter)}\r\n]"
+    values = re.findall(rf"(?:\A|(?<={edge})){_IN_APOSTROPHES}(?={edge}|\Z)", head)
+    if any(delimiter in value for value in values):
+        return True
+    for column in itertools.zip_longest(*Dialect(delimiter).split(head), fillvalue=""):
+        filled = [value for value in column if value.strip()]
+        if filled and 2 * sum(map(_is_in_apostrophes, filled)) >= len(filled):
+            return True
+    return False
+
+
+def _is_in_apostrophes(value: str) -> bool:
+    """Return whether a value is in apostrophes."""
+    return re.fullmatch(_IN_APOSTROPHES, value) is not None
 
 
 def _find_delimiter(head: str, quote: str, escape: bool) -> str:
@@ -137,22 +165,40 @@ def _find_delimiter(head: str, quote: str, escape: bool) -> str:
 
     It must split at least half of the first 500 records into the same number of values, above one;
     the default is the comma. Ties go to the delimiter with more values. A comma loses against an
-    equally consistent delimiter if commas are decimal.
+    equally consistent delimiter if commas are parts of values.
+    """
+    ranks = _rank_delimiters(head, quote, escape)
+    best = max(ranks, key=lambda delimiter: ranks[delimiter], default=",")
+    rivals = {other: ranks[other] for other in _list_rivals(ranks, best)}
+    if best == "," and rivals:
+        other = max(rivals, key=lambda delimiter: rivals[delimiter])
+        if _has_commas_in_values(head, Dialect(",", quote, escape), Dialect(other, quote, escape)):
+            return other
+    return best
+
+
+def _rank_delimiters(head: str, quote: str, escape: bool) -> dict[str, tuple[float, int]]:
+    """Return the share of records that a delimiter splits alike, and into how many values.
+
+    Delimiters that split less than half of the first records alike are left out.
     """
     ranks: dict[str, tuple[float, int]] = {}
     for delimiter in _DELIMITERS:
-        widths = count_values(
-            itertools.islice(Dialect(delimiter, quote, escape).split(head), _HEAD_RECORDS)
-        )
+        widths = count_values(_split_first(head, Dialect(delimiter, quote, escape)))
         width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
         if width > 1 and 2 * times >= len(widths):
             ranks[delimiter] = (times / len(widths), width)
-    best = max(ranks, key=lambda delimiter: ranks[delimiter], default=",")
-    rivals = {other: rank for other, rank in ranks.items() if rank[0] >= ranks[best][0]}
-    if best == "," and len(rivals) > 1 and _has_decimal_commas(head):
-        del rivals[","]
-        return max(rivals, key=lambda delimiter: rivals[delimiter])
-    return best
+    return ranks
+
+
+def _list_rivals(ranks: Mapping[str, tuple[float, int]], best: str) -> list[str]:
+    """Return the other delimiters that split at least as many records alike as the best one."""
+    return [each for each in ranks if each != best and ranks[each][0] >= ranks[best][0]]
+
+
+def _split_first(head: str, dialect: Dialect) -> Iterator[Record]:
+    """Return an iterator over the first records of a text."""
+    return itertools.islice(dialect.split(head), _HEAD_RECORDS)
 
 
 def count_values(records: Iterator[Record] | Sequence[Record]) -> list[int]:
@@ -160,9 +206,53 @@ def count_values(records: Iterator[Record] | Sequence[Record]) -> list[int]:
     return [len(record) for record in records if record]
 
 
-def _has_decimal_commas(head: str) -> bool:
-    """Return whether more than 90% of the commas stand between two digits, as in 1,5;2,5."""
-    return 10 * len(re.findall(r"(?<=\d),(?=\d)", head)) > 9 * head.count(",")
+def _has_commas_in_values(head: str, by_comma: Dialect, by_other: Dialect) -> bool:
+    """Return whether commas are parts of values that another delimiter separates.
+
+    They are if more than 90% of them stand between two digits, as in 1,5;2,5. Or more than 90%
+    stand there or before a space, as in Smith, John;1,5, and the other delimiter splits the records
+    into a larger share of numbers and dates.
+    """
+    n_commas = head.count(",")
+    if 10 * len(re.findall(r"(?<=\d),(?=\d)", head)) > 9 * n_commas:
+        return True
+    if 10 * len(re.findall(r"(?<=\d),(?=\d)|,(?= )", head)) <= 9 * n_commas:
+        return False
+    return _compute_share_of_values(head, by_other) > _compute_share_of_values(head, by_comma)
+
+
+def _compute_share_of_values(head: str, dialect: Dialect) -> float:
+    """Return which share of the values of the first records are numbers or dates."""
+    flags = [is_value(text) for record in _split_first(head, dialect) for text in record]
+    return sum(flags) / max(len(flags), 1)
+
+
+def describe_dialect(
+    head: str, dialect: Dialect, delimiter: str | None, where: str
+) -> Iterator[str]:
+    """Yield notes about assumptions on the dialect that `detect_dialect` returns.
+
+    `head` has the first lines of the file, and `where` is its name. `delimiter` is the one that the
+    user states, or None.
+    """
+    if dialect.quote == "'":
+        yield (
+            f"Apostrophes around values of {where} are read as quotes. If they are letters, write "
+            "the values in double quotes."
+        )
+    ranks = _rank_delimiters(head, dialect.quote, dialect.escape)
+    best = max(ranks, key=lambda delimiter: ranks[delimiter], default="")
+    if delimiter is None and dialect.delimiter == best and _list_rivals(ranks, best):
+        found = [_name_delimiter(each) for each in (best, *_list_rivals(ranks, best))]
+        yield (
+            f"The lines of {where} can be split at {' and at '.join(found)} alike. They are split "
+            f"at {found[0]}. If this is wrong, pass --delimiter."
+        )
+
+
+def _name_delimiter(delimiter: str) -> str:
+    """Return a delimiter for messages."""
+    return "tab" if delimiter == "\t" else repr(delimiter)
 
 
 def is_value(text: str) -> bool:
