@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 from table_bytes import cells, read
 
-from altbi.io import open_table
+from altbi.errors import TableError
+from altbi.io import ExpectedType, open_table, scan_table
 
 
 @pytest.mark.parametrize(
@@ -233,3 +234,44 @@ def test_too_many_keys_in_a_line_are_refused_without_duckdb(error_of, monkeypatc
     monkeypatch.setattr("altbi.io._json_lines._join_structures", None)
     line = b"{" + b", ".join(b'"k%d": 1' % number for number in range(300_000)) + b"}\n"
     assert "300,000 columns, but expected at most" in error_of(line, format="jsonl")
+
+
+POINTED = "numbers with points between thousands and a decimal comma"
+
+
+def scan(source, written=None):
+    """Return the values of column a, parsed as a model expects them, or as inferred."""
+    expected = None if written is None else {"a": ExpectedType("number", written)}
+    found = scan_table(source, ["a"], source.batches(["a"]), limit=9, seed=0, expected=expected)
+    return found.sample.numbers([0])[:, 0].tolist(), found.notes
+
+
+@pytest.mark.parametrize("number", ["1.234", "-999.125", "12.345", "999.500", "1234.567", "0.125"])
+@pytest.mark.parametrize("other", ['"7"', "null", "9007199254740993", '"n.a."'])
+def test_json_numbers_have_the_same_value_in_all_files(open_bytes, number, other):
+    source = open_bytes(b'{"a": %b}\n{"a": %b}\n' % (number.encode(), other.encode()))
+
+    for written in (None, "numbers"):
+        assert scan(source, written)[0][0] == float(number)
+    if source.schema.field("a").type == pa.string():
+        with pytest.raises(TableError, match="expects numbers with points between thousands"):
+            scan(source, POINTED)
+    else:
+        assert scan(source, POINTED)[0][0] == float(number)
+
+
+def test_json_numbers_beside_decimal_commas_are_never_thousands(open_bytes):
+    source = open_bytes(b'{"a": 1.234}\n{"a": "1,5"}\n')
+    assert cells(source) == {"a": ["1.2340", "1,5"]}
+    with pytest.raises(TableError, match=r"'1\.2340' in row 0 .* decimal comma, as where it was f"):
+        scan(source, "numbers with a decimal comma")
+
+
+def test_json_texts_like_numbers_stay_as_they_are(open_bytes):
+    source = open_bytes(b'{"a": "1.234", "b": 1.2345}\n{"a": 5, "b": "x"}\n')
+    assert cells(source) == {"a": ["1.234", "5"], "b": ["1.2345", "x"]}
+
+
+def test_objects_and_lists_beside_numbers_are_compact_json(open_bytes):
+    source = open_bytes(b'{"a": 1.234}\n{"a": {"b": 1.234}}\n{"a": [1.234]}\n{"a": null}\n{}\n')
+    assert cells(source) == {"a": ["1.2340", '{"b":1.234}', "[1.234]", None, None]}

@@ -24,6 +24,7 @@ from altbi.errors import MissingExtraError, TableError, describe_cause, list_nam
 from altbi.io._csv_header import name_columns
 from altbi.io._excel_layout import Row, count_titles, has_data, has_table, is_filled
 from altbi.io._files import CompressedFile, report_damage
+from altbi.io._number_formats import LIKE_THOUSANDS
 from altbi.io._source import BATCH_ROWS, MemorySource, Source
 
 # Limits of what a workbook unpacks to, and of the child process.
@@ -39,7 +40,6 @@ _CHILD_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREA
 _HEAD_ROWS = 50
 _SHOWN_CELLS = 3
 _ERROR_CELL = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\bt=["']e["']""")
-_LIKE_THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
 _PIECE_BYTES = 1 << 20
 
 # The types of columns by those of their cells.
@@ -268,7 +268,7 @@ def _format_values(values: Sequence[Any]) -> pa.Array:
     """
     texts = [None if value is None else _format_cell(value) for value in values]
     for index, value in enumerate(values):
-        if isinstance(value, float) and _LIKE_THOUSANDS.fullmatch(texts[index] or ""):
+        if isinstance(value, float) and re.fullmatch(LIKE_THOUSANDS, texts[index] or ""):
             texts[index] = f"{texts[index]}0"
     return pa.array(texts, pa.string())
 
