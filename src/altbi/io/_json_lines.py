@@ -40,7 +40,7 @@ _NOTES = {
     "LIST": "lists; they are read as text",
     # The types of texts are inferred, so that the column may become numbers in the end.
     "MIXED": "values of several types; they are read like the cells of a CSV file",
-    "LARGE": "integers that are too large to be kept exactly as numbers; they are read as text",
+    "LARGE": "integers that numbers would round; they are read like the cells of a CSV file",
 }
 _MAY_HOLD_NUMBERS = ("MIXED", "LARGE")  # although they are text
 _LONG_LINE_BYTES = 1 << 20
