@@ -573,3 +573,33 @@ def test_apostrophes_around_few_values_are_letters(open_bytes, data, value):
 def test_late_double_quotes_follow_an_apostrophe(open_bytes):
     data = b"id,comment\n1,good\n2,'not sure'\n3,bad\n" + b"4,x\n" * 300_000 + b'60000,"a, b"\n'
     assert read(open_bytes(data)).column("comment")[-1].as_py() == "a, b"
+
+
+LATE = b"a,b\n" + b"1,foo\n" * 300_000 + b"2,M\xfcnchen\n"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("first", [b"a,b\n", b'a,b\n1,"x\ny"\n'])  # Arrow or Python reads the rows
+def test_late_other_encodings_are_found_in_all_files(open_bytes, error_of, pack, first):
+    data = LATE.replace(b"a,b\n", first)
+    source = open_bytes(pack(data))
+    assert source.notes == []
+    table = read(source)
+    assert (table.num_rows, table["b"][-1].as_py()) == (data.count(b",") - 1, "München")
+    assert "is not UTF-8 (byte 0xfc in line 30000" in source.notes[0]
+    assert "cannot be read as utf-8" in error_of(pack(data), encoding="utf-8")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_partitions_of_compressed_files_know_the_encoding(open_bytes, pack):
+    (only,) = open_bytes(pack(LATE)).partitions(10)
+    assert "read as cp1252" in only.notes[0]
+    assert read(only).column("b")[-1].as_py() == "München"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_python_decides_about_files_that_are_valid(open_bytes, pack):
+    source = open_bytes(pack(b"a,b\n1,2\n"))
+    source._adapt("invalid UTF8")
+    assert source._is_read_by_python is True
+    assert cells(source) == {"a": ["1"], "b": ["2"]}

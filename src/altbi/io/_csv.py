@@ -23,7 +23,7 @@ from altbi.io._csv_header import (
     find_header,
     name_columns,
 )
-from altbi.io._csv_python import needs_python, normalize, read_by_python
+from altbi.io._csv_python import EncodingError, needs_python, normalize, read_by_python
 from altbi.io._files import (
     LINE_BYTES,
     read_utf8,
@@ -94,6 +94,10 @@ class CsvSource(Source):
                     yield from split_batch(named)
             except pa.ArrowInvalid as error:
                 self._adapt(str(error))
+            except EncodingError:
+                if not self._is_utf8_assumed():
+                    raise
+                self._use_fallback_encoding()
             else:
                 return
 
@@ -102,7 +106,7 @@ class CsvSource(Source):
 
         Workers would not pass on the note about another encoding.
         """
-        if not self.file.is_copied and not self.file.is_stated:
+        if self._is_utf8_assumed():
             self._use_fallback_encoding()
         return [self]
 
@@ -148,13 +152,17 @@ class CsvSource(Source):
 
         A note about the encoding is added. Files that are partly UTF-8 raise a `TableError`.
         """
-        if _INVALID_UTF8 in error and not self.file.is_copied and not self.file.is_stated:
+        if _INVALID_UTF8 in error and self._is_utf8_assumed():
             self._use_fallback_encoding()
-            self._is_read_by_python = not self.file.is_copied
+            self._is_read_by_python = self._is_utf8_assumed()
         elif _LONG_LINE in error and self._block_bytes < LINE_BYTES:
             self._block_bytes = LINE_BYTES
         else:
             self._is_read_by_python = True
+
+    def _is_utf8_assumed(self) -> bool:
+        """Return whether the file is read as UTF-8 although the user does not state it."""
+        return self.file.encoding == "utf-8" and not self.file.is_stated
 
     def _use_fallback_encoding(self) -> None:
         """Read the file in another encoding from now on if it is not valid UTF-8.

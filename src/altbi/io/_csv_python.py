@@ -26,6 +26,10 @@ from altbi.io._text_file import TextFile
 _BLOCK_BYTES = 1 << 20
 
 
+class EncodingError(TableError):
+    """The error for a file that is not UTF-8."""
+
+
 def needs_python(path: str, dialect: Dialect) -> bool:
     """Return whether Arrow might find other rows in a file than Python.
 
@@ -146,7 +150,7 @@ def _read_rows(lines: "_Lines", layout: Layout, width: int, newlines: set[str]) 
             "shorten the value."
         ) from cause
     except UnicodeDecodeError as cause:
-        raise TableError(
+        raise EncodingError(
             f"{where}: line {line} or later cannot be read as utf-8. Pass the right --encoding."
         ) from cause
 
