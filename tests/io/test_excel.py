@@ -408,6 +408,13 @@ def test_child_limits_memory_time_and_core_files(save, monkeypatch):
     assert run_in_child(monkeypatch, save, code) == f"{(n_bytes, n_bytes)} (600, 600) (0, 0)\n"
 
 
+@pytest.mark.parametrize(("installed", "used"), [(1, 2), (6, 3), (64, 4)])
+def test_child_may_use_half_of_the_memory(monkeypatch, installed, used):
+    sizes = {"SC_PHYS_PAGES": installed << 18, "SC_PAGE_SIZE": 1 << 12}
+    monkeypatch.setattr(os, "sysconf", sizes.get)
+    assert _excel._compute_max_bytes() == used << 30
+
+
 def test_child_limits_itself_before_it_reads(monkeypatch):
     calls = []
     monkeypatch.setattr(_excel, "_limit_child", lambda: calls.append("limit"))

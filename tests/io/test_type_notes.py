@@ -39,6 +39,16 @@ def test_other_formats_are_named():
     ]
 
 
+@pytest.mark.parametrize("row", [0, 1])
+def test_row_with_an_unusual_space_is_named_once(row):
+    texts = ["1", "2", "3"]
+    texts[row] += "\u00a0"
+
+    (note,) = describe_text("c", pa.array(texts), lambda _: (row, texts[row]))
+
+    assert f"because row {row} (counted from 0) holds '{row + 1}\\xa0', though most of" in note
+
+
 def test_texts_without_majority_are_not_noted():
     assert list(describe_text("c", pa.array(["1", "x", "y"]), lambda _: (1, "x"))) == []
     assert len(list(describe_text("c", pa.array(["1", "2", "y"]), lambda _: (2, "y")))) == 1

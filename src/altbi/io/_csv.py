@@ -142,7 +142,6 @@ class CsvSource(Source):
             pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 include_columns=[names[index] for index in indices],
-                strings_can_be_null=False,
             ),
         ) as reader:
             yield from reader

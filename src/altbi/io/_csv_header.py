@@ -184,7 +184,7 @@ def describe_header(
     """Yield notes about the title lines above `start`, and about the header there, if it is one.
 
     Title lines without any value are not mentioned if there are others. A header of at least three
-    columns with names for less than half of them is noted.
+    columns with names for less than half of them is noted, and one that may be a comment.
     """
     lines = [" ".join(_list_filled(record)) for record in records[:start] if record]
     titles = list(filter(None, lines)) or lines
@@ -199,4 +199,9 @@ def describe_header(
         yield (
             f"The line of {where} that was read as names of columns has {n_named} of {width:,} "
             "names. If the table starts below it, pass the number of lines above it to --skip."
+        )
+    if columns.header and records[start][0].lstrip().startswith("#"):
+        yield (
+            f"The line of {where} that was read as names of columns begins with '#'. If it is a "
+            "comment, pass the number of lines above the table to --skip."
         )

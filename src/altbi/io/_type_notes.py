@@ -184,7 +184,10 @@ def _describe_ruling_out(
     for other in INFERRED_FORMATS:
         if other.kind == format_.kind and try_parse(other, text) is not None:
             rival = find_ruling_out(other)
-            if rival and try_parse(format_, pa.array([rival[1].strip()])) is not None:
+            # No-break spaces are removed here, so the same text may be found for both.
+            if rival in (None, found):
+                continue
+            if try_parse(format_, pa.array([rival[1].strip()])) is not None:
                 (row, first), (next_row, second) = sorted((found, rival))
                 return (
                     f"its {format_.kind}s are written in several ways: row {row} (counted from 0) "
