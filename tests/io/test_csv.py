@@ -40,6 +40,7 @@ def test_apostrophes_quote_only_if_used_consistently(open_bytes):
         "a": ["x,y", "it's"],
         "b": ["2", "3"],
     }
+    assert cells(open_bytes(b"'x,y',2\n'u,v',3\n")) == {"x,y": ["u,v"], "2": ["3"]}
     assert cells(open_bytes(b"a,b\n'tis,2\n'x',3\n")) == {"a": ["'tis", "'x'"], "b": ["2", "3"]}
 
 
@@ -546,6 +547,7 @@ WITH_APOSTROPHES = {
     "another delimiter": (b"id,comment\n1,good\n2,'not; sure'\n3,bad\n", "'not; sure'"),
     "words": (b"id,comment\n1,rock 'n' roll\n2,the dogs'\n3,it's\n", "the dogs'"),
     "less than half": (b"id,comment\n1,'good'\n2,'fine'\n3,bad\n4,\n5,x\n", "'fine'"),
+    "words of two columns": (b"id,comment,n\n1,a,2\n'til,dogs',3\nx,cats,4\n", "dogs'"),
     "words at both ends": (b"id,comment\n1,'tis\n2,'twas the dogs'\n3,a\n4,b\n", "'twas the dogs'"),
 }
 

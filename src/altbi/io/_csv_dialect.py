@@ -142,13 +142,17 @@ def _is_quoted_by_apostrophes(head: str, delimiter: str) -> bool:
     """Return whether apostrophes around values are quotes, as they are letters elsewhere.
 
     They are if such a value holds the delimiter, or if at least half of the values of a column that
-    are not empty have them.
+    are not empty have them. If fewer records are split alike with these quotes, they are letters.
     """
+    by_letters = Dialect(delimiter)
+    share, _ = _rate_split(Dialect(delimiter, "'").split(head))
+    if share < _rate_split(by_letters.split(head))[0]:
+        return False
     edge = f"[{re.escape(delimiter)}\r\n]"
     values = re.findall(rf"(?:\A|(?<={edge})){_IN_APOSTROPHES}(?={edge}|\Z)", head)
     if any(delimiter in value for value in values):
         return True
-    for column in itertools.zip_longest(*Dialect(delimiter).split(head), fillvalue=""):
+    for column in itertools.zip_longest(*by_letters.split(head), fillvalue=""):
         filled = [value for value in column if value.strip()]
         if filled and 2 * sum(map(_is_in_apostrophes, filled)) >= len(filled):
             return True
@@ -184,11 +188,17 @@ def _rank_delimiters(head: str, quote: str, escape: bool) -> dict[str, tuple[flo
     """
     ranks: dict[str, tuple[float, int]] = {}
     for delimiter in _DELIMITERS:
-        widths = count_values(_split_first(head, Dialect(delimiter, quote, escape)))
-        width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
-        if width > 1 and 2 * times >= len(widths):
-            ranks[delimiter] = (times / len(widths), width)
+        share, width = _rate_split(_split_first(head, Dialect(delimiter, quote, escape)))
+        if width > 1 and share >= 0.5:
+            ranks[delimiter] = (share, width)
     return ranks
+
+
+def _rate_split(records: Iterator[Record]) -> tuple[float, int]:
+    """Return the largest share of records with the same number of values, and this number."""
+    widths = count_values(records)
+    width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
+    return times / max(len(widths), 1), width
 
 
 def _list_rivals(ranks: Mapping[str, tuple[float, int]], best: str) -> list[str]:
