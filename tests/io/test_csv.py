@@ -40,6 +40,7 @@ def test_apostrophes_quote_only_if_used_consistently(open_bytes):
         "a": ["x,y", "it's"],
         "b": ["2", "3"],
     }
+    assert cells(open_bytes(b"'x,y',2\n'u,v',3\n")) == {"x,y": ["u,v"], "2": ["3"]}
     assert cells(open_bytes(b"a,b\n'tis,2\n'x',3\n")) == {"a": ["'tis", "'x'"], "b": ["2", "3"]}
 
 
@@ -494,3 +495,113 @@ def test_commas_are_decimal_if_nine_in_ten_stand_between_digits():
 def test_folder_without_header_has_none_in_any_file(tmp_path):
     source = open_folder(tmp_path, a="1,2\n3,4\n", b="x,y\n")
     assert cells(source) == {"x0": ["1", "3", "x"], "x1": ["2", "4", "y"]}
+
+
+COMMAS_IN_VALUES = {
+    "names without a header": "Smith, John;1,5;2,5\nDoe, Jane;3,5;4,5\nFoo, Bar;7,5;8,5\n",
+    "names in the header": "Zeit;Temp, innen;Temp, aussen\n00:01;1,5;2,5\n00:02;3,5;4,5\n",
+    "names beside numbers": "Nachname, Vorname;Alter\nSmith, John;15\nDoe, Jane;35\n",
+}
+COMMAS_AS_DELIMITERS = {
+    "names in quotes": '"Smith, John",1;2,x\n"Doe, Jane",3;4,y\n',
+    "spaces after commas": "1, foo, a;b\n2, bar, c;d\n",
+    "spaces after commas in all columns": "id, tags\n1, a;b\n2, c;d\n",
+    "numbers on both sides": "1, 2;3\n4, 5;6\n",
+}
+
+
+@pytest.mark.parametrize("head", COMMAS_IN_VALUES.values(), ids=COMMAS_IN_VALUES)
+def test_commas_before_spaces_may_be_letters(open_bytes, head):
+    assert detect_dialect(head).delimiter == ";"
+    assert detect_dialect(head.replace(";", "\t")).delimiter == "\t"
+    assert not any("--delimiter" in note for note in open_bytes(head.encode()).notes)
+
+
+@pytest.mark.parametrize("head", COMMAS_AS_DELIMITERS.values(), ids=COMMAS_AS_DELIMITERS)
+def test_commas_before_spaces_are_mostly_delimiters(head):
+    assert detect_dialect(head).delimiter == ","
+
+
+def test_equally_consistent_delimiters_add_a_note(open_bytes):
+    data = b"Smith,John;Bonn\nDoe,Jane;Ulm\n"
+
+    source = open_bytes(data)
+
+    assert source.schema.names == ["Smith", "John;Bonn"]
+    assert source.notes == [
+        f"The lines of {source.name} can be split at ',' and at ';' alike. They are split at ','. "
+        "If this is wrong, pass --delimiter."
+    ]
+    assert "at tab and at |" in open_bytes(b"a\tb|u\nc\td|v\n").notes[0].replace("'", "")
+    assert open_bytes(data, delimiter=",").notes == []
+    assert open_bytes(b'a,b\n"x;y",1\n"u;v",2\n').notes == []
+
+
+QUOTED_BY_APOSTROPHES = {
+    "a delimiter": (b"id,comment\n1,good\n2,'not, sure'\n3,bad\n4,bad\n", "not, sure"),
+    "half of a column": (b"id,comment\n1,'good'\n2,'fine'\n3,bad\n", "fine"),
+    "half of the filled values": (b"id,comment\n1,'a'\n2,'b'\n3,\n4,\n5,c\n", "b"),
+}
+WITH_APOSTROPHES = {
+    "a single value": (b"id,comment\n1,good\n2,'not sure'\n3,bad\n", "'not sure'"),
+    "another delimiter": (b"id,comment\n1,good\n2,'not; sure'\n3,bad\n", "'not; sure'"),
+    "words": (b"id,comment\n1,rock 'n' roll\n2,the dogs'\n3,it's\n", "the dogs'"),
+    "less than half": (b"id,comment\n1,'good'\n2,'fine'\n3,bad\n4,\n5,x\n", "'fine'"),
+    "words of two columns": (b"id,comment,n\n1,a,2\n'til,dogs',3\nx,cats,4\n", "dogs'"),
+    "words at both ends": (b"id,comment\n1,'tis\n2,'twas the dogs'\n3,a\n4,b\n", "'twas the dogs'"),
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "value"), QUOTED_BY_APOSTROPHES.values(), ids=QUOTED_BY_APOSTROPHES
+)
+def test_apostrophes_that_quote_add_a_note(open_bytes, data, value):
+    source = open_bytes(data)
+
+    assert cells(source)["comment"][1] == value
+    (note,) = source.notes
+    assert f"Apostrophes around values of {source.name} are read as quotes" in note
+    assert cells(open_bytes(data, delimiter=","))["comment"][1] == value
+
+
+@pytest.mark.parametrize(("data", "value"), WITH_APOSTROPHES.values(), ids=WITH_APOSTROPHES)
+def test_apostrophes_around_few_values_are_letters(open_bytes, data, value):
+    source = open_bytes(data)
+
+    assert cells(source)["comment"][1] == value
+    assert source.notes == []
+
+
+def test_late_double_quotes_follow_an_apostrophe(open_bytes):
+    data = b"id,comment\n1,good\n2,'not sure'\n3,bad\n" + b"4,x\n" * 300_000 + b'60000,"a, b"\n'
+    assert read(open_bytes(data)).column("comment")[-1].as_py() == "a, b"
+
+
+LATE = b"a,b\n" + b"1,foo\n" * 300_000 + b"2,M\xfcnchen\n"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("first", [b"a,b\n", b'a,b\n1,"x\ny"\n'])  # Arrow or Python reads the rows
+def test_late_other_encodings_are_found_in_all_files(open_bytes, error_of, pack, first):
+    data = LATE.replace(b"a,b\n", first)
+    source = open_bytes(pack(data))
+    assert source.notes == []
+    table = read(source)
+    assert (table.num_rows, table["b"][-1].as_py()) == (data.count(b",") - 1, "München")
+    assert "is not UTF-8 (byte 0xfc in line 30000" in source.notes[0]
+    assert "cannot be read as utf-8" in error_of(pack(data), encoding="utf-8")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_partitions_of_compressed_files_know_the_encoding(open_bytes, pack):
+    (only,) = open_bytes(pack(LATE)).partitions(10)
+    assert "read as cp1252" in only.notes[0]
+    assert read(only).column("b")[-1].as_py() == "München"
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_python_decides_about_files_that_are_valid(open_bytes, pack):
+    source = open_bytes(pack(b"a,b\n1,2\n"))
+    source._adapt("invalid UTF8")
+    assert source._is_read_by_python is True
+    assert cells(source) == {"a": ["1"], "b": ["2"]}

@@ -170,3 +170,42 @@ def test_several_spaces_before_quotes_are_ignored(open_bytes):
 
 def test_quote_that_is_open_at_the_end_is_found(tmp_path):
     assert needs_python(write(tmp_path, b'a,b\n1,"2'), Dialect(","))
+
+
+STRAY_QUOTES = {
+    "spaced quotes": (
+        b'item, text, n\n5" pipe, "x", 1\na, "y", "2"\nb, "z", "3"\n',
+        [['5" pipe', "x", " 1"], ["a", "y", "2"], ["b", "z", "3"]],
+    ),
+    "spaces inside of quotes": (
+        b'item,text,n\n5" pipe,x,1\na,"first , ",2\nb," , last",3\n',
+        [['5" pipe', "x", "1"], ["a", "first , ", "2"], ["b", " , last", "3"]],
+    ),
+    "delimiters in quotes": (
+        b'item,text,n\n5" pipe,x,1\na, "first",2\nb, "y,z",3\n',
+        [['5" pipe', "x", "1"], ["a", "first", "2"], ["b", "y,z", "3"]],
+    ),
+    "newlines in quotes": (
+        b'item,text,n\n5" pipe,x,1\na,"\n, ""\n ",2\n"" ,7" , 3\n',
+        [['5" pipe', "x", "1"], ["a", '\n, "\n ', "2"], ["", '7" ', " 3"]],
+    ),
+    "doubled quotes in a word": (
+        b'a,b\nfoo ""bar"" ,1\n',
+        [['foo ""bar"" ', "1"]],
+    ),
+    "backslashes": (
+        b'item,text,n\n5" \\"pipe,x,1\na,"\\"b\\" c, d",2\n',
+        [['5" \\"pipe', "x", "1"], ["a", '"b" c, d', "2"]],
+    ),
+}
+
+
+@pytest.mark.parametrize(("data", "rows"), STRAY_QUOTES.values(), ids=STRAY_QUOTES)
+def test_quotes_in_words_change_no_other_value(open_bytes, data, rows):
+    columns = cells(open_bytes(data)).values()
+    assert list(map(list, zip(*columns, strict=True))) == rows
+
+
+def test_text_after_a_quoted_value_raises(error_of):
+    for row in (b'"x\n"y "z"', b'"x" "y"', b'"x\n" "y"'):
+        assert "is not closed properly" in error_of(b'a,b\n5",2\n1,2\n' + row + b",1\n")

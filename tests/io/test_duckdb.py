@@ -181,3 +181,5 @@ def test_errors_of_the_system_are_unchanged():
         raise FileNotFoundError(2, "No such file")
     with pytest.raises(DuckDBError), _convert_errors():
         raise OSError("INTERNAL Error")
+    with pytest.raises(MemoryError, match="Out of Memory Error: x"), _convert_errors():
+        raise OSError("Out of Memory Error: x")

@@ -9,10 +9,20 @@ import sys
 
 import pyarrow as pa
 import pytest
-from workbook_bytes import DATE, DURATION, MOMENT, PERCENT, TIME, make_ods, make_sheet, make_xlsx
+from workbook_bytes import (
+    DATE,
+    DURATION,
+    MOMENT,
+    PERCENT,
+    SHEET,
+    TIME,
+    make_ods,
+    make_sheet,
+    make_xlsx,
+)
 
 from altbi.errors import MissingExtraError, TableError
-from altbi.io import ExpectedType, _excel, scan_table
+from altbi.io import ExpectedType, _excel, _excel_notes, scan_table
 from altbi.io._excel import open_excel, read_workbook
 from altbi.io._files import CompressedFile
 
@@ -268,8 +278,41 @@ def test_errors_between_pieces_are_counted(read, monkeypatch):
     rows = [["a"], *[["#N/A"] for _ in range(20)], [1]]
 
     for n_bytes in (1, 7, 100):
-        monkeypatch.setattr(_excel, "_PIECE_BYTES", n_bytes)
+        monkeypatch.setattr(_excel_notes, "_PIECE_BYTES", n_bytes)
         assert "20 in all" in read({"Data": rows})[1][0]
+
+
+FORMULA = "<f>A2+B2</f>"
+FORMULAS = {
+    "no value": (f'<c r="C2">{FORMULA}</c>', 1),
+    "no value of a shared formula": ('<c r="C2" s="1"><f t="shared" si="0"/></c>', 1),
+    "an empty value": (f'<c r="C2">{FORMULA}<v></v></c>', 1),
+    "an empty element": (f'<c r="C2">{FORMULA}<v/></c>', 1),
+    "a prefix": (f'<x:c r="C2">{FORMULA.replace("f>", "x:f>")}</x:c>', 1),
+    "a stored value": (f'<c r="C2">{FORMULA}<v>8</v></c>', 0),
+    "a stored empty text": (f'<c r="C2" t="str">{FORMULA}<v></v></c>', 0),
+    "a stored error": (f'<c r="C2" t="e">{FORMULA}<v>#N/A</v></c>', 0),
+    "no formula": ('<c r="C2" s="1"/><c r="D2"><v>5</v></c>', 0),
+}
+
+
+@pytest.mark.parametrize("n_bytes", [1 << 20, 1, 7])
+@pytest.mark.parametrize(("cell", "n_formulas"), FORMULAS.values(), ids=FORMULAS)
+def test_formulas_without_a_result_are_counted(read, monkeypatch, cell, n_formulas, n_bytes):
+    monkeypatch.setattr(_excel_notes, "_PIECE_BYTES", n_bytes)
+    sheet = make_sheet([["a", "b", "sum"], [1, 2], [3, 5, 8]])
+    sheet = sheet.replace("<worksheet ", f'<worksheet xmlns:x="{SHEET}" ')
+
+    columns, notes = read(
+        {"Data": sheet.replace('</c></row><row r="3"', f'</c>{cell}</row><row r="3"')}
+    )
+
+    assert columns["sum"][1] == 8
+    expected = [
+        "Formulas without a stored result in book.xlsx, sheet 'Data' count as missing: 1 in all. "
+        "Open the workbook in Excel or LibreOffice and save it to store the results."
+    ]
+    assert [note for note in notes if "ormulas" in note] == expected * n_formulas
 
 
 def test_opendocument_spreadsheets_are_read(read):
@@ -363,6 +406,13 @@ def test_child_limits_memory_time_and_core_files(save, monkeypatch):
 
     n_bytes = _excel._compute_max_bytes()
     assert run_in_child(monkeypatch, save, code) == f"{(n_bytes, n_bytes)} (600, 600) (0, 0)\n"
+
+
+@pytest.mark.parametrize(("installed", "used"), [(1, 2), (6, 3), (64, 4)])
+def test_child_may_use_half_of_the_memory(monkeypatch, installed, used):
+    sizes = {"SC_PHYS_PAGES": installed << 18, "SC_PAGE_SIZE": 1 << 12}
+    monkeypatch.setattr(os, "sysconf", sizes.get)
+    assert _excel._compute_max_bytes() == used << 30
 
 
 def test_child_limits_itself_before_it_reads(monkeypatch):

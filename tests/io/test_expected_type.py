@@ -137,6 +137,11 @@ def test_refusals_of_ambiguous_numbers_are_explained(written, text, name):
         infer(["5", "x"], expected="number", written=written)
 
 
+@pytest.mark.parametrize("text", ["0,123", "012,345", "1,23", "1234,567"])
+def test_refusals_of_clear_numbers_are_not_explained(text):
+    assert ExpectedType("number", "numbers").explain_refusal(text) == ""
+
+
 @pytest.mark.parametrize(
     ("kind", "text", "what"),
     [

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 from table_bytes import cells, read
 
-from altbi.io import open_table
+from altbi.errors import TableError
+from altbi.io import ExpectedType, open_table, scan_table
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,7 @@ def test_json_lists_are_text_with_a_note(tmp_path):
     assert source.notes == ["Column 'b.c' holds lists; they are read as text."]
 
 
-@pytest.mark.parametrize("large", [2**63, 10**20])
+@pytest.mark.parametrize("large", [2**63 + 1, 10**20 + 1])
 def test_large_integers_leave_other_columns_alone(open_bytes, large):
     ids = [9007199254740993, 2**63 - 1]
 
@@ -167,9 +168,11 @@ def test_large_integers_leave_other_columns_alone(open_bytes, large):
 
     assert cells(source) == {"id": ids, "a": [str(large), "1"], "b": [1.5, 2.0]}
     assert source.notes == [
-        "Column 'a' holds integers that are too large to be kept exactly as numbers; "
-        "they are read as text."
+        "Column 'a' holds integers that numbers would round; they are read like the cells of a CSV "
+        "file."
     ]
+    assert scan(source)[0] == [float(large), 1.0]
+    assert "some of its integers" in scan(source)[1][0]
 
 
 NOT_STRICT = ['{"b": [1,],"a":1 , }', '{"b": nan, "a": -INF}', '{"b": {"x": "", }, "a": "\\", ]"}']
@@ -233,3 +236,44 @@ def test_too_many_keys_in_a_line_are_refused_without_duckdb(error_of, monkeypatc
     monkeypatch.setattr("altbi.io._json_lines._join_structures", None)
     line = b"{" + b", ".join(b'"k%d": 1' % number for number in range(300_000)) + b"}\n"
     assert "300,000 columns, but expected at most" in error_of(line, format="jsonl")
+
+
+POINTED = "numbers with points between thousands and a decimal comma"
+
+
+def scan(source, written=None):
+    """Return the values of column a, parsed as a model expects them, or as inferred."""
+    expected = None if written is None else {"a": ExpectedType("number", written)}
+    found = scan_table(source, ["a"], source.batches(["a"]), limit=9, seed=0, expected=expected)
+    return found.sample.numbers([0])[:, 0].tolist(), found.notes
+
+
+@pytest.mark.parametrize("number", ["1.234", "-999.125", "12.345", "999.500", "1234.567", "0.125"])
+@pytest.mark.parametrize("other", ['"7"', "null", "9007199254740993", '"n.a."'])
+def test_json_numbers_have_the_same_value_in_all_files(open_bytes, number, other):
+    source = open_bytes(b'{"a": %b}\n{"a": %b}\n' % (number.encode(), other.encode()))
+
+    for written in (None, "numbers"):
+        assert scan(source, written)[0][0] == float(number)
+    if source.schema.field("a").type == pa.string():
+        with pytest.raises(TableError, match="expects numbers with points between thousands"):
+            scan(source, POINTED)
+    else:
+        assert scan(source, POINTED)[0][0] == float(number)
+
+
+def test_json_numbers_beside_decimal_commas_are_never_thousands(open_bytes):
+    source = open_bytes(b'{"a": 1.234}\n{"a": "1,5"}\n')
+    assert cells(source) == {"a": ["1.2340", "1,5"]}
+    with pytest.raises(TableError, match=r"'1\.2340' in row 0 .* decimal comma, as where it was f"):
+        scan(source, "numbers with a decimal comma")
+
+
+def test_json_texts_like_numbers_stay_as_they_are(open_bytes):
+    source = open_bytes(b'{"a": "1.234", "b": 1.2345}\n{"a": 5, "b": "x"}\n')
+    assert cells(source) == {"a": ["1.234", "5"], "b": ["1.2345", "x"]}
+
+
+def test_objects_and_lists_beside_numbers_are_compact_json(open_bytes):
+    source = open_bytes(b'{"a": 1.234}\n{"a": {"b": 1.234}}\n{"a": [1.234]}\n{"a": null}\n{}\n')
+    assert cells(source) == {"a": ["1.2340", '{"b":1.234}', "[1.234]", None, None]}

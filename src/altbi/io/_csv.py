@@ -16,15 +16,14 @@ import pyarrow.csv
 
 from altbi._threads import count_threads
 from altbi.errors import TableError
-from altbi.io._csv_dialect import (
-    Layout,
+from altbi.io._csv_dialect import Layout, describe_dialect, detect_dialect
+from altbi.io._csv_header import (
     check_number_of_columns,
     describe_header,
-    detect_dialect,
     find_header,
     name_columns,
 )
-from altbi.io._csv_python import needs_python, normalize, read_by_python
+from altbi.io._csv_python import EncodingError, needs_python, normalize, read_by_python
 from altbi.io._files import (
     LINE_BYTES,
     read_utf8,
@@ -95,6 +94,10 @@ class CsvSource(Source):
                     yield from split_batch(named)
             except pa.ArrowInvalid as error:
                 self._adapt(str(error))
+            except EncodingError:
+                if not self._is_utf8_assumed():
+                    raise
+                self._use_fallback_encoding()
             else:
                 return
 
@@ -103,7 +106,7 @@ class CsvSource(Source):
 
         Workers would not pass on the note about another encoding.
         """
-        if not self.file.is_copied and not self.file.is_stated:
+        if self._is_utf8_assumed():
             self._use_fallback_encoding()
         return [self]
 
@@ -139,7 +142,6 @@ class CsvSource(Source):
             pyarrow.csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 include_columns=[names[index] for index in indices],
-                strings_can_be_null=False,
             ),
         ) as reader:
             yield from reader
@@ -149,13 +151,17 @@ class CsvSource(Source):
 
         A note about the encoding is added. Files that are partly UTF-8 raise a `TableError`.
         """
-        if _INVALID_UTF8 in error and not self.file.is_copied and not self.file.is_stated:
+        if _INVALID_UTF8 in error and self._is_utf8_assumed():
             self._use_fallback_encoding()
-            self._is_read_by_python = not self.file.is_copied
+            self._is_read_by_python = self._is_utf8_assumed()
         elif _LONG_LINE in error and self._block_bytes < LINE_BYTES:
             self._block_bytes = LINE_BYTES
         else:
             self._is_read_by_python = True
+
+    def _is_utf8_assumed(self) -> bool:
+        """Return whether the file is read as UTF-8 although the user does not state it."""
+        return self.file.encoding == "utf-8" and not self.file.is_stated
 
     def _use_fallback_encoding(self) -> None:
         """Read the file in another encoding from now on if it is not valid UTF-8.
@@ -178,7 +184,7 @@ def _skip_rows(batches: Iterator[pa.RecordBatch], n_rows: int) -> Iterator[pa.Re
 def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSource:
     """Open a CSV file; its first lines show the dialect, title lines and columns.
 
-    The source has `notes`, and notes about title lines and the header. A file without rows and
+    The source has `notes`, and notes about assumptions. A file without rows and
     duplicate names raise a `TableError`, an invalid delimiter a `ParameterError`.
     """
     where, finds_titles = file.packed.where, options.skip is None
@@ -199,20 +205,12 @@ def open_csv(file: TextFile, notes: list[str], options: TextOptions) -> CsvSourc
     n_records = start + columns.header
     rows = [record for record in records[n_records:] if record]
     if not rows and is_complete and len(records) < _HEAD_RECORDS:
-        error = NoRowsError(
-            f"{where}: it holds no rows, only the line with the names of the columns. "
-            "If that line is a row, pass --no-header."
-        )
-        error.names = columns.names
-        raise error
-    layout = Layout(
-        dialect,
-        options.skip or 0,
-        n_records,
-        columns.header,
-    )
+        raise _build_no_rows_error(where, columns.names)
+    layout = Layout(dialect, options.skip or 0, n_records, columns.header)
     source = CsvSource(file, layout, columns.names)
-    source.notes = [*notes, *describe_header(records, start, columns, where)]
+    about_dialect = describe_dialect(head, dialect, options.delimiter, where)
+    about_header = describe_header(records, start, columns, where)
+    source.notes = [*notes, *about_dialect, *about_header]
     return source
 
 
@@ -226,6 +224,16 @@ def _use_separator_line(
     note = f"The first line of {where} states the delimiter: {separator[0].strip()}."
     delimiter = options.delimiter or separator[1]
     return replace(options, delimiter=delimiter, skip=1), [*notes, note]
+
+
+def _build_no_rows_error(where: str, names: list[str]) -> NoRowsError:
+    """Return the error for a file with a header alone, which has these names."""
+    error = NoRowsError(
+        f"{where}: it holds no rows, only the line with the names of the columns. "
+        "If that line is a row, pass --no-header."
+    )
+    error.names = names
+    return error
 
 
 def _explain_no_records(file: TextFile, head: str, is_complete: bool, n_blank: int) -> TableError:

@@ -1,4 +1,4 @@
-"""The dialect, title lines and column names of a CSV file, from its first lines.
+"""The dialect of a CSV file, from its first lines: its delimiter, quotes and escapes.
 
 Arrow does not detect them, and DuckDB's detection skips lines at the start that it does not
 understand, and takes the decimal commas in ``1,5;2,5`` for delimiters.
@@ -9,12 +9,11 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from altbi.errors import ParameterError, TableError, quote
-from altbi.io._source import MAX_COLUMNS, check_names
+from altbi.errors import ParameterError, quote
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
 _DELIMITERS = (",", "\t", ";", "|")
 _NAMED = {"tab": "\t", "\\t": "\t", "space": " "}
 _HEAD_RECORDS = 500
-_MAX_TITLE_LINES = 50
 _EDGE = r"[,;\t|\r\n]"
-_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*%?\s*", re.I)
-_DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})\b.*")
-_MISSING = re.compile(r"\s*(nan|na|n/a|null|none|[?.-])\s*", re.I)
-_SHOWN = 5
+_IN_APOSTROPHES = r"'(?:[^'\r\n]|'')*+'"
+NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*%?\s*", re.I)
+DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})\b.*")
 
 Record = list[str]
 
@@ -100,13 +97,20 @@ def detect_dialect(head: str, delimiter: str | None = None) -> Dialect:
     >>> detect_dialect("a;b\n1,5;2,5\n").delimiter
     ';'
     """
-    quote = _find_quote(head)
+    letter = None if delimiter is None else _parse_delimiter(delimiter)
+    if _may_quote_by_apostrophes(head):
+        dialect = _detect_with_quote(head, "'", letter)
+        if _is_quoted_by_apostrophes(head, dialect.delimiter):
+            return dialect
+    return _detect_with_quote(head, '"', letter)
+
+
+def _detect_with_quote(head: str, quote: str, delimiter: str | None) -> Dialect:
+    """Return the dialect that the first lines of a file show if `quote` encloses values."""
     # A backslash escapes the next letter if it precedes a quote inside of a value.
     inner_quote = quote + r"(?![,;\t|\r\n" + quote + r"]|\Z)"
     escape = re.search(r"\\" + inner_quote, head) is not None
-    if delimiter is not None:
-        return Dialect(_parse_delimiter(delimiter), quote, escape)
-    return Dialect(_find_delimiter(head, quote, escape), quote, escape)
+    return Dialect(delimiter or _find_delimiter(head, quote, escape), quote, escape)
 
 
 def _parse_delimiter(delimiter: str) -> str:
@@ -122,18 +126,42 @@ def _parse_delimiter(delimiter: str) -> str:
     return letter
 
 
-def _find_quote(head: str) -> str:
-    """Return the quote character of a file: a double quote or an apostrophe.
+def _may_quote_by_apostrophes(head: str) -> bool:
+    """Return whether no value starts with a double quote, and some are in apostrophes.
 
-    It is the apostrophe only if no value starts with a double quote. In addition, some values must
-    start with an apostrophe, and all of these must end with one.
+    All values that start with an apostrophe must end with one.
     """
     before = rf"(?:\A|(?<={_EDGE}))"
     if re.search(before + '"', head):
-        return '"'
+        return False
     opened = len(re.findall(before + "'", head))
-    closed = len(re.findall(rf"{before}'(?:[^'\r\n]|'')*+'(?={_EDGE}|\Z)", head))
-    return "'" if opened == closed > 0 else '"'
+    return opened == len(re.findall(rf"{before}{_IN_APOSTROPHES}(?={_EDGE}|\Z)", head)) > 0
+
+
+def _is_quoted_by_apostrophes(head: str, delimiter: str) -> bool:
+    """Return whether apostrophes around values are quotes, as they are letters elsewhere.
+
+    They are if such a value holds the delimiter, or if at least half of the values of a column that
+    are not empty have them. If fewer records are split alike with these quotes, they are letters.
+    """
+    by_letters = Dialect(delimiter)
+    share, _ = _rate_split(Dialect(delimiter, "'").split(head))
+    if share < _rate_split(by_letters.split(head))[0]:
+        return False
+    edge = f"[{re.escape(delimiter)}\r\n]"
+    values = re.findall(rf"(?:\A|(?<={edge})){_IN_APOSTROPHES}(?={edge}|\Z)", head)
+    if any(delimiter in value for value in values):
+        return True
+    for column in itertools.zip_longest(*by_letters.split(head), fillvalue=""):
+        filled = [value for value in column if value.strip()]
+        if filled and 2 * sum(map(_is_in_apostrophes, filled)) >= len(filled):
+            return True
+    return False
+
+
+def _is_in_apostrophes(value: str) -> bool:
+    """Return whether a value is in apostrophes."""
+    return re.fullmatch(_IN_APOSTROPHES, value) is not None
 
 
 def _find_delimiter(head: str, quote: str, escape: bool) -> str:
@@ -141,22 +169,46 @@ def _find_delimiter(head: str, quote: str, escape: bool) -> str:
 
     It must split at least half of the first 500 records into the same number of values, above one;
     the default is the comma. Ties go to the delimiter with more values. A comma loses against an
-    equally consistent delimiter if commas are decimal.
+    equally consistent delimiter if commas are parts of values.
+    """
+    ranks = _rank_delimiters(head, quote, escape)
+    best = max(ranks, key=lambda delimiter: ranks[delimiter], default=",")
+    rivals = {other: ranks[other] for other in _list_rivals(ranks, best)}
+    if best == "," and rivals:
+        other = max(rivals, key=lambda delimiter: rivals[delimiter])
+        if _has_commas_in_values(head, Dialect(",", quote, escape), Dialect(other, quote, escape)):
+            return other
+    return best
+
+
+def _rank_delimiters(head: str, quote: str, escape: bool) -> dict[str, tuple[float, int]]:
+    """Return the share of records that a delimiter splits alike, and into how many values.
+
+    Delimiters that split less than half of the first records alike are left out.
     """
     ranks: dict[str, tuple[float, int]] = {}
     for delimiter in _DELIMITERS:
-        widths = count_values(
-            itertools.islice(Dialect(delimiter, quote, escape).split(head), _HEAD_RECORDS)
-        )
-        width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
-        if width > 1 and 2 * times >= len(widths):
-            ranks[delimiter] = (times / len(widths), width)
-    best = max(ranks, key=lambda delimiter: ranks[delimiter], default=",")
-    rivals = {other: rank for other, rank in ranks.items() if rank[0] >= ranks[best][0]}
-    if best == "," and len(rivals) > 1 and _has_decimal_commas(head):
-        del rivals[","]
-        return max(rivals, key=lambda delimiter: rivals[delimiter])
-    return best
+        share, width = _rate_split(_split_first(head, Dialect(delimiter, quote, escape)))
+        if width > 1 and share >= 0.5:
+            ranks[delimiter] = (share, width)
+    return ranks
+
+
+def _rate_split(records: Iterator[Record]) -> tuple[float, int]:
+    """Return the largest share of records with the same number of values, and this number."""
+    widths = count_values(records)
+    width, times = Counter(widths).most_common(1)[0] if widths else (1, 0)
+    return times / max(len(widths), 1), width
+
+
+def _list_rivals(ranks: Mapping[str, tuple[float, int]], best: str) -> list[str]:
+    """Return the other delimiters that split at least as many records alike as the best one."""
+    return [each for each in ranks if each != best and ranks[each][0] >= ranks[best][0]]
+
+
+def _split_first(head: str, dialect: Dialect) -> Iterator[Record]:
+    """Return an iterator over the first records of a text."""
+    return itertools.islice(dialect.split(head), _HEAD_RECORDS)
 
 
 def count_values(records: Iterator[Record] | Sequence[Record]) -> list[int]:
@@ -164,198 +216,55 @@ def count_values(records: Iterator[Record] | Sequence[Record]) -> list[int]:
     return [len(record) for record in records if record]
 
 
-def _has_decimal_commas(head: str) -> bool:
-    """Return whether more than 90% of the commas stand between two digits, as in 1,5;2,5."""
-    return 10 * len(re.findall(r"(?<=\d),(?=\d)", head)) > 9 * head.count(",")
+def _has_commas_in_values(head: str, by_comma: Dialect, by_other: Dialect) -> bool:
+    """Return whether commas are parts of values that another delimiter separates.
 
-
-def find_header(records: Sequence[Record], header: bool | None) -> int | None:
-    """Return the index of the first record that is neither blank nor a title line; None if none is.
-
-    Title lines stand above the header. They have another number of values than most records, and at
-    most one that is not empty, or a leading ``#``. Others are filled with empty values to the width
-    of the table, see `_is_padded_title`. Those are rows if `header` is False, or if the record
-    below them does not look like a header.
-
-    >>> find_header([["Sales"], [], ["shop", "price"], ["a", "1"], ["b", "2"]], None)
-    2
-    >>> find_header([["Sales", "", ""], ["", "", ""], ["shop", "n", "sum"], ["a", "1", "2"]], None)
-    2
+    They are if more than 90% of them stand between two digits, as in 1,5;2,5. Or more than 90%
+    stand there or before a space, as in Smith, John;1,5, and the other delimiter splits the records
+    into a larger share of numbers and dates.
     """
-    filled = [index for index, record in enumerate(records) if record]
-    if not filled:
-        return None
-    rows = [records[index] for index in filled]
-    width = Counter(count_values(rows)).most_common(1)[0][0]
-    n_short = _count_leading(_is_short_title(row, width) for row in rows[:-1])
-    if n_short >= _MAX_TITLE_LINES:
-        return filled[0]
-    n_titles = _count_leading(
-        _is_short_title(row, width) or _is_padded_title(row, width) for row in rows[:-1]
-    )
-    is_table = header is not False and n_titles <= _MAX_TITLE_LINES
-    if is_table and _has_header_below(rows[n_short:n_titles], rows[n_titles:], width):
-        return filled[n_titles]
-    return filled[n_short]
-
-
-def _count_leading(flags: Iterable[bool]) -> int:
-    """Return how many of the first flags are true, before one that is not."""
-    return sum(1 for _ in itertools.takewhile(bool, flags))
-
-
-def _is_short_title(record: Record, width: int) -> bool:
-    """Return whether a record of another width than the table, above one, is a title line."""
-    is_comment = record[0].lstrip().startswith("#")
-    return len(record) != width and width > 1 and (len(_list_filled(record)) <= 1 or is_comment)
-
-
-def _is_padded_title(record: Record, width: int) -> bool:
-    """Return whether a record may be a title line that a spreadsheet has filled with empty values.
-
-    All its values are empty. Or it has at least three values, of which one is a text. Or two of
-    them are a label and its value: the label ends with a colon, or the value is a number or a date.
-    """
-    texts = _list_filled(record)
-    if len(record) != width or width < 2 or not texts:
-        return len(record) == width > 1
-    if width == 2 or len(texts) > 2 or _NUMBER.fullmatch(texts[0]):
+    n_commas = head.count(",")
+    if 10 * len(re.findall(r"(?<=\d),(?=\d)", head)) > 9 * n_commas:
+        return True
+    if 10 * len(re.findall(r"(?<=\d),(?=\d)|,(?= )", head)) <= 9 * n_commas:
         return False
-    label, value = texts[0].rstrip(), texts[-1]
-    return len(texts) == 1 or label.endswith(":") or _is_value(value)
+    return _compute_share_of_values(head, by_other) > _compute_share_of_values(head, by_comma)
 
 
-def _has_header_below(titles: Sequence[Record], rows: Sequence[Record], width: int) -> bool:
-    """Return whether rows begin with a header, so that the records above it are title lines.
-
-    A header has texts, and a text for all columns, or nearly all, in which rows have values. Few
-    of the other rows, except for the last one, may look like titles. Several titles need an empty
-    line among them, or numbers or dates among the rows.
-    """
-    header, *below = rows
-    body = [row for row in below if _list_filled(row)]
-    texts = _list_filled(header)
-    used = {index for row in body for index, value in enumerate(row) if value.strip()}
-    n_named = sum(bool(header[index].strip()) for index in used if index < len(header))
-    is_header = len(header) == width and len(texts) > 1 and not any(map(_is_value, texts))
-    if not is_header or n_named < len(used) - max(1, len(used) // 5):
-        return False
-    # The last row may be a total.
-    if 10 * sum(_is_padded_title(row, width) for row in body[:-1]) > len(body):
-        return False
-    has_values = any(_is_value(value) for row in body for value in row)
-    return len(titles) == 1 or has_values or not all(map(_list_filled, titles))
+def _compute_share_of_values(head: str, dialect: Dialect) -> float:
+    """Return which share of the values of the first records are numbers or dates."""
+    flags = [is_value(text) for record in _split_first(head, dialect) for text in record]
+    return sum(flags) / max(len(flags), 1)
 
 
-def _list_filled(record: Record) -> list[str]:
-    """Return the values of a record that are not empty."""
-    return [value for value in record if value.strip()]
-
-
-def _is_value(text: str) -> bool:
-    """Return whether a text is a number or a date, so that it is no name of a column."""
-    return bool(_NUMBER.fullmatch(text) or _DATE.fullmatch(text))
-
-
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The column names, whether the first line holds them, and notes about assumptions."""
-
-    names: list[str]
-    header: bool
-    notes: list[str] = field(default_factory=list)
-
-
-def name_columns(cells: Sequence[str], header: bool | None, where: str) -> Columns:
-    """Return the names of the columns, given the values of the first line.
-
-    `header` is whether the line holds names. None detects it: a line of numbers, also with missing
-    values, is a row, unless it counts 0, 1, 2, … Columns without a header are called x0, x1, ...;
-    an empty name becomes ``unnamed_`` and its number, counted from 1. Assumptions are noted.
-    Duplicate names, and more than `MAX_COLUMNS` columns, raise a `TableError`.
-
-    >>> name_columns(["price", ""], None, "a.csv").names
-    ['price', 'unnamed_2']
-    >>> name_columns(["1.5", "2"], None, "a.csv").names
-    ['x0', 'x1']
-    """
-    check_number_of_columns(len(cells), where)
-    generated = [f"x{index}" for index in range(len(cells))]
-    if header is False:
-        return Columns(generated, header=False)
-    filled = [cell for cell in cells if cell.strip() and not _MISSING.fullmatch(cell)]
-    if header is None and filled and all(map(_NUMBER.fullmatch, filled)):
-        if not _is_counting_header(filled):
-            note = f"The first line of {where} holds numbers only, so it was read as a row"
-            return Columns(generated, header=False, notes=[f"{note}: the columns are x0, x1, …"])
-        note = f"The first line of {where} counts 0, 1, 2, …, so it was read as names of columns."
-        return _use_header(cells, where, [note])
-    values = [cell for cell in filled if _NUMBER.fullmatch(cell) or _DATE.fullmatch(cell)]
-    is_ambiguous = header is None and values
-    return _use_header(cells, where, [_describe_ambiguity(values, where)] if is_ambiguous else [])
-
-
-def check_number_of_columns(n_columns: int, where: str) -> None:
-    """Raise a `TableError` for more than `MAX_COLUMNS` columns."""
-    if n_columns > MAX_COLUMNS:
-        raise TableError(
-            f"{where}: it has {n_columns:,} columns, but expected at most {MAX_COLUMNS:,}. "
-            "If they are rows, transpose the table."
-        )
-
-
-def _describe_ambiguity(values: Sequence[str], where: str) -> str:
-    """Return the note that names in the header look like values; at most five are quoted."""
-    shown = ", ".join(map(quote, values[:_SHOWN])) + (", …" if len(values) > _SHOWN else "")
-    return (
-        f"The first line of {where} was read as names of columns, among them {shown}. If it is a "
-        "row, pass --no-header; if not, pass --header."
-    )
-
-
-def _use_header(cells: Sequence[str], where: str, notes: list[str]) -> Columns:
-    """Return the cells as column names; empty ones become ``unnamed_1``, ..., counted from 1.
-
-    A note that lists these follows `notes`. Duplicate names raise a `TableError`.
-    """
-    names = [
-        cell if cell.strip() else f"unnamed_{index}" for index, cell in enumerate(cells, start=1)
-    ]
-    new = [name for name, cell in zip(names, cells, strict=True) if name != cell]
-    if new:
-        more = ", …" if len(new) > _SHOWN else ""
-        notes = [*notes, f"Columns of {where} without a name are {', '.join(new[:_SHOWN])}{more}."]
-    check_names(names, where)
-    return Columns(names, header=True, notes=notes)
-
-
-def _is_counting_header(cells: Sequence[str]) -> bool:
-    """Return whether the cells are 0, 1, 2, …, the header that pandas writes without names.
-
-    A single cell is not enough.
-    """
-    return len(cells) > 1 and list(cells) == [str(index) for index in range(len(cells))]
-
-
-def describe_header(
-    records: Sequence[Record], start: int, columns: Columns, where: str
+def describe_dialect(
+    head: str, dialect: Dialect, delimiter: str | None, where: str
 ) -> Iterator[str]:
-    """Yield notes about the title lines above `start`, and about the header there, if it is one.
+    """Yield notes about assumptions on the dialect that `detect_dialect` returns.
 
-    Title lines without any value are not mentioned if there are others. A header of at least three
-    columns with names for less than half of them is noted.
+    `head` has the first lines of the file, and `where` is its name. `delimiter` is the one that the
+    user states, or None.
     """
-    lines = [" ".join(_list_filled(record)) for record in records[:start] if record]
-    titles = list(filter(None, lines)) or lines
-    if titles:
+    if dialect.quote == "'":
         yield (
-            f"{len(titles)} line(s) above the table in {where} were skipped, the first of them "
-            f"{quote(titles[0])}. If they are rows, pass --skip 0."
+            f"Apostrophes around values of {where} are read as quotes. If they are letters, write "
+            "the values in double quotes."
         )
-    yield from columns.notes
-    width, n_named = len(columns.names), len(_list_filled(records[start]))
-    if columns.header and width > 2 and 2 * n_named < width:
+    ranks = _rank_delimiters(head, dialect.quote, dialect.escape)
+    best = max(ranks, key=lambda delimiter: ranks[delimiter], default="")
+    if delimiter is None and dialect.delimiter == best and _list_rivals(ranks, best):
+        found = [_name_delimiter(each) for each in (best, *_list_rivals(ranks, best))]
         yield (
-            f"The line of {where} that was read as names of columns has {n_named} of {width:,} "
-            "names. If the table starts below it, pass the number of lines above it to --skip."
+            f"The lines of {where} can be split at {' and at '.join(found)} alike. They are split "
+            f"at {found[0]}. If this is wrong, pass --delimiter."
         )
+
+
+def _name_delimiter(delimiter: str) -> str:
+    """Return a delimiter for messages."""
+    return "tab" if delimiter == "\t" else repr(delimiter)
+
+
+def is_value(text: str) -> bool:
+    """Return whether a text is a number or a date, so that it is no name of a column."""
+    return bool(NUMBER.fullmatch(text) or DATE.fullmatch(text))

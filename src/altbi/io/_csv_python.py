@@ -26,6 +26,10 @@ from altbi.io._text_file import TextFile
 _BLOCK_BYTES = 1 << 20
 
 
+class EncodingError(TableError):
+    """The error for a file that is not UTF-8."""
+
+
 def needs_python(path: str, dialect: Dialect) -> bool:
     """Return whether Arrow might find other rows in a file than Python.
 
@@ -146,7 +150,7 @@ def _read_rows(lines: "_Lines", layout: Layout, width: int, newlines: set[str]) 
             "shorten the value."
         ) from cause
     except UnicodeDecodeError as cause:
-        raise TableError(
+        raise EncodingError(
             f"{where}: line {line} or later cannot be read as utf-8. Pass the right --encoding."
         ) from cause
 
@@ -165,10 +169,10 @@ class _Lines:
         self.where = where
         self._text = text
         self._dialect = dialect
-        delimiter = re.escape(dialect.delimiter)
-        self._before = re.compile(rf"(?:^|(?<={delimiter})) +$")
-        self._after = re.compile(rf"^ +(?={delimiter}|[\r\n]|$)")
-        self._tokens = re.compile(rf"\\.|{dialect.quote}|\\|[^\\{dialect.quote}]+", re.DOTALL)
+        before, letters, closing, after = _build_patterns(dialect)
+        self._value = re.compile(f"({before})({letters})({closing}){after}")
+        self._list_closing = re.compile(f"{before}{letters}({closing})").findall
+        self._escapes = re.compile(r"\\(.)", re.DOTALL)
         self._is_inside = False  # whether a quote is open at the start of the next line
         self._number = 0
         for _ in range(n_skipped):
@@ -183,46 +187,67 @@ class _Lines:
         line = self._read_line()
         if not line:
             raise StopIteration
-        if self._dialect.escape:
-            line = self._replace_backslashes(line)
-        was_inside, quote = self._is_inside, self._dialect.quote
-        self._is_inside ^= line.count(quote) % 2 == 1
-        has_spaces = f" {quote}" in line or f"{quote} " in line
-        if has_spaces and self._dialect.delimiter != " ":
-            return quote.join(self._remove_spaces(line.split(quote), was_inside))
+        quote, escape = self._dialect.quote, self._dialect.escape
+        if quote not in line and not (self._is_inside and escape):
+            return line
+        # A value that an earlier line opens is completed to a quoted value.
+        start = f"{quote}x" if self._is_inside else ""
+        if escape or f" {quote}" in line or f"{quote} " in line:
+            self._is_inside = False
+            return self._value.sub(self._normalize_value, start + line)[len(start) :]
+        # Most lines stay as they are, and need no call for each value.
+        self._is_inside = self._list_closing(start + line)[-1:] == [""]
         return line
 
-    def _remove_spaces(self, pieces: list[str], was_inside: bool) -> list[str]:
-        """Return the pieces between quotes of a line, without the spaces around quoted values."""
-        for index in range(was_inside, len(pieces), 2):
-            if index > 0:
-                pieces[index] = self._after.sub("", pieces[index])
-            if index < len(pieces) - 1:
-                pieces[index] = self._before.sub("", pieces[index])
-        return pieces
+    def _normalize_value(self, found: re.Match[str]) -> str:
+        """Return a quoted value and the delimiter before it, without the spaces around quotes.
 
-    def _replace_backslashes(self, line: str) -> str:
-        """Return a line with doubled quotes for escaped ones.
-
-        Other backslashes, and all outside of quotes, are letters.
+        Quotes inside of it are doubled instead of escaped. Only the last value of a line may be
+        without its second quote.
         """
-        is_inside, quote = self._is_inside, self._dialect.quote
-        replaced = {f"\\{quote}": quote * 2, "\\\\": "\\"}
-        found = []
-        for token in self._tokens.findall(line):
-            is_inside ^= token == quote
-            found.append(replaced.get(token, token) if is_inside else token)
-        return "".join(found)
+        before, letters, closing = found.groups()
+        self._is_inside = not closing
+        if self._dialect.escape:
+            letters = self._escapes.sub(self._replace_backslash, letters)
+        if self._dialect.delimiter != " ":
+            before = before.replace(" ", "")
+        return f"{before}{letters}{closing}"
+
+    def _replace_backslash(self, found: re.Match[str]) -> str:
+        """Return a doubled quote for an escaped one, and a backslash for an escaped one.
+
+        Other backslashes are letters.
+        """
+        quote = self._dialect.quote
+        return {quote: quote * 2, "\\": "\\"}.get(found[1], found[0])
 
     def _read_line(self) -> str:
         """Return the next line with its newline as it is, or the empty text at the end."""
         line = self._text.readline(LINE_BYTES)
         self._number += 1
-        end = next((each for each in ("\r\n", "\n", "\r") if line.endswith(each)), None)
-        if end is None and len(line) == LINE_BYTES:
+        if line.endswith("\n"):
+            self.newline = "\r\n" if line.endswith("\r\n") else "\n"
+        elif line.endswith("\r"):
+            self.newline = "\r"
+        elif len(line) == LINE_BYTES:
             raise build_length_error(f"{self.where}: line {self._number}")
-        self.newline = end or self.newline
         return line
+
+
+def _build_patterns(dialect: Dialect) -> tuple[str, str, str, str]:
+    """Return the patterns of the pieces of a quoted value, which follows a delimiter or none.
+
+    They are the start with the first quote, the letters, the second quote, if it is there, and the
+    spaces after it. The letters end at the first quote that is neither doubled nor escaped. Quotes
+    inside of other values open nothing. There are no spaces around values if they are delimiters.
+    """
+    delimiter, quote = re.escape(dialect.delimiter), dialect.quote
+    spaces = "" if dialect.delimiter == " " else " *"
+    letters = rf"(?:[^{quote}]++|{quote}{quote})*+"
+    if dialect.escape:
+        letters = rf"(?:[^\\{quote}]++|{quote}{quote}|\\(?s:.))*+"
+    after = rf"(?:{spaces}(?={delimiter}|[\r\n]|\Z))?"
+    return rf"(?:\A|{delimiter}){spaces}{quote}", letters, f"{quote}?", after
 
 
 def _build_width_error(

@@ -15,15 +15,16 @@ import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import IO, Any
-from xml.etree import ElementTree
+from typing import Any
 
 import pyarrow as pa
 
 from altbi.errors import MissingExtraError, TableError, describe_cause, list_names, shorten
-from altbi.io._csv_dialect import name_columns
+from altbi.io._csv_header import name_columns
 from altbi.io._excel_layout import Row, count_titles, has_data, has_table, is_filled
+from altbi.io._excel_notes import describe_cells
 from altbi.io._files import CompressedFile, report_damage
+from altbi.io._number_formats import LIKE_THOUSANDS
 from altbi.io._source import BATCH_ROWS, MemorySource, Source
 
 # Limits of what a workbook unpacks to, and of the child process.
@@ -38,9 +39,6 @@ CHILD = "from altbi.io._excel import run_child; run_child()"
 _CHILD_ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OPENBLAS_NUM_THREADS": "1"}
 _HEAD_ROWS = 50
 _SHOWN_CELLS = 3
-_ERROR_CELL = re.compile(rb"""<(?:\w+:)?c\s[^>]*?\bt=["']e["']""")
-_LIKE_THOUSANDS = re.compile(r"-?[1-9]\d{0,2}\.\d{3}")
-_PIECE_BYTES = 1 << 20
 
 # The types of columns by those of their cells.
 _TYPES = {
@@ -180,7 +178,7 @@ def read_workbook(packed: CompressedFile, header: bool | None) -> tuple[pa.Table
     named = name_columns([cells[index] for index in kept], header, where)
     table = pa.table([columns[index] for index in kept], named.names)
     notes = [*_describe_sheets(packed, name, others), *_describe_titles(where, titles)]
-    return table, [*notes, *named.notes, *_describe_errors(packed, name, where)]
+    return table, [*notes, *named.notes, *describe_cells(packed, name, where)]
 
 
 def _find_sheet(packed: CompressedFile) -> tuple[str, Iterator[Row], list[str]]:
@@ -268,7 +266,7 @@ def _format_values(values: Sequence[Any]) -> pa.Array:
     """
     texts = [None if value is None else _format_cell(value) for value in values]
     for index, value in enumerate(values):
-        if isinstance(value, float) and _LIKE_THOUSANDS.fullmatch(texts[index] or ""):
+        if isinstance(value, float) and re.fullmatch(LIKE_THOUSANDS, texts[index] or ""):
             texts[index] = f"{texts[index]}0"
     return pa.array(texts, pa.string())
 
@@ -312,50 +310,3 @@ def _describe_titles(where: str, titles: list[Row]) -> list[str]:
     shown = [repr(shorten(text, 40)) for text in texts[:_SHOWN_CELLS]]
     more = ", …" if len(texts) > _SHOWN_CELLS else ""
     return [f"Lines above the table in {where} were skipped: {', '.join(shown)}{more}."]
-
-
-def _describe_errors(packed: CompressedFile, name: str, where: str) -> list[str]:
-    """Return a list of one note on the errors among the cells of a sheet, or of none.
-
-    The library reads errors as empty cells, so they are counted in the XML of .xlsx files.
-    """
-    if not zipfile.is_zipfile(packed.path):
-        return []
-    with zipfile.ZipFile(packed.path) as archive:
-        member = _find_member(archive, name)
-        if member is None:
-            return []
-        with archive.open(member) as file:
-            n_errors = _count_errors(file)
-    if not n_errors:
-        return []
-    return [f"Errors such as #N/A in {where} count as missing: {n_errors} in all."]
-
-
-def _find_member(archive: zipfile.ZipFile, name: str) -> str | None:
-    """Return the member of an .xlsx archive that holds a sheet, or None if it is not known."""
-    members = archive.namelist()
-    if not {"xl/workbook.xml", "xl/_rels/workbook.xml.rels"} <= set(members):
-        return None
-    sheets = ElementTree.fromstring(archive.read("xl/workbook.xml")).iter()
-    ids = {
-        value
-        for each in sheets
-        if each.tag.endswith("}sheet") and each.get("name") == name
-        for key, value in each.attrib.items()
-        if key.endswith("}id")
-    }
-    relations = ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))
-    targets = [each.get("Target", "") for each in relations if each.get("Id") in ids]
-    paths = [target[1:] if target.startswith("/") else f"xl/{target}" for target in targets]
-    return next((path for path in paths if path in members), None)
-
-
-def _count_errors(file: IO[bytes]) -> int:
-    """Return how many cells of a sheet, given as XML, hold errors."""
-    n_errors, rest = 0, b""
-    while piece := file.read(_PIECE_BYTES):
-        complete, _, rest = (rest + piece).rpartition(b"<")
-        rest = b"<" + rest
-        n_errors += len(_ERROR_CELL.findall(complete))
-    return n_errors + len(_ERROR_CELL.findall(rest))

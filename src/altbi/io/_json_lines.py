@@ -5,7 +5,7 @@ import contextlib
 import json
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from altbi.errors import TableError, describe_cause, quote
 from altbi.io._converted import ConvertedSource, Origin, convert
-from altbi.io._csv_dialect import check_number_of_columns
-from altbi.io._duckdb import Database, DuckDBError, format_list, open_duckdb
+from altbi.io._csv_header import check_number_of_columns
+from altbi.io._duckdb import Database, DuckDBError, format_list, open_duckdb, quote_sql
 from altbi.io._files import LINE_BYTES, replace_invalid_utf8
+from altbi.io._number_formats import LIKE_THOUSANDS
 from altbi.io._source import check_names
 from altbi.io._text_file import TextFile
 
@@ -39,8 +40,9 @@ _NOTES = {
     "LIST": "lists; they are read as text",
     # The types of texts are inferred, so that the column may become numbers in the end.
     "MIXED": "values of several types; they are read like the cells of a CSV file",
-    "LARGE": "integers that are too large to be kept exactly as numbers; they are read as text",
+    "LARGE": "integers that numbers would round; they are read like the cells of a CSV file",
 }
+_MAY_HOLD_NUMBERS = ("MIXED", "LARGE")  # although they are text
 _LONG_LINE_BYTES = 1 << 20
 _ORDERED_ROWS = 1000
 _OBJECT_MIB = 16  # DuckDB always reads objects up to this size, and none of twice the size
@@ -229,19 +231,42 @@ def _read_rows(
 
     The paths of numbers of which some are integers that are not kept exactly are added to `large`.
     """
-    pointers = format_list(["".join(map(_escape_key, path)) for path in types])
+    mixed = [path for path, type_ in types.items() if type_ in _MAY_HOLD_NUMBERS]
+    positions = {path: index for index, path in enumerate(mixed, start=1)}
     casts, flags = [], {}
     for index, (path, type_) in enumerate(types.items(), start=1):
+        value = f"v[{index}]"
+        if path in positions:
+            value = _format_clearly(value, f"t[{positions[path]}]")
         cast = "TRY_CAST" if type_ == "BIGINT" else "CAST"
-        casts.append(f"{cast}(v[{index}] AS {_TEXT if type_ in _NOTES else type_}) AS c{index}")
+        casts.append(f"{cast}({value} AS {_TEXT if type_ in _NOTES else type_}) AS c{index}")
         if type_ in _IS_LARGE:
             flags[f"f{index}"] = path
-            is_large = _IS_LARGE[type_].format(value=f"c{index}", text=f"v[{index}]")
+            is_large = _IS_LARGE[type_].format(value=f"c{index}", text=value)
             casts.append(f"{is_large} AS f{index}")
-    values = f"SELECT json_extract_string(json, {pointers}) AS v FROM {objects}"
-    for batch in database.batches(f"SELECT {', '.join(casts)} FROM ({values})"):
+    values = f"SELECT {_extract('json_extract_string', types)} AS v"
+    if mixed:
+        values += f", {_extract('json_type', mixed)} AS t"
+    for batch in database.batches(f"SELECT {', '.join(casts)} FROM ({values} FROM {objects})"):
         large.update(path for name, path in flags.items() if pc.any(batch[name]).as_py())
         yield batch.select([name for name in batch.schema.names if name not in flags])
+
+
+def _format_clearly(text: str, type_: str) -> str:
+    """Return the SQL of a text, given the SQL of it and its type in JSON.
+
+    The number 1.234 becomes 1.2340, so that its point is not taken for a thousands separator. The
+    text "1.234" is not changed.
+    """
+    is_like_thousands = f"regexp_full_match({text}, {quote_sql(LIKE_THOUSANDS)})"
+    is_ambiguous = f"{type_} = 'DOUBLE' AND {is_like_thousands}"
+    return f"CASE WHEN {is_ambiguous} THEN {text} || '0' ELSE {text} END"
+
+
+def _extract(function: str, paths: Iterable[Path]) -> str:
+    """Return the call of a function of DuckDB that returns a list with a value for each path."""
+    pointers = format_list(["".join(map(_escape_key, path)) for path in paths])
+    return f"{function}(json, {pointers})"
 
 
 def _escape_key(key: str) -> str:

@@ -13,6 +13,8 @@ Parse = Callable[[pa.Array], pa.Array]
 # Rows to try first, because Arrow takes 0.5 microseconds for each text that it cannot cast.
 HEAD_ROWS = 64
 
+# A number whose point may be a thousands separator. A zero at its end makes it a decimal point.
+LIKE_THOUSANDS = r"-?[1-9]\d{0,2}\.\d{3}"
 _SPACES = " \u00a0\u2007\u2009\u202f"  # also no-break, figure, thin and narrow no-break spaces
 _APOSTROPHES = "'\u2019"
 _MINUS = "-\u2212"

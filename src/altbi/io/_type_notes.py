@@ -20,6 +20,7 @@ from altbi.io._text_formats import (
 
 INFERRED_FORMATS = TEXT_FORMATS[: TEXT_FORMATS.index(TEXT)]
 _LIKE_CODE = r"^0\d"
+_LARGE_INTEGER = r"^\s*[-+]?[1-9]\d{15,300}\s*$"  # 2**53, the first that may be rounded, or more
 _LIKE_DATE = r"^\s*(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})\b"
 _LIKE_VALUE = r"(?i)\d|^\s*(true|false)\s*$"
 _IN_PARENTHESES = r"^\s*\(.*\)\s*$"
@@ -46,12 +47,24 @@ def describe_format(
             f"Column {quote(column)} is read as numbers, though some of its cells begin with 0 "
             "as codes do. If they are codes, pass the column to --exclude or --id."
         )
+    elif format_ is NUMBER and (rounded := _find_rounded_integer(sample)) is not None:
+        yield (
+            f"Column {quote(column)} is read as numbers, though some of its integers, such as "
+            f"{quote(rounded)}, are rounded. If they are codes, pass the column to --exclude or "
+            "--id."
+        )
     if with_points:
         yield (
             f"Column {quote(column)} is read as numbers with a decimal point, though its "
             f"points may be thousands separators, as in {quote(with_points)}. If they "
             "do, write the numbers without them."
         )
+
+
+def _find_rounded_integer(texts: pa.Array) -> str | None:
+    """Return the first integer that no floating-point number equals, or None."""
+    large = texts.filter(pc.match_substring_regex(texts, _LARGE_INTEGER)).drop_null()
+    return next((text for text in large.to_pylist() if int(text) != float(text)), None)
 
 
 def describe_decimal_mark(column: str, mark: str, other: str) -> str:
@@ -171,7 +184,10 @@ def _describe_ruling_out(
     for other in INFERRED_FORMATS:
         if other.kind == format_.kind and try_parse(other, text) is not None:
             rival = find_ruling_out(other)
-            if rival and try_parse(format_, pa.array([rival[1].strip()])) is not None:
+            # No-break spaces are removed here, so the same text may be found for both.
+            if rival in (None, found):
+                continue
+            if try_parse(format_, pa.array([rival[1].strip()])) is not None:
                 (row, first), (next_row, second) = sorted((found, rival))
                 return (
                     f"its {format_.kind}s are written in several ways: row {row} (counted from 0) "
