@@ -54,9 +54,10 @@ FILTERS: dict[str, Callable[[EncodedTable], NDArray[np.float64]]] = {
 def measure(X: Rows, y: Labels, names: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield the accuracy of the detector's sum with each filter; `NONE` keeps all rows."""
     table = EncodedTable.encode(X)
+    n_groups = table.reference_settings.n_groups
     for name in names:
         keep = 1.0 if name == NONE else None
-        reference = table.select_reference(FILTERS[name](table), keep=keep)
+        reference = table.select_reference(FILTERS[name](table), keep=keep, n_groups=n_groups)
         yield name, measure_accuracy(y, table.score_sum(reference))
 
 

@@ -48,6 +48,12 @@ def score_by_detector(training: Rows, others: Rows) -> Scores:
     return -OutlierDetector(keep=1.0, random_state=0).fit(training).score_samples(others)
 
 
+def score_by_detector_with_five_groups(training: Rows, others: Rows) -> Scores:
+    """Return outlier scores with fewer groups of reference rows."""
+    detector = OutlierDetector(keep=1.0, n_groups=5, random_state=0)
+    return -detector.fit(training).score_samples(others)
+
+
 def score_by_detector_with_filter(training: Rows, others: Rows) -> Scores:
     """Return outlier scores with the filter of reference rows, which is not needed here."""
     return -OutlierDetector(random_state=0).fit(training).score_samples(others)
@@ -74,6 +80,7 @@ def score_by_system(name: str) -> Callable[[Rows, Rows], Scores]:
 
 DETECTORS: dict[str, Callable[[Rows, Rows], Scores]] = {
     OURS: score_by_detector,
+    "OutlierDetector(keep=1, n_groups=5)": score_by_detector_with_five_groups,
     "OutlierDetector()": score_by_detector_with_filter,
     "distance alone (keep=1)": score_by_distance,
     "DTE-NP": score_by_system("DTE-NP"),

@@ -8,7 +8,7 @@ seed 0. Records are appended to bench/results/trials.jsonl, and existing ones ar
 OddBench and OvRBench are read from ../shared/oddbench, or from --oddbench. The table has AUC /
 average precision by pool, their means over pools, and paired differences: to the distance alone,
 and of a sum to the sum without its last term or with the default of what it changes. A second table
-has the changes of the chosen sum.
+has the changes of the detector.
 """
 
 import argparse
@@ -42,7 +42,7 @@ DISTANCE = "distance"
 BASES = {name: DETECTOR for name in SCORES if name.startswith((f"{DETECTOR}, ", "groups: "))}
 
 ABLATION = {
-    "chosen sum": DETECTOR,
+    DETECTOR: DETECTOR,
     **ABLATIONS,
     "without the filter (keep 1)": "detector, keep 1",
     "without the selection by distance": "detector, one selection",
@@ -100,7 +100,7 @@ def format_rows(trials: Trials) -> Iterator[list[str]]:
 
 
 def format_ablation(trials: Trials) -> Iterator[list[str]]:
-    """Yield a row for each change of the chosen sum, with its differences to it."""
+    """Yield a row for each change of the detector, with its differences to it."""
     header, *rows = trials.format_rows(ABLATION.values(), DETECTOR, list_pools(trials))
     labels = {name: label for label, name in ABLATION.items()}
     yield ["ablation", *header[1:]]
