@@ -133,9 +133,11 @@ def measure_stages(detector: Detector, X: Rows) -> tuple[float, float]:
     encoding = scoring = 0.0
     for chunk in _split(X):
         start = time.perf_counter()
-        rows = scorer.encode(as_table(chunk, encoder.names), encoder)
+        encoded = scorer.encode(as_table(chunk, encoder.names), encoder)
         encoding += time.perf_counter() - start
-        scoring += measure_seconds(partial(scorer.score, rows))
+        # A sum of scorers has rarities of values besides the rows.
+        arguments = encoded if isinstance(encoded, tuple) else (encoded,)
+        scoring += measure_seconds(partial(scorer.score, *arguments))
     return encoding, scoring
 
 

@@ -62,7 +62,7 @@ def score_by_detector_with_filter(training: Rows, others: Rows) -> Scores:
 def score_by_distance(training: Rows, others: Rows) -> Scores:
     """Return outlier scores by the distance alone."""
     model = OutlierDetector(keep=1.0, random_state=0).fit(training).model_
-    rows = model.scorer.encode(model.prepare(others), model.encoder)
+    rows = model.encoder.standardize(model.prepare(others))
     return np.asarray(model.scorer.distance.score(rows))
 
 

@@ -43,7 +43,7 @@ def test_losses_decide_which_rows_are_references():
 
     def separation(detector):
         model = detector.fit(X).model_
-        scores = model.scorer.distance.score(model.scorer.encode(model.prepare(X), model.encoder))
+        scores = model.scorer.distance.score(model.encoder.standardize(model.prepare(X)))
         return (scores[is_outlier][:, None] > scores[~is_outlier]).mean()
 
     assert separation(OutlierDetector()) > 0.97

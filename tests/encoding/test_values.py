@@ -56,12 +56,12 @@ def test_missing_and_unknown_values_are_described():
 
     assert missing == (
         "Missing values in 'n0' (1 values), 'n1' (1 values), 'n2' (1 values), 'n3' (1 values), "
-        "'n4' (1 values) and 2 more columns, where the training sample had none; missing "
-        "numbers and dates count as typical values, missing categories as unlike all others."
+        "'n4' (1 values) and 2 more columns, where the training sample had none. If the table has "
+        "changed, fit again."
     )
     assert unknown == (
-        "Unknown categories in 'c' (1 values), which the training sample did not have; they count "
-        "as '(other)'."
+        "Unknown categories in 'c' (1 values), which the training sample did not have. If the "
+        "table has changed, fit again."
     )
 
 
@@ -77,7 +77,7 @@ def test_many_unknown_categories_are_described(n_new, n_rare, is_reported):
 
     warning = (
         f"Rare or unknown categories in 'a' ({n_new} values) of 100 rows, more than in the "
-        "training sample; they count as '(other)'. If the table has changed, fit again."
+        "training sample. If the table has changed, fit again."
     )
     assert list(drift.describe()) == ([warning] if is_reported else [])
     assert drift.unseen == {}

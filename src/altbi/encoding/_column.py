@@ -265,12 +265,25 @@ def _compute_category_scale(share: float) -> float:
     return math.sqrt(N_DIFFERING_FEATURES) * max(math.sqrt(share * (1 - share)), MIN_BINARY_STD)
 
 
-def describe_problems(column: Column) -> Iterator[str]:
-    """Yield warnings about a fitted column: constant, missing values, rare categories.
+# What is said of columns with a role of their own, before the evidence for it.
+_ROLES = {
+    "identifier": "is an identifier, of which only repeated values count",
+    "free text": "is free text, which is not used",
+    "duplicate": "is a copy, which counts only beside other columns",
+    "code": "holds codes, which count as categories, too",
+}
 
-    A column without values yields only one sentence. A declared column yields none.
+
+def describe_problems(column: Column, *, has_rarities: bool = False) -> Iterator[str]:
+    """Yield warnings about a fitted column: its role, constant, missing values, rare categories.
+
+    A column without values yields only one sentence. A declared column yields none. With
+    `has_rarities`, the model counts how rare each category is.
     """
     if column.is_declared:
+        return
+    if column.role is not None:
+        yield f"Column {quote(column.name)} {_ROLES[column.role.role]}: {column.role.reason}"
         return
     n_rows = column.n_present + column.n_missing
     if not column.n_present:
@@ -296,7 +309,7 @@ def describe_problems(column: Column) -> Iterator[str]:
             f"Column {quote(column.name)} has {column.n_missing} missing values ({share:.2%}); "
             f"{encoded}."
         )
-    if column.n_rare:
+    if column.n_rare and not has_rarities:
         yield (
             f"Column {quote(column.name)} has {column.n_rare} rare categories; "
             f"they count as {OTHER!r}."

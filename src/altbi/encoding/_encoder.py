@@ -359,12 +359,17 @@ class TableEncoder:
             and (features[:, self._layout.starts[number] + len(column.categories)] > 0).mean() > 0.5
         ]
 
-    def describe_problems(self) -> list[str]:
-        """Return warnings about constant columns, missing values and rare categories of the fit.
+    def describe_problems(self, *, has_rarities: bool = False) -> list[str]:
+        """Return warnings about roles, constants, missing values and rare categories of the fit.
 
-        Declared columns are left out.
+        Declared columns are left out. With `has_rarities`, the model counts how rare each category
+        is, so rare categories are no problem.
         """
-        return [sentence for column in self.columns for sentence in describe_problems(column)]
+        return [
+            sentence
+            for column in self.columns
+            for sentence in describe_problems(column, has_rarities=has_rarities)
+        ]
 
     def drift(self, table: Table) -> Drift:
         """Count the values of a table that the training sample did not have.

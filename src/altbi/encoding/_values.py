@@ -270,20 +270,18 @@ class Drift:
         if self.missing:
             yield (
                 f"Missing values in {_format_counts(self.missing)}, where the training sample had "
-                "none; missing numbers and dates count as typical values, missing categories as "
-                "unlike all others."
+                "none. If the table has changed, fit again."
             )
         if self.unseen:
             yield (
                 f"Unknown categories in {_format_counts(self.unseen)}, which the training sample "
-                f"did not have; they count as {OTHER!r}."
+                "did not have. If the table has changed, fit again."
             )
         others = self._select_frequent(self.others, MAX_OTHERS)
         if others:
             yield (
                 f"Rare or unknown categories in {_format_counts(others)} of {self.rows} rows, more "
-                f"than in the training sample; they count as {OTHER!r}. If the table has changed, "
-                "fit again."
+                "than in the training sample. If the table has changed, fit again."
             )
         outside = self._select_frequent(self.outside, MAX_OUTSIDE)
         if outside:

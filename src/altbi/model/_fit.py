@@ -102,7 +102,7 @@ def _fit_without_privacy(
     is_paper = settings.reference is None
     encoder = TableEncoder().fit(sample, () if is_paper else infer_roles(sample))
     rows = encoder.transform(sample)
-    for problem in encoder.check_sample(rows) if warn else ():
+    for problem in encoder.check_sample(rows) if warn and is_paper else ():
         warnings.warn(problem, TableWarning, stacklevel=5)
 
     history: list[TrainingStep] = []
@@ -317,10 +317,12 @@ def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
         yield from model.ledger.check(model.training_table.n_rows)
         return
     features = model.encoder.transform(found.sample)
-    yield from model.encoder.describe_problems()
-    yield from model.encoder.check_sample(features)
+    has_rarities = isinstance(model.scorer, SumScorer)
+    yield from model.encoder.describe_problems(has_rarities=has_rarities)
     yield from _check_duplicates(features)
-    yield from _check_counters(found)
+    if not has_rarities:
+        yield from model.encoder.check_sample(features)
+        yield from _check_counters(found)
 
 
 def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
