@@ -10,6 +10,8 @@ from altbi.rarities._rare_counts import compute_rarities
 
 # Share of negative and of positive numbers from which zero is not special.
 _LEAST_SHARE = 0.01
+# Smaller rarities count as 0, because they say nothing and take time.
+_LEAST_RARITY = 0.1
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
@@ -41,7 +43,16 @@ class SignCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         if min(self.n_negative, self.n_positive) >= _LEAST_SHARE * counts.sum():
             rarities = compute_rarities(counts[[0, 2]], counts)
             rarities[1] = 0.0
-        return rarities
+        return np.where(rarities < _LEAST_RARITY, 0.0, rarities)
+
+    def score(self, numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the rarities ``(n_rows,)`` of the signs of numbers; 0 for missing ones."""
+        found = np.zeros(len(numbers))
+        comparisons = (np.less, np.equal, np.greater)
+        for rarity, compare in zip(self.rarities.tolist(), comparisons, strict=True):
+            if rarity:
+                found[compare(numbers, 0)] = rarity
+        return found
 
 
 def fit_sign_counts(numbers: NDArray[np.float64]) -> SignCounts:

@@ -121,17 +121,13 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         if not numeric:
             return
         values = table.numbers(numeric)
-        # By column: rarities of negative numbers, zeros, positive numbers and missing values.
-        by_sign = np.zeros((4, len(numeric)))
+        if np.isnan(values).any():
+            by_missing = [self.columns[number].missing.rarity for number in numeric]
+            rarities[:, numeric] += np.isnan(values) * np.array(by_missing)
         for position, number in enumerate(numeric):
-            column = self.columns[number]
-            if column.signs is not None:
-                by_sign[:3, position] = column.signs.rarities
-            by_sign[3, position] = column.missing.rarity
-        codes = np.full(values.shape, 3, dtype=np.intp)
-        for code, is_sign in enumerate((values < 0, values == 0, values > 0)):
-            codes[is_sign] = code
-        rarities[:, numeric] += np.take_along_axis(by_sign, codes, axis=0)
+            signs = self.columns[number].signs
+            if signs is not None and signs.rarities.any():
+                rarities[:, number] += signs.score(values[:, position])
 
     @property
     def _rule_names(self) -> tuple[str, ...]:

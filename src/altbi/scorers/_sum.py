@@ -86,11 +86,12 @@ class SumScorer:
     def encode(self, table: Table, encoder: TableEncoder) -> tuple[Rows, Scores | None]:
         """Return a table as robust z-scores, and the rarities of its values.
 
-        Missing numbers are NaN. The rarities have the shape ``(n_rows, n_columns)``. Without
-        `values`, they are None.
+        Missing numbers are NaN. The rarities have the shape ``(n_rows, n_columns)``. They are None
+        if all of them are 0, and without `values`.
         """
         rarities = None if self.values is None else self.values.score(table)
-        return encoder.standardize(table), rarities
+        rows = encoder.standardize(table)
+        return rows, rarities if rarities is not None and rarities.any() else None
 
     def score_table(self, table: Table, encoder: TableEncoder) -> Scores:
         """Return the scores ``(n_rows,)`` of a table; high means outlier."""
