@@ -1,4 +1,5 @@
 from dataclasses import dataclass, replace
+from datetime import datetime
 from unittest import mock
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 
 from altbi.distributed import ScoreBatches
 from altbi.encoding import TableEncoder
-from altbi.errors import TableError
+from altbi.errors import ParameterError, TableError
 from altbi.io import open_table
 from altbi.model import FittedModel, _fitted_model
 from altbi.model._fitted_model import score_chunks
@@ -172,3 +173,31 @@ def test_order_of_named_columns_does_not_matter():
     assert np.array_equal(model.score(frame.select(["a", "b"])), model.score(frame))
     with pytest.raises(TableError, match="columns \\['b'\\] are missing"):
         model.score(frame.rename_columns(["c", "a"]))
+
+
+def test_wrong_cells_have_the_highest_cell_scores():
+    rng = np.random.default_rng(0)
+    frame = pa.table(
+        {
+            "city": [("Leeds", "York", "Birmingham")[i % 3] for i in range(300)],
+            "size": rng.normal(size=300),
+            "day": np.datetime64("2026-01-01", "s") + np.arange(300) * np.timedelta64(1, "D"),
+        }
+    )
+    wrong = frame.to_pydict()
+    wrong["city"][17], wrong["size"][44], wrong["day"][8] = "Birminghm", 50.0, datetime(1900, 1, 1)
+    table = pa.table(wrong)
+    model = fast_detector().fit(table).model_
+
+    scores = model.cell_scores(table)
+
+    assert scores.shape == (300, 3)
+    assert (scores >= 0).all()
+    assert scores[[17, 44, 8], [0, 1, 2]].tolist() == scores.max(axis=0).tolist()
+    assert (scores[:, [0, 2]] == scores[:, [0, 2]].max(axis=0)).sum() == 2
+    assert np.array_equal(model.cell_scores(table.slice(17, 1)), scores[17:18])
+
+
+def test_models_by_loss_have_no_cell_scores():
+    with pytest.raises(ParameterError, match="Fit an OutlierDetector"):
+        fast_altbi().fit(ROWS[:7]).model_.cell_scores(ROWS)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from altbi._threads import count_threads, map_in_threads
 from altbi._tiles import TILE_ROWS
 from altbi.encoding import Drift, TableEncoder
-from altbi.errors import TableError, TableWarning
+from altbi.errors import ParameterError, TableError, TableWarning
 from altbi.explain import Explanation, explain
 from altbi.model._file import TrainingTable, model_to_bytes, save_model
 from altbi.model._privacy_ledger import Ledger
@@ -137,6 +137,48 @@ class FittedModel:
         explanation = explain(table, self.scorer, self.encoder)
         _require_finite_scores(explanation.score, table.first_row)
         return explanation
+
+    def cell_scores(self, X: Any) -> Scores:  # noqa: ANN401
+        """Return how rare each value of a table is; the rarest cells are the likeliest errors.
+
+        Parameters
+        ----------
+        X : array or data frame
+            Rows with the columns of the training table.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_columns)
+            Rarities in nats, at least 0, in the order of the training table's columns. They count
+            categories, formats, typos, pairs of values, dates, missing values, and numbers by
+            themselves; unusual combinations of numbers do not count.
+
+        Raises
+        ------
+        TableError
+            As for `score`.
+        ParameterError
+            If the model scores by loss.
+
+        Examples
+        --------
+        >>> import altbi
+        >>> import pyarrow as pa
+        >>> cities = ["Leeds", "York"] * 50 + ["Leedds"]
+        >>> table = pa.table({"city": cities, "floor": [1, 2] * 50 + [2]})
+        >>> model = altbi.OutlierDetector().fit(table).model_
+        >>> model.cell_scores(table).argmax(axis=0)[0]
+        np.int64(100)
+        """
+        if not isinstance(self.scorer, SumScorer):
+            raise ParameterError(
+                "The model scores by loss, so it does not know how rare single values are. Fit an "
+                "OutlierDetector."
+            )
+        table = self._prepare_by_name(X)
+        rows, rarities = self.scorer.encode(table, self.encoder)
+        found = self.encoder.sum_by_column(self.scorer.number_rarities(rows))
+        return found if rarities is None else found + rarities
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the model to a file that contains data only, no code.

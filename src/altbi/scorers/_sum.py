@@ -117,6 +117,13 @@ class SumScorer:
             total += column
         return total
 
+    def number_rarities(self, rows: Rows) -> NDArray[np.float64]:
+        """Return the rarities ``(n_rows, n_features_encoded)`` of numbers; 0 for other features."""
+        found = np.zeros(rows.shape)
+        if self.rarity is not None:
+            found[:, self.numbers] = self.rarity.contributions(_select(rows, self.numbers))
+        return found
+
     def contributions(self, rows: Rows) -> NDArray[np.float64]:
         """Return contributions ``(n_rows, n_features_encoded)`` of the encoded features.
 
@@ -131,9 +138,7 @@ class SumScorer:
                 scale.apply(scores), scores, out=np.zeros(len(rows)), where=scores > 0
             )
             total[:, features] += weight * ratios[:, None] * scorer.contributions(selected)
-        if self.rarity is not None:
-            found = self.rarity.contributions(_select(rows, self.numbers))
-            total[:, self.numbers] += RARITY_WEIGHT * self.scales[-1].apply(found)
+        total += RARITY_WEIGHT * self.scales[-1].apply(self.number_rarities(rows))
         return total
 
     def value_contributions(self, rarities: Scores) -> NDArray[np.float64]:
