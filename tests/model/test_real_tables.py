@@ -75,8 +75,8 @@ def test_rare_missing_value_raises_score(load, missing):
 
     changes = measure_rank_changes(fitted, X)
 
-    assert np.mean(changes > 0) > 0.9
-    assert np.median(changes) > 0.2
+    assert np.mean(changes > 0) > 0.7
+    assert np.median(changes) > 0.1
 
 
 def measure_rank_changes(fitted, X):

@@ -190,17 +190,17 @@ def test_free_text_is_saved_small():
 
 def test_descriptions_name_what_is_unusual(phones):
     assert phones.describe("555-1234") == ""
-    expected = "has a lower-case letter; 99.9 % of the values have none"
+    expected = "no lower-case letter, as in 99.9 % of the values"
     assert phones.describe("123-45a7") == expected
-    assert phones.describe("555-123") == "written as '999-999', usually '999-9999'"
+    assert phones.describe("555-123") == "a text like '999-9999', not '999-999'"
     cities = fit(["New York", "Rome"] * 200)
-    assert cities.describe("rome") == "has a lower-case first letter; all of the values have none"
-    expected = "does not have a lower-case letter; all of the values have one"
+    assert cities.describe("rome") == "no lower-case first letter, as in all of the values"
+    expected = "a lower-case letter, as in all of the values"
     assert cities.describe("ROME") == expected
     words = fit(["abcd", "abcde", "abcdef"] * 100)
-    assert words.describe("abcdefghijklmnopqrstuvwxyz").startswith("written as 'aaaaaaaaaaaa")
+    assert words.describe("abcdefghijklmnopqrstuvwxyz").startswith("a text like 'aaa")
     names = fit([f"{'a' * (1 + n % 5)} {'b' * (1 + n % 7)}" for n in range(300)])
-    assert names.describe("aaa " + "b" * 40) == "unusually long (44 characters)"
+    assert names.describe("aaa " + "b" * 40) == "a shorter text (44 characters here)"
 
 
 @pytest.mark.parametrize(

@@ -74,8 +74,11 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def is_standardized(self) -> bool:
-        """Whether robust z-scores of the column differ; those of dates and unused columns are 0."""
-        return self.is_used and self.kind != "date"
+        """Whether the column has robust z-scores: those of others are 0.
+
+        Of dates, booleans and unused columns, only the rarity counts.
+        """
+        return self.is_used and self.kind not in ("date", "boolean")
 
     @property
     def is_constant(self) -> bool:
@@ -266,7 +269,7 @@ def _compute_category_scale(share: float) -> float:
 
 
 # What is said of columns with a role of their own, before the evidence for it.
-_ROLES = {
+_USES = {
     "identifier": "is an identifier, of which only repeated values count",
     "free text": "is free text, which is not used",
     "duplicate": "is a copy, which counts only beside other columns",
@@ -283,8 +286,7 @@ def describe_problems(column: Column, *, has_rarities: bool = False) -> Iterator
     if column.is_declared:
         return
     if column.role is not None:
-        yield f"Column {quote(column.name)} {_ROLES[column.role.role]}: {column.role.reason}"
-        return
+        yield f"Column {quote(column.name)} {_USES[column.role.role]}: {column.role.reason}"
     n_rows = column.n_present + column.n_missing
     if not column.n_present:
         yield f"Column {quote(column.name)} has no value in any of {n_rows} rows; it is a constant."
@@ -297,20 +299,24 @@ def describe_problems(column: Column, *, has_rarities: bool = False) -> Iterator
     elif column.is_constant:
         yield f"Column {quote(column.name)} holds a single value; it is a constant."
     if column.n_missing:
-        share = column.n_missing / n_rows
-        # Losses and whitened distances use the median, other distances give the weight 0.
-        encoded = (
-            "they are marked by an indicator, like a category of their own"
-            if column.kind == "category"
-            else "they are marked by an indicator, and replaced by the median or left out of "
-            "distances"
-        )
-        yield (
-            f"Column {quote(column.name)} has {column.n_missing} missing values ({share:.2%}); "
-            f"{encoded}."
-        )
-    if column.n_rare and not has_rarities:
+        yield _describe_missing(column)
+    if column.n_rare and not has_rarities and column.is_used:
         yield (
             f"Column {quote(column.name)} has {column.n_rare} rare categories; "
             f"they count as {OTHER!r}."
         )
+
+
+def _describe_missing(column: Column) -> str:
+    """Return a sentence about the missing values of a column."""
+    share = column.n_missing / (column.n_present + column.n_missing)
+    found = f"Column {quote(column.name)} has {column.n_missing} missing values ({share:.2%})"
+    if not column.is_used:
+        return f"{found}."
+    if column.kind == "category":
+        return f"{found}; they are marked by an indicator, like a category of their own."
+    # Losses and whitened distances use the median, other distances give the weight 0.
+    return (
+        f"{found}; they are marked by an indicator, and replaced by the median or left out of "
+        "distances."
+    )

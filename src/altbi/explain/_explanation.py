@@ -136,7 +136,8 @@ class Explanation:
         far = (
             self._build_reason(row, column) for column in ranked if self.z_scores[row, column] >= 1
         )
-        different = (reason for reason in far if reason.value != reason.expected)
+        # Missing values have no expected value, but a note.
+        different = (each for each in far if each.note or each.value != each.expected)
         return list(itertools.islice(different, top)) or [self._build_reason(row, ranked[0])]
 
     def nearest(self, row: int, top: int = 3) -> pa.Table:

@@ -2,7 +2,7 @@
 
 import secrets
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar, cast
 
@@ -35,6 +35,8 @@ MAX_CANDIDATES = 10_000
 MAX_THRESHOLD_ROWS = 20_000
 # Numbers of columns of numbers for which `whiten="auto"` whitens distances.
 WHITENED_FEATURES = range(100, 4097)
+# Rows for each distinct integer from which integers may be codes.
+MIN_ROWS_BY_CODE = 5
 # In fewer rows, equal steps of a column could be a coincidence.
 MIN_COUNTER_ROWS = 10
 # A network that only selects reference rows is sized for at most this many encoded features.
@@ -239,7 +241,7 @@ def _fit_reference_scorer(
         seed=seed,
         is_inlier=labels[candidates] == INLIER,
     )
-    values = fit_value_rarities(sample, choose_uses(encoder))
+    values = fit_value_rarities(sample, choose_uses(encoder, sample))
     return fit_sum_scorer(
         distance,
         references,
@@ -250,22 +252,40 @@ def _fit_reference_scorer(
     )
 
 
-def choose_uses(encoder: TableEncoder) -> list[Use]:
+def choose_uses(encoder: TableEncoder, sample: Table) -> list[Use]:
     """Return what the rarities of each column's values are about.
 
-    The signs of numbers count where covariance and rarity of numbers do.
+    The signs of numbers count where covariance and rarity of numbers do. In data frames and files,
+    integers with few distinct values may be codes, which occur in rules between columns.
     """
     counts_numbers = has_number_terms(len(encoder.number_features))
-    return [
-        "other" if use == "number" and not counts_numbers else use
-        for use in map(_choose_use, encoder.columns)
-    ]
+    uses = list(map(_choose_use, encoder.columns))
+    for number, use in enumerate(uses):
+        if use == "number" and not counts_numbers:
+            uses[number] = "other"
+        elif use == "number" and sample.is_frame and _may_be_codes(sample, number):
+            uses[number] = "integer"
+    return uses
+
+
+def _may_be_codes(sample: Table, number: int) -> bool:
+    """Return whether a column has integers only, each of them five times or more on average."""
+    values = sample.numbers([number])[:, 0]
+    first = values[:100]
+    if ((np.floor(first) != first) & ~np.isnan(first)).any():
+        return False
+    present = values[~np.isnan(values)]
+    return bool(
+        (np.floor(present) == present).all()
+        and MIN_ROWS_BY_CODE * len(np.unique(present)) <= len(present)
+    )
 
 
 def _choose_use(column: Column) -> Use:
     """Return what the rarities of a column's values are about."""
     role = column.kind if column.role is None else column.role.role
     uses: dict[str, Use] = {
+        "boolean": "category",
         "category": "category",
         "code": "category",
         "date": "date",
@@ -322,7 +342,7 @@ def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
     yield from _check_duplicates(features)
     if not has_rarities:
         yield from model.encoder.check_sample(features)
-        yield from _check_counters(found)
+    yield from _check_counters(found, [c.name for c in model.encoder.columns if c.is_used])
 
 
 def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
@@ -339,8 +359,8 @@ def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:
         )
 
 
-def _check_counters(found: ScanResult) -> Iterator[str]:
-    """Yield a sentence for each number column that only numbers the rows, such as a row id.
+def _check_counters(found: ScanResult, names: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each of these columns that only numbers the rows, such as a row id.
 
     Samples of fewer than 10 rows yield none.
     """
@@ -348,7 +368,9 @@ def _check_counters(found: ScanResult) -> Iterator[str]:
     if len(rows) < MIN_COUNTER_ROWS:
         return
     for number, name in enumerate(sample.names):
-        if sample.kinds[number] == "number" and _is_counter(sample.numbers([number])[:, 0], rows):
+        if name not in names or sample.kinds[number] != "number":
+            continue
+        if _is_counter(sample.numbers([number])[:, 0], rows):
             yield (
                 f"Column {quote(name)} rises by the same step from row to row, so it only numbers "
                 "the rows. Exclude it (exclude, or --exclude), or use it as row id (id, or --id)."

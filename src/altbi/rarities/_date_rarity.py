@@ -23,6 +23,7 @@ _MIN_ROWS_BY_VALUE = 10
 # seconds.
 _MARGIN_SHARE, _MIN_MARGIN = 1.0, 366 * DAY
 
+_NAMES = {"hours": "time of day", "weekdays": "day of the week", "days": "day of the month"}
 Floats = NDArray[np.float64]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Moment = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
@@ -72,10 +73,18 @@ class DateRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
                 rarities = np.maximum(rarities, found)
         return rarities * is_present
 
-    def describe(self) -> str:
-        """Return the range of usual dates, as days, for messages."""
-        days = (int(moment // DAY) for moment in (self.low, self.high))
-        return " to ".join(str(np.datetime64(day, "D")) for day in days)
+    def describe(self, date: float) -> str:
+        """Return what is expected instead of a rare date: the usual range or another part."""
+        dates = np.array([date])
+        rarest, expected = float(self._score_distance(dates)[0]), ""
+        if rarest > 0:
+            days = (int(moment // DAY) for moment in (self.low, self.high))
+            expected = " to ".join(str(np.datetime64(day, "D")) for day in days)
+        for name, values in _split_dates(dates).items():
+            counts = np.array(getattr(self, name))
+            if len(counts) and (found := compute_rarities(counts, counts)[values[0]]) > rarest:
+                rarest, expected = found, f"another {_NAMES[name]}"
+        return expected
 
     def _score_distance(self, dates: Floats) -> Floats:
         """Return rarities that grow with the distance from the range beyond its margin."""

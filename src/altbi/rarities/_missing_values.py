@@ -21,9 +21,9 @@ class MissingCounts(
     Examples
     --------
     >>> round(MissingCounts(n_present=999, n_missing=0).rarity, 1)
-    6.9
+    3.9
     >>> round(MissingCounts(n_present=600, n_missing=400).rarity, 1)
-    0.4
+    0.0
     """
 
     n_present: Count

@@ -177,7 +177,7 @@ class TextPatterns(
     >>> patterns.score(pa.array(["AB-250", "AB-900", "ab-7", None], pa.large_string())).round(1)
     array([0., 0., 5., 0.])
     >>> patterns.describe("ab-7")
-    'has a lower-case letter; 99.7 % of the values have none'
+    'no lower-case letter, as in 99.7 % of the values'
     """
 
     # Share of the rows with each trait, and the rarities of having it and of lacking it.
@@ -226,7 +226,7 @@ class TextPatterns(
         return found
 
     def describe(self, text: str) -> str:
-        """Return what is unusual about how a text is written, or "" if nothing is."""
+        """Return how values are usually written, unlike this text; "" if it is usual, too."""
         writing = read_writing(text)
         traits = self._list_traits(writing.traits)
         spelling, length = self._score_spelling(writing), self.lengths[writing.length]
@@ -236,9 +236,9 @@ class TextPatterns(
         if max(traits) >= _PREFERENCE * highest:
             return self._describe_trait(writing.traits, traits)
         if spelling >= length:
-            return f"written as {_shorten(writing.spelling)}, usually {_shorten(self.usual)}"
+            return f"a text like {_shorten(self.usual)}, not {_shorten(writing.spelling)}"
         is_long = writing.length > np.argmin(self.lengths)
-        return f"unusually {'long' if is_long else 'short'} ({len(text)} characters)"
+        return f"a {'shorter' if is_long else 'longer'} text ({len(text)} characters here)"
 
     def _score_spelling(self, writing: Writing) -> float:
         """Return the rarity of the spelling of a text."""
@@ -258,8 +258,9 @@ class TextPatterns(
         _, has_trait, bit = max((r, traits >> bit & 1, -bit) for bit, r in enumerate(rarities))
         name, share = TRAITS[-bit], self.shares[-bit]
         if has_trait:
-            return f"has {name}; {_format_share(1 - share)} of the values have none"
-        return f"does not have {name}; {_format_share(share)} of the values have one"
+            bare = name.removeprefix("an ").removeprefix("a ")
+            return f"no {bare}, as in {_format_share(1 - share)} of the values"
+        return f"{name}, as in {_format_share(share)} of the values"
 
 
 def _shorten(signature: str) -> str:

@@ -39,9 +39,9 @@ class SignCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def rarities(self) -> NDArray[np.float64]:
         """The rarities of negative numbers, zeros and positive numbers."""
         counts = np.array([self.n_negative, self.n_zero, self.n_positive])
-        rarities = compute_rarities(counts, counts)
+        rarities = compute_rarities(counts, counts, usual_share=1.0)
         if min(self.n_negative, self.n_positive) >= _LEAST_SHARE * counts.sum():
-            rarities = compute_rarities(counts[[0, 2]], counts)
+            rarities = compute_rarities(counts[[0, 2]], counts, usual_share=1.0)
             rarities[1] = 0.0
         return np.where(rarities < _LEAST_RARITY, 0.0, rarities)
 

@@ -31,9 +31,9 @@ MAX_DATES = 10
 MAX_PAIRS = MAX_DATES * (MAX_DATES - 1) // 2
 # Rarity from which the time between two dates is described.
 MIN_DESCRIBED = 2.0
-# What a column is used for: a "copy" of another text column occurs in rules only, and of "other"
-# columns only missing values count.
-Use = Literal["category", "copy", "date", "identifier", "number", "other"]
+# What a column is used for: a "copy" of another text column occurs in rules only, an "integer" in
+# rules, too, and of "other" columns only missing values count.
+Use = Literal["category", "copy", "date", "identifier", "integer", "number", "other"]
 
 
 class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -135,13 +135,18 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return self.rules.names if self.rules is not None else ()
 
     def _add_differences(self, table: Table, rarities: Floats) -> None:
-        """Add the rarities of times between two dates to those of both, one half each."""
+        """Add the rarity of the time between two dates to that of the rarer date.
+
+        If none of them is rarer by itself, it is that of the second column.
+        """
+        own = rarities.copy() if self.differences else rarities
         for each in self.differences:
             pair = [each.first, each.second]
             if "category" not in (table.kinds[each.first], table.kinds[each.second]):
                 found = each.score(*table.numbers(pair).T)
-                for position in pair:
-                    rarities[:, position] += found / 2
+                is_first = own[:, each.first] > own[:, each.second]
+                rarities[:, each.first] += found * is_first
+                rarities[:, each.second] += found * ~is_first
 
     def describe(self, table: Table, row: int, number: int) -> str:
         """Return what is expected instead of a rare value, in a few words; "" if that is unclear.
@@ -157,8 +162,8 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         if text is None:
             return column.missing.describe()
         found = column.describe(text) or self._describe_difference(table, row, number)
-        if not found and column.dates is not None:
-            found = column.dates.describe()
+        if not found and column.dates is not None and table.kinds[number] != "category":
+            found = column.dates.describe(float(table.numbers([number])[row, 0]))
         return found
 
     def _describe_break(self, table: Table, row: int, name: str) -> str:
@@ -184,7 +189,7 @@ def fit_value_rarities(table: Table, uses: Sequence[Use]) -> ValueRarities:
     n_characters = 0
     for number, use in enumerate(uses):
         column = _fit_column(table, number, use)
-        if use in ("category", "copy"):
+        if use in ("category", "copy", "integer"):
             texts[table.names[number]] = read_texts(table, number)
         if column.categories is not None:
             n_characters += sum(map(len, column.categories.categories))
@@ -216,7 +221,7 @@ def _fit_column(table: Table, number: int, use: Use) -> ColumnRarity:
         return ColumnRarity(missing=missing, dates=fit_date_rarity(table.numbers([number])[:, 0]))
     if use == "identifier":
         return ColumnRarity(missing=missing, repeats=fit_repeat_counts(read_texts(table, number)))
-    if use == "number":
+    if use in ("number", "integer"):
         signs = fit_sign_counts(table.numbers([number])[:, 0])
         return ColumnRarity(missing=missing, signs=signs)
     if use != "category":
@@ -241,6 +246,10 @@ def read_texts(table: Table, number: int) -> pa.Array:
     """Return the values of a column as texts; numbers without fractions have no decimal point."""
     if table.kinds[number] == "category":
         return table.categories(number)
+    if table.kinds[number] == "boolean":
+        values = table.numbers([number])[:, 0]
+        texts = pa.array(np.where(values > 0, "True", "False"), pa.large_string())
+        return pc.if_else(pa.array(np.isnan(values)), pa.scalar(None, pa.large_string()), texts)
     encoded = pa.array(table.numbers([number])[:, 0], from_pandas=True).dictionary_encode()
     texts = [_format_number(value) for value in encoded.dictionary.to_pylist()]
     dictionary = pa.array(texts, pa.large_string())

@@ -186,7 +186,7 @@ class EncodedTable:
     def score_sum(self, reference: Reference) -> Scores:
         """Return the scores of all rows by the detector's sum with these reference rows."""
         table = as_table(self.X)
-        values = fit_value_rarities(table, choose_uses(self.encoder))
+        values = fit_value_rarities(table, choose_uses(self.encoder, table))
         rarities = values.score(table)
         numbers = self.encoder.number_features
         fitted = fit_sum_scorer(
