@@ -25,7 +25,8 @@ _MARGIN_SHARE, _MIN_MARGIN = 1.0, 366 * DAY
 
 Floats = NDArray[np.float64]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Moment = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+# Dates are 64-bit integers, of seconds at most.
+Moment = Annotated[float, msgspec.Meta(ge=-1e19, le=1e19)]
 
 
 @final
