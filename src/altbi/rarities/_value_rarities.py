@@ -90,10 +90,12 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     differences: Annotated[tuple[DateDifference, ...], msgspec.Meta(max_length=MAX_PAIRS)] = ()
 
     def __post_init__(self) -> None:
-        """Raise a `ValueError` for differences of columns that do not exist."""
+        """Raise a `ValueError` unless differences are those of two existing columns."""
         for difference in self.differences:
             if max(difference.first, difference.second) >= len(self.columns):
                 raise ValueError("value rarities: expected differences of existing columns")
+            if difference.first == difference.second:
+                raise ValueError("value rarities: expected differences of two columns")
 
     def score(self, table: Table) -> Floats:
         """Return the rarities ``(n_rows, n_columns)`` of the values of a table, in nats."""
@@ -141,11 +143,9 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     def _add_differences(self, table: Table, rarities: Floats) -> None:
         """Add the rarities of times between two dates to those of both, one half each."""
         for each in self.differences:
-            pair = [each.first, each.second]
-            if "category" not in (table.kinds[each.first], table.kinds[each.second]):
-                found = each.score(*table.numbers(pair).T)
-                for position in pair:
-                    rarities[:, position] += found / 2
+            found = _score_difference(each, table)
+            for position in (each.first, each.second):
+                rarities[:, position] += found / 2
 
     def describe(self, table: Table, row: int, number: int) -> str:
         """Return what is expected instead of a rare value, in a few words; "" if that is unclear.
@@ -176,10 +176,18 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         values = table.slice(row, row + 1)
         for each in self.differences:
             pair = [each.first, each.second]
-            if number in pair and each.score(*values.numbers(pair).T)[0] >= MIN_DESCRIBED:
+            if number in pair and _score_difference(each, values)[0] >= MIN_DESCRIBED:
                 (other,) = set(pair) - {number}
                 return f"another time from {shorten(escape_text(table.names[other]), MAX_NAME)}"
         return ""
+
+
+def _score_difference(difference: DateDifference, table: Table) -> Floats:
+    """Return the rarities ``(n_rows,)`` of times between two columns; 0 for columns of texts."""
+    pair = [difference.first, difference.second]
+    if "category" in (table.kinds[difference.first], table.kinds[difference.second]):
+        return np.zeros(len(table))
+    return difference.score(*table.numbers(pair).T)
 
 
 def fit_value_rarities(table: Table, uses: Sequence[Use]) -> ValueRarities:
