@@ -50,7 +50,14 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     @property
     def reads_texts(self) -> bool:
         """Whether values are needed as texts."""
-        return self.categories is not None or self.repeats is not None
+        return any(scorer is not None for scorer in self._text_scorers)
+
+    @property
+    def _text_scorers(
+        self,
+    ) -> tuple[CategoryCounts | TextPatterns | Misspellings | RepeatCounts | None, ...]:
+        """What scores texts."""
+        return self.categories, self.patterns, self.misspellings, self.repeats
 
     def describe(self, text: str) -> str:
         """Return what is expected instead of a rare text, in a few words, or ""."""
@@ -71,7 +78,7 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def score_texts(self, texts: pa.Array) -> Floats:
         """Return the rarities ``(n_rows,)`` of texts; 0 for missing ones."""
         total = np.zeros(len(texts))
-        for scorer in (self.categories, self.patterns, self.misspellings, self.repeats):
+        for scorer in self._text_scorers:
             if scorer is not None:
                 total += scorer.score(texts)
         return total
