@@ -1,5 +1,6 @@
 """Rarities of all values of a table, one for each row and column."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Annotated, Literal, final
@@ -23,8 +24,9 @@ from altbi.rarities._typos import Misspellings, fit_misspellings
 from altbi.table import Table
 
 Floats = NDArray[np.float64]
-# Characters of all stored categories of a model.
-MAX_CHARACTERS = 20_000_000
+# Bytes of what a model file holds about texts. Its header has at most 64 MiB, of which half are for
+# other values of 100,000 columns.
+MAX_BYTES = 16_000_000
 MAX_COLUMNS = 100_000
 # Columns of dates, the first ones of a table, whose differences count; and their pairs.
 MAX_DATES = 10
@@ -200,20 +202,40 @@ def _score_difference(difference: DateDifference, table: Table) -> Floats:
 def fit_value_rarities(table: Table, uses: Sequence[Use]) -> ValueRarities:
     """Fit the rarities of the values of a training sample; `uses` has one entry for each column."""
     columns, texts = [], {}
-    n_characters = 0
+    n_bytes = 0
     for number, use in enumerate(uses):
         column = _fit_column(table, number, use)
         if use in ("category", "copy"):
             texts[table.names[number]] = read_texts(table, number)
-        if column.categories is not None:
-            n_characters += sum(map(len, column.categories.categories))
-            if n_characters > MAX_CHARACTERS:
-                column = msgspec.structs.replace(column, categories=None)
+        if column.reads_texts:
+            column, size = _limit_size(column, MAX_BYTES - n_bytes)
+            n_bytes += size
         columns.append(column)
     rules = fit_pair_rules(list(texts), list(texts.values())) if len(texts) > 1 else None
+    if rules is not None and _measure_size(rules) > MAX_BYTES - n_bytes:
+        rules = None
     return ValueRarities(
         columns=tuple(columns), rules=rules, differences=tuple(_fit_differences(table, uses))
     )
+
+
+def _limit_size(column: ColumnRarity, limit: int) -> tuple[ColumnRarity, int]:
+    """Return as much of the rarities of a column as fits into `limit` bytes, and its size."""
+    without_texts = msgspec.structs.replace(column, categories=None, repeats=None)
+    for smaller in (column, without_texts):
+        size = _measure_size(smaller)
+        if size <= limit:
+            return smaller, size
+    return ColumnRarity(missing=column.missing), 0
+
+
+def _measure_size(part: ColumnRarity | PairRules) -> int:
+    """Return the bytes that a part of the header of a model file takes there.
+
+    The file holds the header as an escaped string.
+    """
+    text = json.dumps(msgspec.to_builtins(part))
+    return len(text) + text.count('"') + text.count("\\")
 
 
 def _fit_differences(table: Table, uses: Sequence[Use]) -> Iterator[DateDifference]:
