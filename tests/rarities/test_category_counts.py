@@ -119,7 +119,7 @@ def test_state_survives_json(colours):
 def test_at_most_100000_categories_are_kept():
     n = 100_001
     texts = np.char.add("c", np.char.zfill(np.arange(n).astype(str), 6))
-    counts = fit_category_counts(array(np.repeat(texts, 2).tolist() + ["c000000"]))
+    counts = fit_category_counts(array([*np.repeat(texts, 2).tolist(), "c000000"]))
     assert len(counts.categories) == 100_000
     assert counts.categories[:2] == ("c000000", "c000001")
     assert counts.n_single == 2  # rows of the category that is left out

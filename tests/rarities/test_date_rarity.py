@@ -60,10 +60,10 @@ def test_unusual_weekday_is_rare(rarity):
 
 def test_weekdays_are_those_of_the_calendar():
     days = pd.date_range("1965-01-01", "2030-12-31", freq="D")
-    tuesdays = days[days.dayofweek == 1]
+    tuesdays = days[days.day_of_week == 1]
     rarity = fit_date_rarity(tuesdays.to_numpy().astype("datetime64[s]").astype(np.float64))
     dates = days.to_numpy().astype("datetime64[s]").astype(np.float64)
-    np.testing.assert_array_equal(rarity.score(dates) > 1, days.dayofweek != 1)
+    np.testing.assert_array_equal(rarity.score(dates) > 1, days.day_of_week != 1)
 
 
 def test_unusual_day_of_the_month_is_rare():
