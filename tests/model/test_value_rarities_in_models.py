@@ -105,6 +105,24 @@ def test_columns_have_rarities_by_their_roles(detector):
     assert [(each.first, each.second) for each in values.differences] == [(6, 7)]
 
 
+def test_copies_of_texts_have_missing_values_only():
+    frame = MIXED[["amount", "city"]].assign(copy=MIXED["city"])
+    model = OutlierDetector(n_reference=60, schedule=FAST).fit(frame).model_
+    assert model.encoder.columns[2].role.role == "duplicate"
+    column = model.scorer.values.columns[2]
+    assert all(
+        getattr(column, name) is None for name in column.__struct_fields__ if name != "missing"
+    )
+    assert set(model.scorer.values.rules.names) == {"city", "copy"}
+
+
+@pytest.mark.parametrize(("n_numbers", "has_signs"), [(99, True), (100, False)])
+def test_signs_of_wide_tables_do_not_count(n_numbers, has_signs):
+    numbers = np.random.default_rng(0).random((60, n_numbers))
+    model = OutlierDetector(n_reference=30, schedule=FAST).fit(numbers).model_
+    assert (model.scorer.values.columns[0].signs is not None) == has_signs
+
+
 # Files
 
 

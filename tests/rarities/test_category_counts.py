@@ -131,6 +131,8 @@ def test_huge_texts_are_not_kept(monkeypatch):
     counts = fit_category_counts(array(["red"] * 9 + ["x" * 98] * 5 + ["blue"] * 4))
     assert counts.categories == ("red",)
     assert counts.n_single == 9
+    monkeypatch.setattr(_category_counts, "MAX_CHARACTERS", 101)
+    assert len(fit_category_counts(array(["red"] * 9 + ["x" * 98] * 5)).categories) == 2
     assert np.isfinite(counts.score(array(["x" * 10**6, "blue"]))).all()
 
 
@@ -158,6 +160,7 @@ def test_description_needs_five_times_as_many_rows():
     counts = fit_category_counts(array(["a"] * 10 + ["b"] * 2 + ["c"] * 3))
     assert counts.describe("b") == "'a' (10 rows)"
     assert counts.describe("c") == ""
+    assert fit_category_counts(array(["a"] * 4 + ["b"])).describe("new") == ""
 
 
 def test_description_escapes_and_shortens_texts():

@@ -134,6 +134,12 @@ def test_end_before_start_raises_both_dates(rarities):
     scores = score_row(rarities, end=make_columns()["start"][0] - 7200)
     assert scores["start"] > 2
     assert scores["end"] > 2
+    start = table(start=make_columns()["start"], end=make_columns()["end"])
+    fitted = fit_value_rarities(start, ["date", "date"])
+    both = fitted.score(table(start=[500_000], end=[400_000]))
+    parts = [fitted.columns[n].dates.score(np.array([t])) for n, t in ((0, 5e5), (1, 4e5))]
+    time = fitted.differences[0].score(np.array([5e5]), np.array([4e5]))
+    np.testing.assert_allclose(both[0], [parts[0][0] + time[0] / 2, parts[1][0] + time[0] / 2])
 
 
 def test_repeated_identifier_is_rare():
@@ -282,6 +288,10 @@ def test_description_of_repeats_has_the_count():
     rows = table(device=[*make_columns()["device"], "device 0", "device 0"])
     fitted = fit_value_rarities(rows, ["identifier"])
     assert fitted.describe(rows, 0, 0) == "once; it occurs 3 times"
+    twice = rows.slice(0, N_ROWS + 1)
+    assert fit_value_rarities(twice, ["identifier"]).describe(rows, 0, 0) == (
+        "once; it occurs 2 times"
+    )
     assert fitted.describe(rows, 5, 0) == ""
 
 
@@ -290,6 +300,16 @@ def test_description_of_pattern_where_no_category_is_frequent():
     rows = table(code=[*codes, "ab-7"])
     fitted = fit_value_rarities(rows, ["category"])
     assert fitted.describe(rows, 300, 0) == fitted.columns[0].patterns.describe("ab-7") != ""
+    usual = table(code=["AB-100"])
+    assert fitted.describe(usual, 0, 0) == fitted.columns[0].patterns.describe("AB-100")
+
+
+def test_description_is_of_the_rarer_of_pattern_and_category():
+    rows = table(code=["AB-1"] * 500 + [f"AB-{number}" for number in range(2, 400)])
+    column = fit_value_rarities(rows, ["category"]).columns[0]
+    assert column.describe("ab 7 !") == column.patterns.describe("ab 7 !") != ""
+    # The format is usual, the category is not.
+    assert column.describe("AB-77") == "'AB-1' (500 rows)"
 
 
 def test_long_column_names_are_shortened():
