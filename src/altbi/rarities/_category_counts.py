@@ -16,7 +16,8 @@ from altbi.rarities._rare_counts import compute_rarities
 MAX_CATEGORIES = 100_000
 # Characters of all categories of a column that are kept.
 MAX_CHARACTERS = 5_000_000
-Count = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
+MAX_ROWS = 2**53
+Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)]
 # Messages name this many frequent categories, each of them so many times as frequent as the text.
 MAX_SHOWN, MIN_RATIO = 2, 5
 MAX_SEARCHED = 1_000
@@ -42,7 +43,7 @@ class CategoryCounts(
     # Categories that occur more than once, the most frequent ones first.
     categories: Annotated[tuple[str, ...], msgspec.Meta(max_length=MAX_CATEGORIES)]
     counts: Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_CATEGORIES)]
-    n_single: Annotated[int, msgspec.Meta(ge=0, le=2**53)]  # rows with another value
+    n_single: Annotated[int, msgspec.Meta(ge=0, le=MAX_ROWS)]  # rows with another value
 
     def __post_init__(self) -> None:
         """Raise a `ValueError` if the fields contradict each other."""
@@ -50,6 +51,8 @@ class CategoryCounts(
             raise ValueError("category counts: expected one count for each category")
         if len(set(self.categories)) < len(self.categories):
             raise ValueError("category counts: expected distinct categories")
+        if sum(self.counts) + self.n_single > MAX_ROWS:  # larger sums would overflow
+            raise ValueError(f"category counts: expected at most {MAX_ROWS} rows")
         "".join(self.categories).encode()  # a lone surrogate raises a UnicodeEncodeError
 
     @cached_property

@@ -26,7 +26,8 @@ _MARGIN_SHARE, _MIN_MARGIN = 1.0, 366 * DAY
 _NAMES = {"hours": "time of day", "weekdays": "day of the week", "days": "day of the month"}
 Floats = NDArray[np.float64]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Moment = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+# Dates are 64-bit integers, of seconds at most.
+Moment = Annotated[float, msgspec.Meta(ge=-1e19, le=1e19)]
 
 
 @final

@@ -1,5 +1,6 @@
 """Rarities of all values of a table, one for each row and column."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Annotated, Literal, final
@@ -23,8 +24,9 @@ from altbi.rarities._typos import Misspellings, fit_misspellings
 from altbi.table import Table
 
 Floats = NDArray[np.float64]
-# Characters of all stored categories of a model.
-MAX_CHARACTERS = 20_000_000
+# Bytes of what a model file holds about texts. Its header has at most 64 MiB, of which half are for
+# other values of 100,000 columns.
+MAX_BYTES = 16_000_000
 MAX_COLUMNS = 100_000
 # Columns of dates, the first ones of a table, whose differences count; and their pairs.
 MAX_DATES = 10
@@ -50,7 +52,14 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     @property
     def reads_texts(self) -> bool:
         """Whether values are needed as texts."""
-        return self.categories is not None or self.repeats is not None
+        return any(scorer is not None for scorer in self._text_scorers)
+
+    @property
+    def _text_scorers(
+        self,
+    ) -> tuple[CategoryCounts | TextPatterns | Misspellings | RepeatCounts | None, ...]:
+        """What scores texts."""
+        return self.categories, self.patterns, self.misspellings, self.repeats
 
     def describe(self, text: str) -> str:
         """Return what is expected instead of a rare text, in a few words, or ""."""
@@ -71,7 +80,7 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def score_texts(self, texts: pa.Array) -> Floats:
         """Return the rarities ``(n_rows,)`` of texts; 0 for missing ones."""
         total = np.zeros(len(texts))
-        for scorer in (self.categories, self.patterns, self.misspellings, self.repeats):
+        for scorer in self._text_scorers:
             if scorer is not None:
                 total += scorer.score(texts)
         return total
@@ -90,10 +99,12 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     differences: Annotated[tuple[DateDifference, ...], msgspec.Meta(max_length=MAX_PAIRS)] = ()
 
     def __post_init__(self) -> None:
-        """Raise a `ValueError` for differences of columns that do not exist."""
+        """Raise a `ValueError` unless differences are those of two existing columns."""
         for difference in self.differences:
             if max(difference.first, difference.second) >= len(self.columns):
                 raise ValueError("value rarities: expected differences of existing columns")
+            if difference.first == difference.second:
+                raise ValueError("value rarities: expected differences of two columns")
 
     def score(self, table: Table) -> Floats:
         """Return the rarities ``(n_rows, n_columns)`` of the values of a table, in nats."""
@@ -141,12 +152,10 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         """
         own = rarities.copy() if self.differences else rarities
         for each in self.differences:
-            pair = [each.first, each.second]
-            if "category" not in (table.kinds[each.first], table.kinds[each.second]):
-                found = each.score(*table.numbers(pair).T)
-                is_first = own[:, each.first] > own[:, each.second]
-                rarities[:, each.first] += found * is_first
-                rarities[:, each.second] += found * ~is_first
+            found = _score_difference(each, table)
+            is_first = own[:, each.first] > own[:, each.second]
+            rarities[:, each.first] += found * is_first
+            rarities[:, each.second] += found * ~is_first
 
     def describe(self, table: Table, row: int, number: int) -> str:
         """Return what is expected instead of a rare value, in a few words; "" if that is unclear.
@@ -177,29 +186,57 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         values = table.slice(row, row + 1)
         for each in self.differences:
             pair = [each.first, each.second]
-            if number in pair and each.score(*values.numbers(pair).T)[0] >= MIN_DESCRIBED:
+            if number in pair and _score_difference(each, values)[0] >= MIN_DESCRIBED:
                 (other,) = set(pair) - {number}
                 return f"another time from {shorten(escape_text(table.names[other]), MAX_NAME)}"
         return ""
 
 
+def _score_difference(difference: DateDifference, table: Table) -> Floats:
+    """Return the rarities ``(n_rows,)`` of times between two columns; 0 for columns of texts."""
+    pair = [difference.first, difference.second]
+    if "category" in (table.kinds[difference.first], table.kinds[difference.second]):
+        return np.zeros(len(table))
+    return difference.score(*table.numbers(pair).T)
+
+
 def fit_value_rarities(table: Table, uses: Sequence[Use]) -> ValueRarities:
     """Fit the rarities of the values of a training sample; `uses` has one entry for each column."""
     columns, texts = [], {}
-    n_characters = 0
+    n_bytes = 0
     for number, use in enumerate(uses):
         column = _fit_column(table, number, use)
         if use in ("category", "copy", "integer"):
             texts[table.names[number]] = read_texts(table, number)
-        if column.categories is not None:
-            n_characters += sum(map(len, column.categories.categories))
-            if n_characters > MAX_CHARACTERS:
-                column = msgspec.structs.replace(column, categories=None)
+        if column.reads_texts:
+            column, size = _limit_size(column, MAX_BYTES - n_bytes)
+            n_bytes += size
         columns.append(column)
     rules = fit_pair_rules(list(texts), list(texts.values())) if len(texts) > 1 else None
+    if rules is not None and _measure_size(rules) > MAX_BYTES - n_bytes:
+        rules = None
     return ValueRarities(
         columns=tuple(columns), rules=rules, differences=tuple(_fit_differences(table, uses))
     )
+
+
+def _limit_size(column: ColumnRarity, limit: int) -> tuple[ColumnRarity, int]:
+    """Return as much of the rarities of a column as fits into `limit` bytes, and its size."""
+    without_texts = msgspec.structs.replace(column, categories=None, repeats=None)
+    for smaller in (column, without_texts):
+        size = _measure_size(smaller)
+        if size <= limit:
+            return smaller, size
+    return ColumnRarity(missing=column.missing), 0
+
+
+def _measure_size(part: ColumnRarity | PairRules) -> int:
+    """Return the bytes that a part of the header of a model file takes there.
+
+    The file holds the header as an escaped string.
+    """
+    text = json.dumps(msgspec.to_builtins(part))
+    return len(text) + text.count('"') + text.count("\\")
 
 
 def _fit_differences(table: Table, uses: Sequence[Use]) -> Iterator[DateDifference]:
