@@ -85,7 +85,7 @@ def test_common_categories_beyond_32_are_usual():
     frame = make_numbers(rng).assign(city=names[rng.integers(0, 100, N_ROWS)])
     scores = fit_score(frame)
     median = frame.assign(score=scores).groupby("city")["score"].median()
-    assert median.max() < np.quantile(scores, 0.8)
+    assert median.max() < np.quantile(scores, 0.9)
 
 
 # Item 2: identifiers

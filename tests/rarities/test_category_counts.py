@@ -10,13 +10,14 @@ import pytest
 
 from altbi.rarities import _category_counts
 from altbi.rarities._category_counts import CategoryCounts, fit_category_counts
+from altbi.rarities._rare_counts import USUAL_SHARE
 
 
 def array(values):
     return pa.array(values, pa.large_string())
 
 
-COLOURS = array(["red"] * 90 + ["blue"] * 9 + ["grey"] + [None] * 20)
+COLOURS = array(["red"] * 970 + ["blue"] * 29 + ["grey"] + [None] * 20)
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +27,22 @@ def colours():
 
 def test_only_repeated_categories_are_kept(colours):
     assert colours.categories == ("red", "blue")
-    assert colours.counts == (90, 9)
+    assert colours.counts == (970, 29)
     assert colours.n_single == 1
 
 
-def test_rarity_is_log_ratio_of_counts(colours):
+def test_rarity_is_log_ratio_to_usual_share(colours):
     blue, grey = colours.score(array(["blue", "grey"]))
-    assert blue == pytest.approx(math.log(91 / 10))
-    assert grey == pytest.approx(math.log(91 / 2))
+    assert blue == pytest.approx(math.log(USUAL_SHARE * 1001 / 31))
+    assert grey == pytest.approx(math.log(USUAL_SHARE * 1001 / 2))
+
+
+def test_categories_of_the_usual_share_have_rarity_zero():
+    n_blue = round(1000 * USUAL_SHARE)
+    counts = fit_category_counts(array(["red"] * (998 - n_blue) + ["blue"] * n_blue + ["grey"]))
+    blue, grey = counts.score(array(["blue", "grey"]))
+    assert blue == 0
+    assert grey == pytest.approx(math.log(USUAL_SHARE * 1000 / 2))
 
 
 def test_unknown_category_is_as_rare_as_single_ones(colours):
@@ -42,11 +51,11 @@ def test_unknown_category_is_as_rare_as_single_ones(colours):
 
 
 def test_unknown_category_is_rarer_without_single_ones():
-    counts = fit_category_counts(array(["red"] * 90 + ["blue"] * 9))
+    counts = fit_category_counts(array(["red"] * 970 + ["blue"] * 29))
     assert counts.n_single == 0
     pink, blue = counts.score(array(["pink", "blue"]))
-    assert pink == pytest.approx(math.log(91))
-    assert blue < pink
+    assert pink == pytest.approx(math.log(USUAL_SHARE * 1000))
+    assert blue == pytest.approx(math.log(USUAL_SHARE * 1000 / 30))
 
 
 def test_frequent_and_missing_values_have_rarity_zero(colours):
@@ -60,11 +69,14 @@ def test_single_values_are_usual_where_most_are_single():
 
 
 def test_typos_among_many_categories_are_rare():
-    cities = [f"city {n % 100}" for n in range(2000)]
-    counts = fit_category_counts(array(cities + [f"typo {n}" for n in range(30)]))
-    usual, typo = counts.score(array(["city 7", "typo 7"]))
-    assert usual == 0
-    assert typo > 2
+    cities = [f"city {n % 100}" for n in range(20_000)]
+    for n_typos in (3, 30):
+        expected = min(201 / 2, USUAL_SHARE * (20_001 + n_typos) / (n_typos + 1))
+        counts = fit_category_counts(array(cities + [f"typo {n}" for n in range(n_typos)]))
+        usual, typo = counts.score(array(["city 7", "typo 2"]))
+        assert usual == 0
+        assert typo == pytest.approx(math.log(expected))
+        assert typo > 3
 
 
 def test_ties_are_ordered_by_text():
@@ -89,7 +101,7 @@ def test_no_rows_give_no_rarities(colours):
 
 def test_empty_and_unicode_texts_are_categories():
     texts = ["", "東京", "e\u0301", "é", "🙂", " ", "a\0b"]
-    counts = fit_category_counts(array(texts * 5 + ["x"]))
+    counts = fit_category_counts(array(texts * 50 + ["x"]))
     assert set(counts.categories) == set(texts)
     scores = counts.score(array([*texts, "a\0c", "\u00e9\u0301"]))
     assert (scores[:7] == 0).all()
@@ -148,8 +160,8 @@ def test_many_rows_with_few_texts_are_fast(colours):
 
 
 def test_description_names_much_more_frequent_categories(colours):
-    assert colours.describe("grey") == "'red' (90 rows) or 'blue' (9 rows)"
-    assert colours.describe("blue") == "'red' (90 rows)"
+    assert colours.describe("grey") == "'red' (970 rows) or 'blue' (29 rows)"
+    assert colours.describe("blue") == "'red' (970 rows)"
     assert colours.describe("red") == ""
     two = fit_category_counts(array(["a"] * 1000 + ["b"] * 900 + ["c"] * 800 + ["d"]))
     assert two.describe("new") == "'a' (1,000 rows) or 'b' (900 rows)"

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from altbi.rarities._date_differences import N_BINS, N_POWERS, DateDifference, fit_date_difference
+from altbi.rarities._rare_counts import USUAL_SHARE
 
 DAY = 86_400.0
 RNG = np.random.default_rng(0)
-START = DAY * np.arange(1000)
-END = START + RNG.uniform(2, 5, 1000) * DAY
+N_ROWS = 5000
+START = DAY * np.arange(N_ROWS)
+END = START + RNG.uniform(2, 5, N_ROWS) * DAY
 
 
 def fit(first, second):
@@ -53,10 +55,18 @@ def test_position_of_the_dates_does_not_matter(difference):
     )
 
 
-def test_rarity_is_log_ratio_of_bins():
-    seconds = np.concatenate([np.full(90, 5.0), np.full(10, -5.0)])
-    rarity = score_of(fit(np.zeros(100), seconds), [5, -5, 500])
-    assert rarity == pytest.approx([0, math.log(91 / 11), math.log(91)])
+def test_rarity_is_log_ratio_to_usual_share():
+    seconds = np.concatenate([np.full(980, 5.0), np.full(20, -5.0)])
+    rarity = score_of(fit(np.zeros(1000), seconds), [5, -5, 500])
+    limit = USUAL_SHARE * 1001
+    assert rarity == pytest.approx([0, math.log(limit / 21), math.log(limit)])
+
+
+def test_rarity_is_at_most_log_ratio_of_bins():
+    # All bins but one are equally frequent.
+    seconds = np.concatenate([np.repeat(2.0 ** np.arange(30), 50), [-5.0]])
+    (rarity,) = score_of(fit(np.zeros(1501), seconds), [-5])
+    assert rarity == pytest.approx(math.log(51 / 2))
 
 
 def test_bins_are_powers_of_two():
@@ -107,7 +117,8 @@ def test_extreme_dates_have_finite_rarities(difference):
     first, second = (each.ravel() for each in np.meshgrid(dates, dates))
     scores = difference.score(first, second)
     assert np.isfinite(scores).all()
-    assert 0 <= scores.min() <= scores.max() <= math.log(1001)
+    assert 0 <= scores.min() <= scores.max()
+    assert scores.max() == pytest.approx(math.log(USUAL_SHARE * (N_ROWS + 1)))
 
 
 def test_row_alone_scores_like_in_table(difference):
@@ -119,7 +130,7 @@ def test_row_alone_scores_like_in_table(difference):
     np.testing.assert_array_equal(alone, scores)
     order = RNG.permutation(500)
     np.testing.assert_array_equal(difference.score(first[order], second[order]), scores[order])
-    order = RNG.permutation(1000)
+    order = RNG.permutation(N_ROWS)
     assert fit(START[order], END[order]) == difference
 
 

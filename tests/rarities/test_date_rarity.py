@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from altbi.rarities._date_rarity import DAY, DateRarity, fit_date_rarity
+from altbi.rarities._rare_counts import USUAL_SHARE
 
 YEAR_1, YEAR_9999 = -62_135_596_800.0, 253_402_300_799.0
 
@@ -16,8 +17,8 @@ def seconds(*texts):
     return np.array(texts, dtype="datetime64[us]").astype(np.int64) / 1e6
 
 
-def business_hours(start="2026-01-01", n_days=365, seed=0):
-    """Return times from 8 to 18 o'clock of the workdays of a year, three a day."""
+def business_hours(start="2026-01-01", n_days=1460, seed=0):
+    """Return times from 8 to 18 o'clock of the workdays of four years, three a day."""
     days = np.arange(np.datetime64(start, "D"), np.datetime64(start, "D") + n_days)
     days = np.repeat(days[np.is_busday(days)], 3).astype("datetime64[s]").astype(np.int64)
     hours = np.random.default_rng(seed).integers(8, 18, len(days))
@@ -71,7 +72,7 @@ def test_unusual_day_of_the_month_is_rare():
     rarity = fit_date_rarity(firsts.astype(np.float64))
     first, second, last = score_of(rarity, "2024-02-01", "2024-02-02", "2024-02-29")
     assert first < 0.1  # not all weekdays are equally frequent
-    assert second == last == pytest.approx(math.log(361))
+    assert second == last == pytest.approx(math.log(USUAL_SHARE * 361))
 
 
 def test_rarest_part_of_a_date_counts_once(rarity):
@@ -84,7 +85,8 @@ def test_rarest_part_of_a_date_counts_once(rarity):
 def test_next_period_is_as_usual_as_the_first():
     rarity = fit_date_rarity(business_hours("2026-01-01", 31))
     later = business_hours("2026-02-01", 28, seed=1)
-    assert rarity.score(later).max() == rarity.score(business_hours("2026-01-01", 31)).max()
+    assert rarity.score(later).max() == rarity.score(business_hours("2026-01-01", 31)).max() == 0
+    assert rarity.score(later + 3 * 366 * DAY).min() > 3
 
 
 def test_range_has_a_margin_of_a_year():
@@ -109,7 +111,9 @@ def test_margin_of_a_long_range_is_its_length():
 def test_few_wrong_dates_do_not_move_the_range():
     wrong = seconds("1900-01-01", "2099-12-31")
     rarity = fit_date_rarity(np.concatenate([DATES, wrong]))
-    assert rarity.describe() == fit_date_rarity(DATES).describe()
+    expected = fit_date_rarity(DATES).describe(wrong[0])
+    assert expected.startswith("2026-01-")
+    assert rarity.describe(wrong[0]) == rarity.describe(wrong[1]) == expected
     assert rarity.score(wrong).min() > 6
 
 
@@ -176,11 +180,11 @@ def test_extreme_dates_have_finite_rarities(rarity, dates):
     for fitted in (rarity, fit_date_rarity(np.repeat(dates, 200))):
         scores = fitted.score(dates)
         assert np.isfinite(scores).all()
-        assert 0 <= scores.min() <= scores.max() <= math.log(200 * len(dates) + 1)
+        assert 0 <= scores.min() <= scores.max() <= math.log(fitted.n_rows + 1)
 
 
 def test_dates_before_1970_have_their_own_parts():
-    nights = np.arange("1960-01-01", "1961-01-01", dtype="datetime64[D]").astype("datetime64[s]")
+    nights = np.arange("1950-01-01", "1970-01-01", dtype="datetime64[D]").astype("datetime64[s]")
     rarity = fit_date_rarity(nights.astype(np.float64) + 23.5 * 3600)
     usual, rare = score_of(rarity, "1960-05-04T23:59:59.999999", "1960-05-05T00:00")
     assert usual < 0.2
@@ -189,12 +193,14 @@ def test_dates_before_1970_have_their_own_parts():
 
 @pytest.mark.parametrize("unit", ["s", "far"])
 def test_fitted_state_can_be_loaded(rarity, unit):
-    dates = DATES if unit == "s" else np.linspace(-9.2e18, 9.2e18, 500)
+    dates = DATES if unit == "s" else np.linspace(8.5e18, 9.2e18, 500)
     fitted = fit_date_rarity(dates)
     loaded = msgspec.json.decode(msgspec.json.encode(fitted), type=DateRarity)
     assert loaded == fitted
     np.testing.assert_array_equal(loaded.score(dates), fitted.score(dates))
-    assert " to " in loaded.describe()
+    assert " to " in loaded.describe(YEAR_1)
+    for date in (YEAR_1, *dates[:50], *dates[:50] + DAY / 2):
+        assert loaded.describe(date) == fitted.describe(date)
 
 
 def test_row_alone_scores_like_in_table(rarity):
@@ -208,12 +214,51 @@ def test_row_alone_scores_like_in_table(rarity):
     assert fit_date_rarity(DATES[rng.permutation(len(DATES))]) == rarity
 
 
-def test_description_is_the_range_of_dates():
-    assert fit_date_rarity(seconds("2026-01-01T05:00", "2026-01-01T06:00")).describe() == (
-        "2026-01-01 to 2026-01-01"
+@pytest.mark.parametrize(
+    ("dates", "far", "expected"),
+    [
+        (["2026-01-01T05:00", "2026-01-01T06:00"], YEAR_1, "2026-01-01 to 2026-01-01"),
+        (["2026-01-01", "2026-03-01T06:00"], YEAR_9999, "2026-01-01 to 2026-02-28"),
+        (["0001-01-01"], YEAR_9999, "0001-01-01 to 0001-01-01"),
+        (["1969-12-31T23:00"], YEAR_9999, "1969-12-31 to 1969-12-31"),
+    ],
+)
+def test_description_of_a_far_date_is_the_range(dates, far, expected):
+    rarity = fit_date_rarity(seconds(*dates))
+    assert rarity.describe(far) == expected
+    assert rarity.describe(rarity.low) == rarity.describe(rarity.high + 365 * DAY) == ""
+
+
+@pytest.mark.parametrize(
+    ("date", "expected"),
+    [
+        ("2026-06-10T12:00", ""),
+        ("2026-06-10T03:00", "another time of day"),
+        ("2026-06-07T12:00", "another day of the week"),
+        ("2026-06-07T03:00", "another time of day"),  # of equally rare parts the first one
+        ("1900-06-06T03:00", "2026-01-01 to 2029-12-31"),
+        ("9999-06-09T12:00", "2026-01-01 to 2029-12-31"),
+    ],
+)
+def test_description_is_about_the_rarest_part(date, expected):
+    low, high = seconds("2026-01-01T12:00", "2029-12-31T12:00")
+    rarity = DateRarity(
+        low=low,
+        high=high,
+        n_rows=6200,
+        hours=(0,) * 12 + (6200,) + (0,) * 11,
+        weekdays=(1240,) * 5 + (0, 0),
+        days=(200,) * 31,
     )
-    assert fit_date_rarity(seconds("0001-01-01")).describe() == "0001-01-01 to 0001-01-01"
-    assert fit_date_rarity(seconds("1969-12-31T23:00")).describe() == "1969-12-31 to 1969-12-31"
+    assert rarity.describe(seconds(date)[0]) == expected
+    assert (score_of(rarity, date)[0] > 0) == bool(expected)
+
+
+def test_description_of_an_unusual_day_of_the_month():
+    firsts = np.arange("2000-01", "2030-01", dtype="datetime64[M]").astype("datetime64[s]")
+    rarity = fit_date_rarity(firsts.astype(np.float64))
+    assert rarity.describe(seconds("2024-02-02")[0]) == "another day of the month"
+    assert rarity.describe(seconds("2024-02-01")[0]) == ""
 
 
 # Hostile states
@@ -259,22 +304,29 @@ def test_contradictory_states_are_refused(change):
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "expected"),
     [
-        {"hours": [0] * 24},
-        {"hours": [2**53] * 24, "days": [2**53] * 31, "n_rows": 2**53},
-        {"weekdays": [2**53, 0, 0, 0, 0, 0, 0], "n_rows": 0},
-        {"low": -1e19, "high": 1e19},
-        {"low": 5e-324, "high": 5e-324, "n_rows": 0},
-        {"low": 1e19, "high": 1e19},
-        {"hours": [], "weekdays": [], "days": []},
+        ({"hours": [0] * 24}, "1970-01-01 to 2001-09-09"),
+        (
+            {"hours": [2**53] * 24, "days": [2**53] * 31, "n_rows": 2**53},
+            "1970-01-01 to 2001-09-09",
+        ),
+        # 9999-12-31 is a Friday.
+        ({"weekdays": [2**53, 0, 0, 0, 0, 0, 0], "n_rows": 0}, "another day of the week"),
+        ({"low": -1e19, "high": 1e19}, ""),
+        ({"low": 5e-324, "high": 5e-324, "n_rows": 0}, ""),
+        ({"low": 1e19, "high": 1e19}, " to "),
+        ({"low": -1e19, "high": -1e19}, " to "),
+        ({"hours": [], "weekdays": [], "days": []}, "1970-01-01 to 2001-09-09"),
     ],
-    ids=lambda change: str(change)[:40],
+    ids=lambda value: str(value)[:40],
 )
-def test_extreme_states_give_finite_rarities(change):
+def test_extreme_states_give_finite_rarities(change, expected):
     rarity = msgspec.convert(STATE | change, DateRarity)
     scores = rarity.score(np.array([0.0, -1e10, YEAR_1, YEAR_9999, 9.2e18, -9.2e18, np.nan]))
     assert np.isfinite(scores).all()
     assert 0 <= scores.min() <= scores.max() < 50
     assert scores[-1] == 0
-    assert " to " in rarity.describe()
+    found = rarity.describe(YEAR_9999)
+    assert expected in found
+    assert bool(found) == bool(expected)

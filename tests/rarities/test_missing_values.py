@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from altbi.rarities._missing_values import MissingCounts
+from altbi.rarities._rare_counts import USUAL_SHARE
 
 
 def rarity(n_present, n_missing):
@@ -13,24 +14,32 @@ def rarity(n_present, n_missing):
 
 
 def test_first_missing_value_is_rarest():
-    assert rarity(999, 0) == pytest.approx(math.log(1000))
-    assert rarity(999, 0) > rarity(999, 1) > rarity(999, 10) > rarity(999, 500) > 0
+    assert rarity(999, 0) == pytest.approx(math.log(USUAL_SHARE * 1000))
+    assert rarity(999, 0) > rarity(999, 1) > rarity(999, 10) > rarity(999, 50) > 0
+
+
+def test_missing_values_of_the_usual_share_are_usual():
+    limit = round(1000 * USUAL_SHARE)
+    assert rarity(999 - limit, limit) == rarity(600, 400) == 0
+    assert rarity(1001 - limit, limit - 2) > 0
 
 
 def test_missing_values_of_most_rows_are_usual():
     assert rarity(400, 600) == rarity(500, 500) == rarity(0, 1000) == 0
 
 
-def test_rarity_is_log_ratio_to_values():
-    assert rarity(990, 10) == pytest.approx(math.log(991 / 11))
-    assert rarity(600, 400) == pytest.approx(math.log(601 / 401))
+def test_rarity_is_log_ratio_to_usual_share():
+    assert rarity(990, 10) == pytest.approx(math.log(USUAL_SHARE * 1001 / 11))
+    assert rarity(960, 40) == pytest.approx(math.log(USUAL_SHARE * 1001 / 41))
 
 
-def test_one_row_and_no_rows_are_not_rare():
+def test_few_rows_make_no_missing_value_rare():
     assert rarity(0, 0) == 0
     assert rarity(0, 1) == 0
     assert rarity(1, 0) == 0
-    assert rarity(2, 0) == pytest.approx(math.log(3))
+    limit = round(1 / USUAL_SHARE)
+    assert rarity(2, 0) == rarity(limit - 2, 0) == 0
+    assert rarity(2 * limit - 1, 0) == pytest.approx(math.log(2))
 
 
 def test_value_is_expected_where_most_rows_have_one():

@@ -5,26 +5,47 @@ import math
 import numpy as np
 import pytest
 
-from altbi.rarities._rare_counts import MAX_RARITY, compute_rarities
+from altbi.rarities._rare_counts import USUAL_SHARE, compute_rarities
 
 
-def compute(counts, wanted):
-    return compute_rarities(np.array(counts, dtype=np.int64), np.array(wanted, dtype=np.int64))
+def compute(counts, wanted, **options):
+    counts, wanted = (np.array(each, dtype=np.int64) for each in (counts, wanted))
+    return compute_rarities(counts, wanted, **options)
 
 
 def test_rarity_is_log_ratio_to_largest_count():
-    # All values of this count together are rarer: log(92 / 2).
-    assert compute([10] * 9 + [1], [1])[0] == pytest.approx(math.log(11 / 2))
+    # The share of the rows is much rarer: log(0.05 * 9002 / 2).
+    assert compute([10] * 900 + [1], [1])[0] == pytest.approx(math.log(11 / 2))
 
 
 def test_rare_values_that_are_common_together_count_less():
-    # Half of the rows have a value that occurs once.
-    assert compute([50] + [1] * 50, [1])[0] == pytest.approx(math.log(101 / 51))
+    # 1 % of the rows have a value that occurs once.
+    rarity = compute([4999] + [1] * 50, [1])[0]
+    assert rarity == pytest.approx(math.log(USUAL_SHARE * 5050 / 51))
+    assert rarity < compute([4999, 1], [1])[0] - 3
+
+
+def test_rare_values_with_the_usual_share_together_are_usual():
+    limit = round(1000 * USUAL_SHARE)
+    for rare in ([limit], [1] * limit, [limit // 2] * 2):
+        assert compute([999 - limit, *rare], rare).max() == 0
+    below = limit - 2
+    for rare in ([below], [1] * below, [below // 2] * 2):
+        expected = math.log(USUAL_SHARE * 1000 / (below + 1))
+        assert compute([999 - below, *rare], rare) == pytest.approx(expected)
+        assert expected > 0
+
+
+def test_usual_share_can_be_larger():
+    assert compute([50] + [1] * 50, [1])[0] == 0
+    assert compute([50] + [1] * 50, [1], usual_share=1.0)[0] == pytest.approx(math.log(101 / 51))
+    assert compute([951, 48], [48], usual_share=1.0)[0] == pytest.approx(math.log(952 / 49))
 
 
 def test_tail_includes_all_values_of_equal_count():
-    assert compute([900, 40, 30, 20, 20], [20])[0] == pytest.approx(math.log(1011 / 41))
-    assert compute([900, 40, 30, 20, 20], [30])[0] == pytest.approx(math.log(1011 / 71))
+    twenty, thirty = compute([9000, 40, 30, 20, 20], [20, 30])
+    assert twenty == pytest.approx(math.log(USUAL_SHARE * 9111 / 41))
+    assert thirty == pytest.approx(math.log(USUAL_SHARE * 9111 / 71))
 
 
 @pytest.mark.parametrize("counts", [[7], [3, 3, 3], [1] * 20, [5, 1]])
@@ -33,7 +54,7 @@ def test_most_frequent_value_has_rarity_zero(counts):
 
 
 def test_value_that_never_occurs_is_slightly_rarer_than_single():
-    never, once = compute([10] * 9 + [1], [0, 1])
+    never, once = compute([10] * 900 + [1], [0, 1])
     assert once == pytest.approx(math.log(11 / 2))
     assert never == pytest.approx(math.log(11))
 
@@ -54,17 +75,21 @@ def test_count_above_the_largest_is_usual():
 
 def test_rarer_values_never_have_lower_rarities():
     rng = np.random.default_rng(0)
+    largest = []
     for _ in range(200):
         counts = rng.geometric(rng.uniform(0.001, 0.9), rng.integers(1, 40))
         rarities = compute(counts, np.arange(counts.max() + 1))
         assert (np.diff(rarities) <= 0).all()
         assert (rarities >= 0).all()
-        assert rarities.max() <= math.log(counts.sum() + 1)
+        assert rarities.max() <= max(math.log(USUAL_SHARE * (counts.sum() + 1)), 0)
+        largest.append(rarities.max())
+    assert max(largest) > 1
 
 
 def test_order_of_the_counts_does_not_matter():
     counts = np.random.default_rng(1).geometric(0.1, 1000)
     expected = compute(counts, counts)
+    assert expected.max() > 1
     order = np.random.default_rng(2).permutation(1000)
     np.testing.assert_array_equal(compute(counts[order], counts), expected)
 
@@ -72,6 +97,7 @@ def test_order_of_the_counts_does_not_matter():
 def test_each_result_is_independent_of_others():
     counts = np.random.default_rng(3).geometric(0.05, 101)
     together = compute(counts, counts)
+    assert together.max() > 1
     alone = [compute(counts, [count])[0] for count in counts]
     np.testing.assert_array_equal(together, alone)
 
@@ -79,4 +105,5 @@ def test_each_result_is_independent_of_others():
 def test_largest_counts_stay_finite():
     rarities = compute([2**53, 2**53, 1], [0, 1, 2**53])
     assert np.isfinite(rarities).all()
-    assert 0 <= rarities.min() <= rarities.max() <= MAX_RARITY
+    assert rarities[2] == 0
+    assert 30 < rarities[1] <= rarities[0] < 50

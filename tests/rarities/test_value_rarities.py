@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from altbi.rarities import ColumnRarity, ValueRarities, _value_rarities, fit_value_rarities
+from altbi.rarities._rare_counts import USUAL_SHARE
 from altbi.rarities._value_rarities import find_missing, read_texts
 from altbi.table import as_table
 
@@ -130,16 +131,52 @@ def test_copies_count_in_rules_only():
     assert scores[1, 1] == 0
 
 
-def test_end_before_start_raises_both_dates(rarities):
+@pytest.mark.parametrize(
+    ("start", "end", "blamed"),
+    [
+        (6 * 86_400 + 3 * 3600, 6 * 86_400 + 2 * 3600, 0),  # nothing starts at night
+        (6 * 86_400 + 9 * 3600, -10 * 366 * 86_400, 1),  # far off the other ends
+    ],
+)
+def test_end_before_start_raises_the_rarer_date(rarities, start, end, blamed):
+    usual = score_row(rarities)
     scores = score_row(rarities, end=make_columns()["start"][0] - 7200)
-    assert scores["start"] > 2
-    assert scores["end"] > 2
-    start = table(start=make_columns()["start"], end=make_columns()["end"])
-    fitted = fit_value_rarities(start, ["date", "date"])
-    both = fitted.score(table(start=[500_000], end=[400_000]))
-    parts = [fitted.columns[n].dates.score(np.array([t])) for n, t in ((0, 5e5), (1, 4e5))]
-    time = fitted.differences[0].score(np.array([5e5]), np.array([4e5]))
-    np.testing.assert_allclose(both[0], [parts[0][0] + time[0] / 2, parts[1][0] + time[0] / 2])
+    assert scores["end"] > usual["end"] + 2
+    assert scores["start"] == usual["start"]
+    dates = table(start=make_columns()["start"], end=make_columns()["end"])
+    fitted = fit_value_rarities(dates, ["date", "date"])
+    both = fitted.score(table(start=[start], end=[end]))[0]
+    first, second = np.array([[start], [end]], dtype=np.float64)
+    expected = [fitted.columns[n].dates.score(t)[0] for n, t in enumerate((first, second))]
+    time = fitted.differences[0].score(first, second)[0]
+    assert time > 2
+    expected[blamed] += time
+    np.testing.assert_allclose(both, expected)
+    assert both.argmax() == blamed
+
+
+def test_time_between_usual_dates_counts_for_the_second():
+    start = range(0, 100_000, 100)  # too short a time to learn days and hours
+    dates = table(start=list(start), end=[each + 3600 for each in start])
+    scores = fit_value_rarities(dates, ["date", "date"]).score(table(start=[5e4], end=[4e4]))
+    np.testing.assert_allclose(scores, [[0, math.log(USUAL_SHARE * 1001)]])
+
+
+def test_integers_occur_in_rules_and_numbers_do_not():
+    columns = make_columns()
+    numbers = [int(code) for code in columns["postcode"]]
+    pair = table(city=columns["city"], postcode=numbers)
+    wrong = table(city=[columns["city"][0]] * 2, postcode=[numbers[0] + 7, -1])
+    integer, number = (fit_value_rarities(pair, ["category", use]) for use in ("integer", "number"))
+    assert set(integer.rules.names) == {"city", "postcode"}
+    assert number.rules is None
+    assert integer.columns[1] == number.columns[1]
+    assert integer.columns[1].signs.n_positive == N_ROWS
+    assert integer.columns[1].categories is None
+    assert number.score(wrong)[0].sum() == 0
+    assert integer.score(wrong)[0].sum() > 2
+    assert number.score(wrong)[1, 1] == pytest.approx(math.log(N_ROWS + 1))
+    assert integer.score(wrong)[1, 1] > number.score(wrong)[1, 1] + 2
 
 
 def test_repeated_identifier_is_rare():
@@ -156,7 +193,7 @@ def test_missing_value_is_rarest_where_none_is_missing(rarities, n_missing):
     columns["note"][:n_missing] = [None] * n_missing
     fitted = fit_value_rarities(table(**columns), list(USES.values()))
     assert score_row(fitted, note=None)["note"] == pytest.approx(
-        math.log((N_ROWS - n_missing + 1) / (n_missing + 1))
+        math.log(USUAL_SHARE * (N_ROWS + 1) / (n_missing + 1))
     )
 
 
@@ -170,7 +207,7 @@ def test_number_codes_are_texts_by_value():
 
 
 def test_integers_and_floats_score_alike():
-    codes = [11, 12, 13] * 100 + [14]
+    codes = [11, 12, 13] * 1000 + [14]
     fitted = fit_value_rarities(table(code=codes), ["category"])
     floats = table(code=[float(code) for code in codes])
     assert fitted == fit_value_rarities(floats, ["category"])
@@ -246,7 +283,7 @@ def test_infinite_numbers_give_finite_rarities(rarities):
 
 
 def test_array_of_numbers_is_scored():
-    numbers = np.random.default_rng(0).gamma(2, size=(500, 3))
+    numbers = np.random.default_rng(0).gamma(2, size=(10_000, 3))
     numbers[0] = [-1, 0, np.nan]
     fitted = fit_value_rarities(as_table(numbers), ["number"] * 3)
     scores = fitted.score(as_table(numbers))
@@ -281,7 +318,11 @@ def test_descriptions_of_dates_name_other_column_or_range(rarities):
     assert describe(rarities, "start", end=start - 7200) == "another time from end"
     assert describe(rarities, "end", end=start - 7200) == "another time from start"
     far = describe(rarities, "start", start=10**10, end=None)
-    assert far == rarities.columns[5].dates.describe()
+    assert far == rarities.columns[5].dates.describe(1e10)
+    assert far.startswith("1970-01-")
+    assert " to 1970-07-" in far
+    assert describe(rarities, "start", start=3 * 3600, end=None) == "another time of day"
+    assert describe(rarities, "start") == ""
 
 
 def test_description_of_repeats_has_the_count():

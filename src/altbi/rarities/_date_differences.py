@@ -26,7 +26,7 @@ class DateDifference(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     >>> start = 86_400.0 * np.arange(200)
     >>> difference = fit_date_difference(start, start + 1e5 + np.arange(200), first=0, second=1)
     >>> difference.score(np.array([0.0, 0, np.nan]), np.array([1e5, -1e5, 0])).round(1)
-    array([0. , 2.3, 0. ])
+    array([0. , 3.7, 0. ])
     """
 
     first: Annotated[int, msgspec.Meta(ge=0)]  # indices of the columns

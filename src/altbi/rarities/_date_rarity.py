@@ -23,6 +23,8 @@ _MIN_ROWS_BY_VALUE = 10
 # seconds.
 _MARGIN_SHARE, _MIN_MARGIN = 1.0, 366 * DAY
 
+# Rarity from which a part of a date is described.
+_MIN_DESCRIBED = 1.0
 _NAMES = {"hours": "time of day", "weekdays": "day of the week", "days": "day of the month"}
 Floats = NDArray[np.float64]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
@@ -83,7 +85,9 @@ class DateRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             expected = " to ".join(str(np.datetime64(day, "D")) for day in days)
         for name, values in _split_dates(dates).items():
             counts = np.array(getattr(self, name))
-            if len(counts) and (found := compute_rarities(counts, counts)[values[0]]) > rarest:
+            if len(counts) and (found := compute_rarities(counts, counts)[values[0]]) > max(
+                rarest, _MIN_DESCRIBED
+            ):
                 rarest, expected = found, f"another {_NAMES[name]}"
         return expected
 

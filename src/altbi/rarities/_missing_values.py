@@ -21,7 +21,7 @@ class MissingCounts(
     Examples
     --------
     >>> round(MissingCounts(n_present=999, n_missing=0).rarity, 1)
-    3.9
+    5.3
     >>> round(MissingCounts(n_present=600, n_missing=400).rarity, 1)
     0.0
     """

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Rare values that have at least this share of the rows together are usual.
-USUAL_SHARE = 0.05
+USUAL_SHARE = 0.2
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ def compute_rarities(
     never negative.
 
     >>> compute_rarities(np.array([980, 15, 5]), np.array([980, 15, 5])).round(2)
-    array([0.  , 0.87, 2.12])
+    array([0.  , 2.25, 3.51])
     >>> compute_rarities(np.array([1, 1, 1, 1]), np.array([1, 0])).round(2)
     array([0., 0.])
     """

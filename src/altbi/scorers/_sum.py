@@ -24,6 +24,8 @@ DISTANCE_WEIGHT, COVARIANCE_WEIGHT, RARITY_WEIGHT = 0.5, 1.0, 0.5
 RAREST_WEIGHT = 0.5
 # Numbers from which the distance is their only term.
 MAX_FEATURES = 100
+# Rarities are not enlarged in tables in which they hardly differ. In nats.
+LEAST_RARITY_SPREAD = 0.5
 # Smaller units and spreads may be rounding errors. The number 1 replaces them.
 LEAST_UNIT = LEAST_SPREAD = 1e-9
 
@@ -89,8 +91,8 @@ class SumScorer:
         Missing numbers are NaN. The rarities have the shape ``(n_rows, n_columns)``. They are None
         if all of them are 0, and without `values`.
         """
+        rows = encoder.standardize(table)  # checks the columns
         rarities = None if self.values is None else self.values.score(table)
-        rows = encoder.standardize(table)
         return rows, rarities if rarities is not None and rarities.any() else None
 
     def score_table(self, table: Table, encoder: TableEncoder) -> Scores:
@@ -183,7 +185,8 @@ def fit_sum_scorer(
         scales.append(_fit_scale(covariance.score(_select(rows, numbers)), is_squared=True))
     unscaled = SumScorer(distance, covariance, rarity, (*scales, Scale(None, 1.0)), numbers, values)
     total = unscaled.add_rarities(rows, rarities)
-    return replace(unscaled, scales=(*scales, _fit_scale(total, is_squared=False)))
+    spread = max(_fit_scale(total, is_squared=False).spread, LEAST_RARITY_SPREAD)
+    return replace(unscaled, scales=(*scales, Scale(None, spread)))
 
 
 def has_number_terms(n_numbers: int) -> bool:
