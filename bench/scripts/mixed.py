@@ -181,7 +181,8 @@ def main() -> None:
     records = run_requested(parse_arguments())
     values = collect_values(records)
     others = system_rows(leave_out_raha(values), "without raha's tables")
-    grids = [markdown_grid(list(rows)) for rows in (system_rows(values), others, table_rows(values))]
+    tables = [system_rows(values), others, table_rows(values)]
+    grids = [markdown_grid(list(rows)) for rows in tables]
     sys.stdout.write("\n\n".join([*grids, *format_failures(records)]) + "\n")
 
 
