@@ -91,6 +91,15 @@ class TestMixed:
         assert frequency == ["frequency", "2", "0.812 / 0.406", "+0.000 ± -", "+0.000 ± -"]
         assert rows[1] == ["b", "0.500 / 0.250", "-"]
 
+    def test_tables_of_raha_are_left_out(self):
+        record = build_mixed_record(OURS, "dirty_beers_rare", 1.0)
+        values = mixed.collect_values([record, build_mixed_record(OURS, "a", 0.5)])
+
+        title, ours = mixed.system_rows(mixed.leave_out_raha(values), "others")
+
+        assert title[0] == "others"
+        assert ours[:3] == [OURS, "1", "0.500 / 0.250"]
+
     def test_missing_package_is_reported(self, monkeypatch, capsys):
         monkeypatch.setitem(ROW_SYSTEMS, "x", RowSystem(None, package="no_such_package"))
 
