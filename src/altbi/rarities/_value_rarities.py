@@ -230,12 +230,9 @@ def _limit_size(column: ColumnRarity, limit: int) -> tuple[ColumnRarity, int]:
     return ColumnRarity(missing=column.missing), 0
 
 
-def _measure_size(part: ColumnRarity | PairRules) -> int:
-    """Return the bytes that a part of the header of a model file takes there.
-
-    The file holds the header as an escaped string.
-    """
-    text = json.dumps(msgspec.to_builtins(part))
+def _measure_size(state: ColumnRarity | PairRules) -> int:
+    """Return the bytes that a state takes in a model file, which holds it as an escaped string."""
+    text = json.dumps(msgspec.to_builtins(state))
     return len(text) + text.count('"') + text.count("\\")
 
 
