@@ -230,12 +230,12 @@ def _limit_size(column: ColumnRarity, limit: int) -> tuple[ColumnRarity, int]:
     return ColumnRarity(missing=column.missing), 0
 
 
-def _measure_size(part: ColumnRarity | PairRules) -> int:
-    """Return the bytes that a part of the header of a model file takes there.
+def _measure_size(section: ColumnRarity | PairRules) -> int:
+    """Return the bytes that a section of the header of a model file takes there.
 
     The file holds the header as an escaped string.
     """
-    text = json.dumps(msgspec.to_builtins(part))
+    text = json.dumps(msgspec.to_builtins(section))
     return len(text) + text.count('"') + text.count("\\")
 
 
