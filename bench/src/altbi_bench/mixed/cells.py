@@ -119,6 +119,17 @@ def _score_contributions(frame: pa.Table) -> Scores:
     return scores
 
 
+def _score_model_cells(frame: pa.Table) -> Scores:
+    """Return the rarities of cells by OutlierDetector; 0 in columns that are not used."""
+    from altbi import OutlierDetector
+
+    model = OutlierDetector(random_state=0).fit(frame).model_
+    scores = np.zeros((len(frame), frame.num_columns))
+    for name, found in zip(model.encoder.names, model.cell_scores(frame).T, strict=True):
+        scores[:, frame.column_names.index(name)] = found
+    return scores
+
+
 def _score_z_scores(frame: pa.Table) -> Scores:
     return np.asarray(compute_robust_z_scores(frame))
 
@@ -161,6 +172,7 @@ class CellSystem:
 
 CELL_SYSTEMS: dict[str, CellSystem] = {
     "OutlierDetector, contributions": CellSystem(_score_contributions),
+    "OutlierDetector, cell_scores": CellSystem(_score_model_cells),
     "robust z-scores": CellSystem(_score_z_scores),
     "histograms": CellSystem(_score_rarities),
     "robust z-scores, histograms of texts": CellSystem(_score_z_scores_and_rarities),
