@@ -127,18 +127,19 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return rarities
 
     def _add_numbers(self, table: Table, rarities: Floats) -> None:
-        """Add the rarities of missing values and signs of columns that are no texts."""
-        numeric = [number for number, kind in enumerate(table.kinds) if kind != "category"]
-        if not numeric:
-            return
-        values = table.numbers(numeric)
-        if np.isnan(values).any():
-            by_missing = [self.columns[number].missing.rarity for number in numeric]
-            rarities[:, numeric] += np.isnan(values) * np.array(by_missing)
-        for position, number in enumerate(numeric):
-            signs = self.columns[number].signs
-            if signs is not None and signs.rarities.any():
-                rarities[:, number] += signs.score(values[:, position])
+        """Add the rarities of missing values and signs of columns that are no texts.
+
+        Columns are read one by one, which is faster than the rows of a matrix.
+        """
+        for number, kind in enumerate(table.kinds):
+            if kind == "category":
+                continue
+            column, values = self.columns[number], table.numbers([number])[:, 0]
+            is_missing = np.isnan(values)
+            if is_missing.any():
+                rarities[is_missing, number] += column.missing.rarity
+            if column.signs is not None and column.signs.rarities.any():
+                rarities[:, number] += column.signs.score(values)
 
     @property
     def _rule_names(self) -> tuple[str, ...]:
