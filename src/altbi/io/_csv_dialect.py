@@ -23,7 +23,7 @@ _NAMED = {"tab": "\t", "\\t": "\t", "space": " "}
 _HEAD_RECORDS = 500
 _EDGE = r"[,;\t|\r\n]"
 _IN_APOSTROPHES = r"'(?:[^'\r\n]|'')*+'"
-NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*%?\s*", re.I)
+NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+|inf(inity)?)(e[+-]?\d+)?\s*(%\s*)?", re.I)
 DATE = re.compile(r"\s*(\d{4}([-/.])\d{1,2}\2\d{1,2}|\d{1,2}([-/.])\d{1,2}\3\d{4})\b.*")
 
 Record = list[str]

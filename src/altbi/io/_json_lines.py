@@ -46,9 +46,10 @@ _MAY_HOLD_NUMBERS = ("MIXED", "LARGE")  # although they are text
 _LONG_LINE_BYTES = 1 << 20
 _ORDERED_ROWS = 1000
 _OBJECT_MIB = 16  # DuckDB always reads objects up to this size, and none of twice the size
-# A string, or what DuckDB accepts although it is no JSON.
+# A string, or what DuckDB accepts although it is no JSON. A string without an end is one, too: else
+# the search would begin again at each of its quotes.
 _NOT_STRICT = re.compile(
-    rb'("(?:[^"\\]|\\.)*")|(?<=[\w"}\]])\s*,(?=\s*[}\]])|-?\b(?:nan|inf(?:inity)?)\b', re.I
+    rb'("(?:[^"\\]|\\.)*+(?:"|\\?\Z))|(?<=[\w"}\]])\s*,(?=\s*[}\]])|-?\b(?:nan|inf(?:inity)?)\b', re.I
 )
 _INVALID_UTF8 = "invalid UTF-8"
 _TOO_DEEP = "maximum recursion depth"
