@@ -28,7 +28,7 @@ _CHECKED_OUTPUTS = 64
 
 
 def split_into_tiles(
-    rows: NDArray[np.float32], height: int, dtype: DTypeLike, buffers: Buffers | None = None
+    rows: NDArray[np.floating[Any]], height: int, dtype: DTypeLike, buffers: Buffers | None = None
 ) -> NDArray[Any]:
     """Return rows ``(n_rows, n_features)`` as columns of tiles ``(n_tiles, height, TILE_COLUMNS)``.
 

@@ -49,7 +49,9 @@ _OBJECT_MIB = 16  # DuckDB always reads objects up to this size, and none of twi
 # A string, or what DuckDB accepts although it is no JSON. A string without an end is one, too: else
 # the search would begin again at each of its quotes.
 _NOT_STRICT = re.compile(
-    rb'("(?:[^"\\]|\\.)*+(?:"|\\?\Z))|(?<=[\w"}\]])\s*,(?=\s*[}\]])|-?\b(?:nan|inf(?:inity)?)\b', re.I
+    rb'("(?:[^"\\]|\\.)*+(?:"|\\?\Z))|(?<=[\w"}\]])\s*,(?=\s*[}\]])'
+    rb"|-?\b(?:nan|inf(?:inity)?)\b",
+    re.I,
 )
 _INVALID_UTF8 = "invalid UTF-8"
 _TOO_DEEP = "maximum recursion depth"

@@ -27,6 +27,7 @@ _IN_PARENTHESES = r"^\s*\(.*\)\s*$"
 _WITHOUT_PERCENT = r"^[^%]*[1-9][^%]*$"
 _MAX_PLACEHOLDERS = 5
 _N_PROBES = 50  # texts of a column that are parsed in all formats
+_MAX_LETTERS = 1000  # longer texts are taken for texts
 _N_FIRST_PROBES = 8  # a format that parses none of these is not tried further
 
 FindRulingOut = Callable[[TextFormat], tuple[int, str] | None]
@@ -162,11 +163,16 @@ def _count_parsed(format_: TextFormat, texts: Sequence[str]) -> int:
     """Return how many texts have a format; 0 if none of the first does."""
     count = 0
     for i, text in enumerate(texts):
-        if format_.may_parse(text) and try_parse(format_, pa.array([text])) is not None:
+        if len(text) <= _MAX_LETTERS and _has_format(text, format_):
             count += 1
         elif not count and i + 1 >= _N_FIRST_PROBES:
             return 0
     return count
+
+
+def _has_format(text: str, format_: TextFormat) -> bool:
+    """Return whether a text has a format."""
+    return format_.may_parse(text) and try_parse(format_, pa.array([text])) is not None
 
 
 def _describe_ruling_out(
@@ -180,14 +186,14 @@ def _describe_ruling_out(
     found = find_ruling_out(format_)
     if found is None:
         return None
-    text = pa.array([found[1].strip()])
-    for other in INFERRED_FORMATS:
-        if other.kind == format_.kind and try_parse(other, text) is not None:
+    text = found[1].strip()
+    for other in INFERRED_FORMATS if len(text) <= _MAX_LETTERS else ():
+        if other.kind == format_.kind and _has_format(text, other):
             rival = find_ruling_out(other)
             # No-break spaces are removed here, so the same text may be found for both.
             if rival in (None, found):
                 continue
-            if try_parse(format_, pa.array([rival[1].strip()])) is not None:
+            if _has_format(rival[1].strip(), format_):
                 (row, first), (next_row, second) = sorted((found, rival))
                 return (
                     f"its {format_.kind}s are written in several ways: row {row} (counted from 0) "

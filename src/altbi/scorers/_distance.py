@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from altbi._threads import count_threads, map_in_threads, single_blas_thread
-from altbi._tiles import TILE_ROWS
+from altbi._tiles import TILE_ROWS, join_tiles, split_into_tiles
 from altbi.encoding import TableEncoder
 from altbi.scorers._reference_groups import (
     MIN_FLOAT32_DISTANCE,
@@ -136,10 +136,21 @@ class DistanceScorer:
             if self.whitening is None:
                 contributions[tile] = (difference**2).mean(axis=1) * weights[tile]
             else:
-                whitening = self.whitening.astype(np.float64)
-                products = difference * (difference @ whitening @ whitening.T)
+                products = difference * self._apply_metric(difference)
                 contributions[tile] = products.mean(axis=1)
         return contributions
+
+    def _apply_metric(self, differences: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the product ``(n_rows, n_groups, n_features)`` of differences and ``W @ W.T``."""
+        assert self.whitening is not None
+        flat = differences.reshape(-1, differences.shape[-1])
+        tiles = split_into_tiles(flat, flat.shape[1], np.float64)
+        with single_blas_thread():
+            whitening = self.whitening.astype(np.float64)
+            metric = whitening @ whitening.T
+            for tile in tiles:
+                np.copyto(tile, metric @ tile)
+        return join_tiles(tiles, len(flat)).T.reshape(differences.shape)
 
     def most_similar(self, rows: Rows, weights: Rows, count: int) -> Indices:
         """Return the indices ``(n_rows, count)`` of the most similar reference rows.
