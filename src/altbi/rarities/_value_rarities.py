@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Annotated, Literal, final
+from typing import Annotated, Literal, Self, final
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from altbi.rarities._date_rarity import DateRarity, fit_date_rarity
 from altbi.rarities._missing_values import MissingCounts
 from altbi.rarities._pair_rules import PairRules, fit_pair_rules
 from altbi.rarities._patterns import TextPatterns, fit_text_patterns
+from altbi.rarities._rare_counts import USUAL_SHARE
 from altbi.rarities._repeats import RepeatCounts, fit_repeat_counts
 from altbi.rarities._signs import SignCounts, fit_sign_counts
 from altbi.rarities._typos import Misspellings, fit_misspellings
@@ -31,6 +32,8 @@ MAX_COLUMNS = 100_000
 # Columns of dates, the first ones of a table, whose differences count; and their pairs.
 MAX_DATES = 10
 MAX_PAIRS = MAX_DATES * (MAX_DATES - 1) // 2
+# Largest usual rarity in a model file; logarithms of counts and their sums are smaller.
+MAX_RARITY = 1e6
 # Rarity from which the time between two dates is described.
 MIN_DESCRIBED = 2.0
 # What a column is used for: a "copy" of another text column occurs in rules only, an "integer" in
@@ -97,6 +100,8 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     columns: Annotated[tuple[ColumnRarity, ...], msgspec.Meta(max_length=MAX_COLUMNS)]
     rules: PairRules | None = None
     differences: Annotated[tuple[DateDifference, ...], msgspec.Meta(max_length=MAX_PAIRS)] = ()
+    # Rarity that the rarest value of a row has in a fifth of the training rows.
+    usual_rarest: Annotated[float, msgspec.Meta(ge=0, le=MAX_RARITY)] = 0.0
 
     def __post_init__(self) -> None:
         """Raise a `ValueError` unless differences are those of two existing columns."""
@@ -125,6 +130,21 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             rarities[:, positions] += self.rules.score(texts)
         self._add_differences(table, rarities)
         return rarities
+
+    def with_usual_rarest(self, rarities: Floats) -> Self:
+        """Return a copy that knows how rare the rarest values of the training rows are."""
+        usual = float(np.quantile(rarities.max(axis=1), 1 - USUAL_SHARE, method="lower"))
+        return msgspec.structs.replace(self, usual_rarest=min(usual, MAX_RARITY))
+
+    def find_rarest(self, rarities: Floats) -> tuple[NDArray[np.intp], Floats]:
+        """Return for each row the column of its rarest value, and how much rarer it is than usual.
+
+        Both have the shape ``(n_rows,)``. Of equally rare values, the first one counts. In tables in
+        which most rows have a rare value, one such value says little.
+        """
+        columns = rarities.argmax(axis=1)
+        highest = rarities[np.arange(len(rarities)), columns]
+        return columns, np.maximum(highest - self.usual_rarest, 0.0)
 
     def _add_numbers(self, table: Table, rarities: Floats) -> None:
         """Add the rarities of missing values and signs of columns that are no texts.
