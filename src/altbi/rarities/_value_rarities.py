@@ -83,9 +83,11 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def score_texts(self, texts: pa.Array) -> Floats:
         """Return the rarities ``(n_rows,)`` of texts; 0 for missing ones."""
         total = np.zeros(len(texts))
-        for scorer in self._text_scorers:
+        for scorer in self._text_scorers[1:]:
             if scorer is not None:
                 total += scorer.score(texts)
+        if self.categories is not None:
+            total = np.minimum(total, self.categories.limit(texts)) + self.categories.score(texts)
         return total
 
 
