@@ -246,6 +246,16 @@ class _RuleTable:
         # A last entry that equals no pair, so that every search ends at an entry.
         self.pairs = np.append(pairs[order], np.iinfo(np.int64).max)
         self.n_pairs = np.append(np.array(rule.n_others, dtype=np.int64)[order], 0)
+        self.by_rule = self._compute_rule_rarities()
+
+    def _compute_rule_rarities(self) -> NDArray[np.float64]:
+        """Return how rare it is that a row breaks the rule with a pair of n sample rows, for all n."""
+        n_others = np.array(self.rule.n_others, dtype=np.int64)
+        rows = np.bincount(n_others, weights=n_others, minlength=2)
+        tails = np.cumsum(rows)
+        tails[0] = tails[1]  # a new pair is as rare as one that occurs once
+        total = sum(self.rule.n_usual) + int(n_others.sum())
+        return np.log((total + 1) / (tails + 1))
 
     def _combine(self, determinants: Integers, dependents: Integers) -> Integers:
         """Return one integer for each pair of values, also for unknown dependents."""
@@ -268,7 +278,8 @@ class _RuleTable:
             rule=self.rule,
             rows=rows,
             known=known,
-            rarities=(_LOG_COUNTS[self.n_usual[known]] - own) * self.weight,
+            rarities=np.maximum(_LOG_COUNTS[self.n_usual[known]] - own, self.by_rule[n_own])
+            * self.weight,
             reverse_rarities=np.maximum(reverse, 0) * self.weight,
         )
 
