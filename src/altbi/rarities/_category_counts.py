@@ -80,19 +80,21 @@ class CategoryCounts(
 
     def score(self, values: pa.Array) -> NDArray[np.float64]:
         """Return the rarities ``(n_rows,)`` of texts; 0 for missing values."""
-        found: NDArray[np.float64] = self._rarities[self._find(values)]
-        return found
+        return self.score_with_limits(values)[0]
 
-    def limit(self, values: pa.Array) -> NDArray[np.float64]:
-        """Return how rare texts ``(n_rows,)`` may be in other respects, such as their format.
+    def score_with_limits(
+        self, values: pa.Array
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the rarities of texts, and how rare they may be in other respects.
 
-        A text that a fifth of the rows have is usual, however few other texts are like it.
+        Both have the shape ``(n_rows,)``. A text that a fifth of the rows have is usual, however
+        few others have its format.
         """
-        found: NDArray[np.float64] = self._limits[self._find(values)]
-        return found
+        indices = self._find(values)
+        return self._rarities[indices], self._limits[indices]
 
     def _find(self, values: pa.Array) -> NDArray[np.integer]:
-        """Return the indices ``(n_rows,)`` of categories, then those of other and missing values."""
+        """Return the indices ``(n_rows,)`` of categories; others and missing values follow them."""
         n_known = len(self.categories)
         codes = pc.index_in(values.cast(pa.large_string()), value_set=self._categories)
         codes = pc.if_else(pc.is_null(values), pa.scalar(n_known + 1, pa.int32()), codes)

@@ -76,7 +76,10 @@ class MissingPatterns(
         """
         distinct, positions = np.unique(_encode(is_missing), return_inverse=True)
         found = [self._score_pattern(pattern) for pattern in distinct.tolist()]
-        rarities, columns = np.array([r for r, _ in found]), np.array([c for _, c in found], np.intp)
+        rarities, columns = (
+            np.array([r for r, _ in found]),
+            np.array([c for _, c in found], np.intp),
+        )
         return rarities[positions], columns[positions]
 
     def _score_pattern(self, pattern: int) -> tuple[float, int]:

@@ -23,7 +23,6 @@ from altbi.rarities._missing_patterns import (
 from altbi.rarities._missing_values import MissingCounts
 from altbi.rarities._pair_rules import PairRules, fit_pair_rules
 from altbi.rarities._patterns import TextPatterns, fit_text_patterns
-from altbi.rarities._rare_counts import USUAL_SHARE
 from altbi.rarities._repeats import RepeatCounts, fit_repeat_counts
 from altbi.rarities._signs import SignCounts, fit_sign_counts
 from altbi.rarities._typos import Misspellings, fit_misspellings
@@ -39,6 +38,8 @@ MAX_DATES = 10
 MAX_PAIRS = MAX_DATES * (MAX_DATES - 1) // 2
 # Largest usual rarity in a model file; logarithms of counts and their sums are smaller.
 MAX_RARITY = 1e6
+# A rarest value is usual if so many training rows have one that is as rare.
+USUAL_ROWS = 0.3
 # Rarity from which the time between two dates is described.
 MIN_DESCRIBED = 2.0
 # What a column is used for: a "copy" of another text column occurs in rules only, an "integer" in
@@ -91,9 +92,10 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         for scorer in self._text_scorers[1:]:
             if scorer is not None:
                 total += scorer.score(texts)
-        if self.categories is not None:
-            total = np.minimum(total, self.categories.limit(texts)) + self.categories.score(texts)
-        return total
+        if self.categories is None:
+            return total
+        rarities, limits = self.categories.score_with_limits(texts)
+        return np.minimum(total, limits) + rarities
 
 
 @final
@@ -108,7 +110,7 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     rules: PairRules | None = None
     differences: Annotated[tuple[DateDifference, ...], msgspec.Meta(max_length=MAX_PAIRS)] = ()
     patterns: MissingPatterns | None = None
-    # Rarity that the rarest value of a row has in a fifth of the training rows.
+    # Rarity that the rarest value of a row has in the share `USUAL_ROWS` of the training rows.
     usual_rarest: Annotated[float, msgspec.Meta(ge=0, le=MAX_RARITY)] = 0.0
 
     def __post_init__(self) -> None:
@@ -144,7 +146,9 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return rarities
 
     def _add_patterns(self, patterns: MissingPatterns, table: Table, rarities: Floats) -> None:
-        """Add the rarities of patterns of missing values, as far as no missing value explains them.
+        """Add the rarities of patterns of missing values to those of one column.
+
+        The part that the rarest missing value of the row explains is left out.
         """
         is_missing = _find_all_missing(table, patterns.columns)
         single = [self.columns[number].missing.rarity for number in patterns.columns]
@@ -154,14 +158,14 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def with_usual_rarest(self, rarities: Floats) -> Self:
         """Return a copy that knows how rare the rarest values of the training rows are."""
-        usual = float(np.quantile(rarities.max(axis=1), 1 - USUAL_SHARE, method="lower"))
+        usual = float(np.quantile(rarities.max(axis=1), 1 - USUAL_ROWS, method="lower"))
         return msgspec.structs.replace(self, usual_rarest=min(usual, MAX_RARITY))
 
     def find_rarest(self, rarities: Floats) -> tuple[NDArray[np.intp], Floats]:
         """Return for each row the column of its rarest value, and how much rarer it is than usual.
 
-        Both have the shape ``(n_rows,)``. Of equally rare values, the first one counts. In tables in
-        which most rows have a rare value, one such value says little.
+        Both have the shape ``(n_rows,)``. Of equally rare values, the first one counts. One rare
+        value says little in a table in which most rows have such a value.
         """
         columns = rarities.argmax(axis=1)
         highest = rarities[np.arange(len(rarities)), columns]
