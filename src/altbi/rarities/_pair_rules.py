@@ -225,8 +225,10 @@ class _Breaks:
     rows: Integers
     known: Integers  # index of the rule's known determinant in each row
     rarities: NDArray[np.float64]
-    # The rarity of the determinant given the partner: 0 if the partner occurs nowhere else.
-    reverse_rarities: NDArray[np.float64]
+    # How rare each value is given the other, by counts: they divide the rarity. That of the
+    # determinant is 0 if the partner occurs nowhere else.
+    by_partner: NDArray[np.float64]
+    by_determinant: NDArray[np.float64]
 
 
 class _RuleTable:
@@ -290,7 +292,8 @@ class _RuleTable:
             rows=rows,
             known=known,
             rarities=np.maximum(by_count, by_rule) * self.weight,
-            reverse_rarities=np.maximum(reverse, 0) * self.weight,
+            by_partner=np.maximum(reverse, 0),
+            by_determinant=by_count,
         )
 
 
@@ -307,8 +310,8 @@ def _assign_rarities(breaks: Sequence[_Breaks], rarities: NDArray[np.float64]) -
         totals[broken.rows, broken.rule.dependent] += broken.rarities
     for broken in breaks:
         rows, rule = broken.rows, broken.rule
-        first = broken.reverse_rarities * totals[rows, rule.determinant] ** 2
-        second = broken.rarities * totals[rows, rule.dependent] ** 2
+        first = broken.by_partner * totals[rows, rule.determinant] ** 2
+        second = broken.by_determinant * totals[rows, rule.dependent] ** 2
         share = first / np.where(first + second > 0, first + second, 1)
         for position, factor in ((rule.determinant, share), (rule.dependent, 1 - share)):
             old = rarities[rows, position]
