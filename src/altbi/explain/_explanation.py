@@ -262,12 +262,13 @@ def _explain_sum(table: Table, scorer: SumScorer, encoder: TableEncoder) -> Expl
     """
     rows, rarities = scorer.encode(table, encoder)
     distance = scorer.distance
-    squares = encoder.sum_by_column(distance.contributions(rows))
+    by_distance = distance.contributions(rows)
+    squares = encoder.sum_by_column(by_distance)
     weights = _find_ordinary_columns(squares)[:, encoder.feature_columns].astype(np.float32)
     similar = distance.most_similar(rows, weights, N_SIMILAR)
     medians = _compute_medians(distance, encoder, similar)
     difference = np.nan_to_num(medians.astype(np.float64) - rows)
-    contributions = encoder.sum_by_column(scorer.contributions(rows))
+    contributions = encoder.sum_by_column(scorer.contributions(rows, by_distance))
     z_scores = np.sqrt(encoder.sum_by_column(difference**2))
     if rarities is not None:
         contributions += scorer.value_contributions(rarities)

@@ -126,11 +126,14 @@ class SumScorer:
             found[:, self.numbers] = self.rarity.contributions(_select(rows, self.numbers))
         return found
 
-    def contributions(self, rows: Rows) -> NDArray[np.float64]:
+    def contributions(
+        self, rows: Rows, by_distance: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Return contributions ``(n_rows, n_features_encoded)`` of the encoded features.
 
         Together with `value_contributions`, they add up to the scores. The logarithm of a sum is
-        split in proportion to the summands.
+        split in proportion to the summands. `by_distance` are the contributions to the distance if
+        they are known already.
         """
         total = np.zeros(rows.shape)
         for scorer, weight, scale, features in self.squared_terms:
@@ -139,7 +142,11 @@ class SumScorer:
             ratios = np.divide(
                 scale.apply(scores), scores, out=np.zeros(len(rows)), where=scores > 0
             )
-            total[:, features] += weight * ratios[:, None] * scorer.contributions(selected)
+            if by_distance is not None and scorer is self.distance:
+                found = by_distance
+            else:
+                found = scorer.contributions(selected)
+            total[:, features] += weight * ratios[:, None] * found
         total += RARITY_WEIGHT * self.scales[-1].apply(self.number_rarities(rows))
         return total
 
