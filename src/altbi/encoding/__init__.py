@@ -9,9 +9,10 @@ from altbi.encoding._column import (
     EncoderState,
     validate_state,
 )
-from altbi.encoding._column_roles import ColumnRole, infer_roles
+from altbi.encoding._column_roles import ColumnRole
 from altbi.encoding._declared import Bounds, declare_column, declare_columns
 from altbi.encoding._encoder import LIMIT, TableEncoder
+from altbi.encoding._role_inference import infer_roles
 from altbi.encoding._values import MAX_STANDARDIZED, Drift
 
 __all__ = [
