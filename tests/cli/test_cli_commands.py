@@ -69,7 +69,7 @@ def folder(tmp_path, home, monkeypatch):
 @pytest.fixture
 def fast(monkeypatch):
     """Train a small network in a few steps, whatever the options."""
-    monkeypatch.setattr(_commands, "read_settings", lambda _: fast_settings())
+    monkeypatch.setattr(_commands, "read_settings", lambda *_: fast_settings())
 
 
 def names_in(folder):

@@ -110,7 +110,7 @@ def run_command(capsys, *arguments):
 
 @pytest.mark.slow
 def test_detect_command_agrees_with_one_process(capsys, monkeypatch, paths, tmp_path):
-    monkeypatch.setattr(_commands, "read_settings", lambda _: fast_settings())
+    monkeypatch.setattr(_commands, "read_settings", lambda *_: fast_settings())
     options = ["--id", "invoice", "--label", "bad", "--no-report", "--output"]
     start = ["detect", paths["csv folder"], *options]
     plain = run_command(capsys, *start, tmp_path / "plain")

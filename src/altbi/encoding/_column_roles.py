@@ -20,7 +20,15 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Sentence = Annotated[str, msgspec.Meta(max_length=400)]
 
 
-class ColumnRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, gc=False):
+# A model file has one for each column, so that defaults are left out.
+class ColumnRole(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    omit_defaults=True,
+    gc=False,
+):
     """How a column is used, and why.
 
     Examples
@@ -35,7 +43,7 @@ class ColumnRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     n_distinct: Count = 0  # distinct values in the sample
     repeated_share: Share = 0.0  # share of an identifier's values that occur more than once
     duplicate_of: Count | None = None  # index of the column that it duplicates
-    is_asked: bool = False  # the user chose the role
+    is_stated: bool = False  # the user stated the role
     is_text: bool = False  # whether the column holds texts
 
     def __post_init__(self) -> None:
@@ -54,9 +62,12 @@ class ColumnRole(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 def is_special(role: ColumnRole) -> bool:
     """Return whether a column is used otherwise than other columns of its kind.
 
-    This holds for identifiers, free text, codes, and copies of other text columns. Constants and
-    copies of numbers are used: a later row may differ from the constant or contradict the copy.
+    This holds for identifiers, free text, codes, copies of other text columns, and other values
+    than texts that count as categories. Constants and copies of numbers are used: a later row may
+    differ from the constant or contradict the copy.
     """
-    return role.role in ("identifier", "free text", "code") or (
-        role.role == "duplicate" and role.is_text
+    return (
+        role.role in ("identifier", "free text", "code")
+        or (role.role == "duplicate" and role.is_text)
+        or (role.role == "category" and not role.is_text)
     )

@@ -4,7 +4,9 @@ No rule looks at column names, letters or languages. When the values leave a cho
 its kind, because a measured column that is left out is a worse error than an identifier in use.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
 
 from altbi.encoding._column_profile import (
     MIN_COUNTER_ROWS,
@@ -15,6 +17,7 @@ from altbi.encoding._column_profile import (
 from altbi.encoding._column_roles import ColumnRole, Role
 from altbi.encoding._duplicate_columns import describe_duplicate, find_original
 from altbi.encoding._number_roles import infer_number_role, is_integral
+from altbi.encoding._stated_roles import StatedRole, override_role
 from altbi.encoding._text_roles import infer_text_role
 from altbi.errors import quote
 from altbi.table import Kind, Table
@@ -22,17 +25,26 @@ from altbi.table import Kind, Table
 DOMINATED_SHARE = 0.99  # of the values; a column with such a value gets a remark
 
 
-def infer_roles(table: Table) -> tuple[ColumnRole, ...]:
+def infer_roles(
+    table: Table, stated: Mapping[str, StatedRole] | None = None
+) -> tuple[ColumnRole, ...]:
     """Return the role of each column of a training sample.
 
     Columns of an array are not named by a user, who cannot be expected to know what is left out:
-    they keep their kind, and the role that a data frame would give is a remark.
+    they keep their kind, and the role that a data frame would give is a remark. `stated` has the
+    roles, by column name, that the user states; one that is not possible for a column raises a
+    `ParameterError`.
     """
+    stated = stated or {}
     found: list[ColumnRole] = []
     earlier: dict[tuple[str, bytes], list[tuple[int, ColumnProfile]]] = {}
-    for column in range(len(table.names)):
+    for column, name in enumerate(table.names):
         profile = create_profile(table, column)
         role = _infer_role(profile)
+        if name in stated:
+            # It is no copy. Others are no copies of it either: its values may not be compared.
+            found.append(override_role(name, stated[name], profile.kind, role))
+            continue
         original = None if role.role == "constant" else find_original(profile, column, earlier)
         if original is not None:
             role = ColumnRole(
@@ -50,11 +62,14 @@ def _infer_role(profile: ColumnProfile) -> ColumnRole:
     """Return the role of a column by its own values."""
     n_missing = profile.n_rows - profile.n_present
     if not profile.n_present:
-        return ColumnRole(role="constant", reason=f"No value in {profile.n_rows:,} rows.")
+        reason = f"No value in {profile.n_rows:,} rows."
+        return ColumnRole(role="constant", reason=reason, is_text=profile.kind == "category")
     if profile.n_distinct == 1 and not n_missing:
         value = show_value(profile, 0)
         reason = f"All {profile.n_rows:,} rows have the value {value}."
-        return ColumnRole(role="constant", reason=reason, n_distinct=1)
+        return ColumnRole(
+            role="constant", reason=reason, n_distinct=1, is_text=profile.kind == "category"
+        )
     role: Role
     if profile.kind == "category":
         role, reason = infer_text_role(profile)
@@ -62,13 +77,14 @@ def _infer_role(profile: ColumnProfile) -> ColumnRole:
         role, reason = infer_number_role(profile)
     else:
         role, reason = profile.kind, f"{profile.n_distinct:,} distinct values."
-    return ColumnRole(
+    found = ColumnRole(
         role=role,
         reason=reason,
         remarks=tuple(_describe_remarks(profile, role)),
         n_distinct=profile.n_distinct,
-        repeated_share=profile.repeated_share if role == "identifier" else 0.0,
+        is_text=profile.kind == "category",
     )
+    return replace(found, repeated_share=profile.repeated_share) if role == "identifier" else found
 
 
 def _keep_kind(role: ColumnRole, kind: Kind) -> ColumnRole:
@@ -81,6 +97,7 @@ def _keep_kind(role: ColumnRole, kind: Kind) -> ColumnRole:
         reason=role.reason,
         remarks=(remark, *role.remarks),
         n_distinct=role.n_distinct,
+        is_text=role.is_text,
     )
 
 
