@@ -67,9 +67,9 @@ def explain():
 def test_roles_of_all_columns_are_stored():
     model = OutlierDetector(n_reference=60, schedule=FAST).fit(FRAME).model_
     assert {column.name: column.role.role for column in model.encoder.columns} == {
-        "amount": "number", "code": "code", "count": "number", "key": "identifier", "weight": "number",
-        "ref": "identifier", "note": "free text", "colour": "category", "paid": "boolean",
-        "day": "date",
+        "amount": "number", "code": "code", "count": "number", "key": "identifier",
+        "weight": "number", "ref": "identifier", "note": "free text", "colour": "category",
+        "paid": "boolean", "day": "date",
     }  # fmt: skip
 
 

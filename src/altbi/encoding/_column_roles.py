@@ -58,6 +58,17 @@ class ColumnRole(
         """Whether values of the column are compared: as numbers, dates, booleans or categories."""
         return self.role in ("number", "date", "boolean", "category", "code")
 
+    @property
+    def is_usual(self) -> bool:
+        """Whether the column is used as others of its kind, and nothing is remarked about it."""
+        is_plain = self.is_used and not is_special(self)
+        return is_plain and not (self.is_stated or self.remarks)
+
+    @property
+    def explanation(self) -> str:
+        """The reason and the remarks as one text."""
+        return " ".join((self.reason, *self.remarks))
+
 
 def is_special(role: ColumnRole) -> bool:
     """Return whether a column is used otherwise than other columns of its kind.
