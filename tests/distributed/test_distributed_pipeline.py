@@ -123,6 +123,15 @@ def test_detect_command_agrees_with_one_process(capsys, monkeypatch, paths, tmp_
     assert read_folder(tmp_path / "out" / "scores").num_rows == N_ROWS
 
 
+def test_stated_roles_agree_with_one_process(paths):
+    settings = fast_settings(column_roles={"count": "category", "colour": "text"})
+    plain = Pipeline(open_table(paths["csv folder"]), SELECTION).fit(settings).model
+    found = create_pipeline(Local(), paths["csv folder"]).fit(settings).model
+    assert found.to_bytes() == plain.to_bytes()
+    uses = {column.name: column.use for column in found.encoder.columns}
+    assert (uses["count"], uses["colour"]) == ("category", "free text")
+
+
 @pytest.mark.slow
 def test_score_command_starts_a_local_cluster(capsys, paths, model, scores, tmp_path):
     model.save(tmp_path / "model.altbi")

@@ -1,7 +1,9 @@
+import json
+
 import msgspec
 import pytest
 
-from altbi.encoding._column_roles import ColumnRole
+from altbi.encoding._column_roles import ColumnRole, limit_sizes
 
 
 @pytest.mark.parametrize(
@@ -21,3 +23,14 @@ from altbi.encoding._column_roles import ColumnRole
 def test_contradictory_state_is_rejected(state):
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(state, ColumnRole)
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "\U0001f600", '"', "\\"])
+def test_roles_of_very_many_columns_are_small(letter):
+    role = ColumnRole(role="free text", reason=300 * letter, remarks=(300 * letter,), is_text=True)
+    assert limit_sizes([role] * 10_000)[-1] == role
+    found = limit_sizes([role] * 10_001)
+    assert found[0].reason.startswith(letter)
+    assert found[0].reason.endswith("…")
+    state = json.dumps(json.dumps(msgspec.to_builtins(found[0])))
+    assert len(state) < 150

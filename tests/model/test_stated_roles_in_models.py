@@ -13,6 +13,7 @@ import altbi
 from altbi import ALTBI, ODIM, OutlierDetector
 from altbi.errors import ModelFileError, ParameterError, TableWarning
 from altbi.model._file import read_header
+from altbi.model._inspection import read_description, render
 
 N_ROWS = 2000
 
@@ -228,3 +229,64 @@ def test_contradictory_roles_are_rejected(path, change):
     rewrite(path, **header)
     with pytest.raises(ModelFileError):
         altbi.load(path)
+
+
+def render_lines(path):
+    return [" ".join(line.split()) for line in render(read_description(path)).splitlines()]
+
+
+def test_inspect_lists_roles_and_reasons(path):
+    lines = render_lines(path)
+    start = lines.index("column role why: inferred, unless stated by the user")
+    assert lines[start + 1].startswith("object category Stated by the user. Inferred: number. 30")
+    assert "text free text Stated by the user. Inferred: category. 4 distinct texts." in lines
+    assert any(line.startswith("x number 1,") for line in lines[start:])
+
+
+def test_inspect_counts_usual_roles_of_wide_tables(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({f"c{n}": rng.normal(size=60) for n in range(60)})
+    detector = OutlierDetector(n_reference=20, schedule=FAST)
+    detector.fit(frame.assign(key=range(60))).save(tmp_path / "wide.altbi")
+    lines = render_lines(tmp_path / "wide.altbi")
+    start = lines.index("column role why: inferred, unless stated by the user")
+    assert lines[start + 1].startswith("key identifier A counter")
+    assert lines[start + 2] == "and 60 more columns: 60 number (all with --json)"
+
+
+def test_inspect_shows_that_no_roles_are_inferred(tmp_path):
+    ALTBI(schedule=FAST).fit(FRAME[["amount", "colour"]]).save(tmp_path / "loss.altbi")
+    assert "roles not inferred: each column is used as its kind" in render_lines(
+        tmp_path / "loss.altbi"
+    )
+
+
+def test_hostile_roles_are_escaped(path):
+    header = read_header(path)
+    header["encoder"]["columns"][2]["role"] |= {"reason": "\x1b[2J\n", "remarks": ["\u202e"]}
+    rewrite(path, **header)
+    text = render(read_description(path))
+    assert all(letter.isprintable() for letter in text.replace("\n", ""))
+    assert "\\x1b[2J\\n" in text
+
+
+def test_report_lists_roles(tmp_path):
+    frame = FRAME.rename(columns={"count": "<b>count</b>"})
+    detector = OutlierDetector(n_reference=60, schedule=FAST)
+    roles = {"<b>count</b>": "category"}
+    detection = altbi.detect(frame, tmp_path / "out", detector=detector, column_roles=roles)
+    facts = {fact.name: fact for fact in detection.summary.columns}
+    assert facts["<b>count</b>"].is_stated
+    assert (facts["code"].role, facts["code"].is_usual) == ("code", False)
+    assert (facts["amount"].role, facts["amount"].is_usual) == ("number", True)
+    page = detection.report.read_text()
+    assert "Stated by the user. Inferred: number. 30 distinct numbers from 0 to 29." in page
+    assert "<b>count" not in page
+
+
+def test_detect_column_roles_equal_those_of_the_detector(tmp_path):
+    roles = {"code": "number", "note": "category"}
+    detector = OutlierDetector(n_reference=60, schedule=FAST)
+    found = altbi.detect(FRAME, detector=detector, column_roles=roles, report=False)
+    stated = OutlierDetector(n_reference=60, schedule=FAST, column_roles=roles).fit(FRAME)
+    assert found.scores()["score"].to_pylist() == stated.outlier_score(FRAME).tolist()

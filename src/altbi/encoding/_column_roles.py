@@ -1,8 +1,13 @@
 """The role of a column: how it is used, and why."""
 
+import json
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec.structs import replace
+
+from altbi.errors import shorten
 
 Role = Literal[
     "number",
@@ -17,6 +22,8 @@ Role = Literal[
 ]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+# Columns of a model file with all remarks and whole reasons, and bytes of a reason in larger files.
+MAX_REMARKED, MAX_REASON_BYTES = 10_000, 40
 Sentence = Annotated[str, msgspec.Meta(max_length=400)]
 
 
@@ -82,3 +89,22 @@ def is_special(role: ColumnRole) -> bool:
         or (role.role == "duplicate" and role.is_text)
         or (role.role == "category" and not role.is_text)
     )
+
+
+def limit_sizes(roles: Sequence[ColumnRole]) -> list[ColumnRole]:
+    """Return roles that fit into a model file: of very many columns, without remarks.
+
+    With more than 10,000 columns, reasons are cut, too, and end with "…".
+    """
+    if len(roles) <= MAX_REMARKED:
+        return list(roles)
+    return [replace(role, remarks=(), reason=_cut_reason(role.reason)) for role in roles]
+
+
+def _cut_reason(reason: str) -> str:
+    """Return the start of a reason that takes at most `MAX_REASON_BYTES` in a model file."""
+    n_letters = MAX_REASON_BYTES
+    # The header is a text in a JSON file, so that letters may take 13 bytes.
+    while len(json.dumps(json.dumps(shorten(reason, n_letters)))) > MAX_REASON_BYTES + 6:
+        n_letters = 3 * n_letters // 4
+    return shorten(reason, n_letters)

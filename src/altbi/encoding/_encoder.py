@@ -21,7 +21,7 @@ from altbi.encoding._column import (
     fit_numeric,
     validate_state,
 )
-from altbi.encoding._column_roles import ColumnRole, is_special
+from altbi.encoding._column_roles import ColumnRole, is_special, limit_sizes
 from altbi.encoding._values import (
     TAIL_START,
     Drift,
@@ -453,9 +453,10 @@ class TableEncoder:
             group = numeric[first : first + FIT_COLUMNS]
             for number, values in zip(group, table.numbers(group).T, strict=True):
                 columns[number] = fit_numeric(table.names[number], table.kinds[number], values)
+        stored = limit_sizes(roles) if roles else [None] * len(columns)
         return tuple(
-            msgspec.structs.replace(columns[number], role=roles[number] if roles else None)
-            for number in range(len(table.names))
+            msgspec.structs.replace(columns[number], role=role)
+            for number, role in enumerate(stored)
         )
 
     def _encode(self, table: Table, scaling: _Scaling) -> Features:
