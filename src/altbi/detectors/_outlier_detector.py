@@ -90,6 +90,14 @@ class OutlierDetector(Detector):
     17
     >>> detector.predict(X)[17]
     np.int64(-1)
+
+    Whether numbers are codes is clear to you, but not always from the values:
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"size": X[:, 0], "area": [10, 20, 30, 40] * 50})
+    >>> detector = OutlierDetector(column_roles={"area": "category"}).fit(frame)
+    >>> [column.role.role for column in detector.encoder_.columns]
+    ['number', 'category']
     """
 
     def __init__(
