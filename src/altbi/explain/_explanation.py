@@ -21,6 +21,7 @@ UNUSUAL_Z_SCORE = 3.0
 N_SIMILAR = 10
 # Rarity in nats from which a value is described in words.
 MIN_RARITY = 1.0
+FREQUENT = "a frequent value"
 # Values of reference rows that are held in memory at a time.
 VALUES_AT_ONCE = 1 << 22
 
@@ -283,20 +284,25 @@ def _explain_sum(table: Table, scorer: SumScorer, encoder: TableEncoder) -> Expl
         expected=tuple(encoder.decode(medians)),
         neighbours=similar,
         reference=tuple(encoder.decode(distance.rows)),
-        describe=_build_describer(table, scorer, rarities),
+        describe=_build_describer(table, scorer, rarities, encoder),
     )
 
 
 def _build_describer(
-    table: Table, scorer: SumScorer, rarities: NDArray[np.float64] | None
+    table: Table, scorer: SumScorer, rarities: NDArray[np.float64] | None, encoder: TableEncoder
 ) -> Callable[[int, int], str]:
     """Return a function of row and column that describes what is expected instead of a value."""
+    # Reference rows have no values of these columns that could be expected.
+    lacks_values = [not column.is_standardized for column in encoder.columns]
 
     def describe(row: int, column: int) -> str:
         """Return what is expected, in words, or "" if the value is not rare."""
-        if scorer.values is None or rarities is None or rarities[row, column] < MIN_RARITY:
+        if scorer.values is None or rarities is None:
             return ""
-        return scorer.values.describe(table, row, column)
+        is_rare = rarities[row, column] >= MIN_RARITY
+        found = scorer.values.describe(table, row, column) if is_rare else ""
+        is_described = found or not (lacks_values[column] and rarities[row, column] > 0)
+        return found if is_described else FREQUENT
 
     return describe
 
