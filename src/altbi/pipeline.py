@@ -16,6 +16,12 @@ import pyarrow as pa
 
 from altbi._parameters import is_count
 from altbi.detection import Detection
+from altbi.duplicates import (
+    MAX_ROWS,
+    build_duplicates_table,
+    describe_duplicates,
+    find_duplicates,
+)
 from altbi.errors import ParameterError, TableError, quote
 from altbi.io import (
     ColumnParser,
@@ -56,13 +62,13 @@ from altbi.model._score_source import (
     select_for_model,
 )
 from altbi.networks import TrainingStep
-from altbi.report import Summary, render
+from altbi.report import Duplicates, Summary, render
 from altbi.report._summarize import ExplainedRows, build_reasons_table, explain_rows, summarize
 
 __all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
 
 SCORES_FORMATS = ("csv", "parquet", "arrow", "jsonl")
-OUTPUTS = ("reasons.csv", "model.altbi", "report.html")
+OUTPUTS = ("reasons.csv", "duplicates.csv", "model.altbi", "report.html")
 # Opens the file for the scores, given its columns.
 WriterFactory = Callable[[pa.Schema], AbstractContextManager[TableWriter]]
 
@@ -82,6 +88,7 @@ def detect(
     raw: bool = False,
     report: bool = True,
     top: int = 200,
+    duplicates: int = MAX_ROWS,
     engine: Any = None,  # noqa: ANN401 - altbi.distributed.Engine
     on_progress: ProgressCallback = no_progress,
     command: str = "",
@@ -120,6 +127,8 @@ def detect(
         Whether to write the report page.
     top : int, default=200
         Number of rows with the highest scores to explain.
+    duplicates : int, default=1000000
+        Number of rows, from the first one on, to check for duplicates. 0 checks none.
     engine : Engine, optional
         Where both passes over the table run, partition by partition, such as
         `altbi.distributed.Dask`. The scores are then a folder of Parquet files.
@@ -159,6 +168,8 @@ def detect(
         )
     if not is_count(top):
         raise ParameterError(f"top={quote(top)}, but expected a whole number of at least 1.")
+    if duplicates != 0 and not is_count(duplicates):
+        raise ParameterError(f"duplicates={quote(duplicates)}, but expected a number of rows.")
     settings = _read_settings(detector)
     source = _open_source(table)
     selection = ColumnSelection(
@@ -172,6 +183,7 @@ def detect(
     options: dict[str, Any] = {
         "top": top,
         "raw": raw,
+        "duplicates": duplicates,
         "command": command,
         "on_progress": on_progress,
     }
@@ -225,6 +237,7 @@ class Pipeline:
     _: KW_ONLY
     top: int = 200  # number of rows with the highest scores to explain
     raw: bool = False  # whether CSV files have formulas unchanged
+    duplicates: int = MAX_ROWS  # number of rows that are checked for duplicates
     command: str = ""  # shown in the report
     on_progress: ProgressCallback = no_progress  # receives chunks and steps, and returns them
 
@@ -236,7 +249,7 @@ class Pipeline:
         *,
         report: bool = True,
     ) -> Summary:
-        """Fit, score and explain; write scores, reasons, model and report into a folder.
+        """Fit, score and explain; write scores, reasons, duplicates, model and report.
 
         Files appear when all of them are complete, so an error leaves no incomplete file. A
         distributed pipeline keeps the scores of finished partitions. Unreadable tables raise a
@@ -251,11 +264,19 @@ class Pipeline:
             scored = self.score_to_folder(prepared, folder, scores_format, temporary)
             explained = self.explain_top(prepared, scored)
             summary = self.summarize(prepared, scored, explained)
-            reasons = build_reasons_table(explained, prepared.selected)
-            name = str(folder / "reasons.csv")
-            path = temporary("reasons.csv")
-            with open_writer(path, name, "csv", reasons.schema, raw=self.raw) as writer:
-                writer.write(reasons)
+            summary = self.add_duplicates(summary, prepared)
+            tables = {
+                "reasons.csv": build_reasons_table(explained, prepared.selected),
+                "duplicates.csv": build_duplicates_table(
+                    summary.duplicates or Duplicates(), summary.id_columns
+                ),
+            }
+            for name, table in tables.items():
+                path = temporary(name)
+                with open_writer(
+                    path, str(folder / name), "csv", table.schema, raw=self.raw
+                ) as writer:
+                    writer.write(table)
             with report_errors_as(folder / "model.altbi"):
                 temporary("model.altbi").write_bytes(prepared.model.to_bytes())
             if report:
@@ -402,6 +423,30 @@ class Pipeline:
             explained,
             notes=tuple(notes),
             command=self.command,
+        )
+
+    def add_duplicates(
+        self, summary: Summary, prepared: PreparedTable, where: str = "duplicates.csv"
+    ) -> Summary:
+        """Check the table for duplicates, and return the summary with them and a note about them.
+
+        The table is read once more, and again if there are duplicates. `where` is the place in
+        which they are listed, for the note.
+        """
+        found = self._find_duplicates(prepared, summary.rows)
+        notes = (*summary.notes, *describe_duplicates(found, where))
+        return replace(summary, duplicates=found, notes=notes)
+
+    def _find_duplicates(self, prepared: PreparedTable, n_rows: int) -> Duplicates:
+        """Check the first `Pipeline.duplicates` of `n_rows` rows for duplicates."""
+        return find_duplicates(
+            self.source,
+            prepared.parser,
+            prepared.selected,
+            prepared.model.encoder.columns,
+            n_rows,
+            limit=self.duplicates,
+            on_progress=self.on_progress,
         )
 
     def scores_name(self, scores_format: str) -> str:

@@ -19,6 +19,7 @@ from altbi.io import (
 from altbi.model import FitSettings, FittedModel
 from altbi.model._score_source import ScoreSummary
 from altbi.pipeline import Pipeline, PreparedTable, read_seed
+from altbi.report import Duplicates
 
 
 @final
@@ -37,11 +38,18 @@ class DistributedPipeline(Pipeline):
         *,
         top: int = 200,
         raw: bool = False,
+        duplicates: int = 0,
         command: str = "",
         on_progress: ProgressCallback = no_progress,
     ) -> None:
         super().__init__(
-            source, selection, top=top, raw=raw, command=command, on_progress=on_progress
+            source,
+            selection,
+            top=top,
+            raw=raw,
+            duplicates=duplicates,
+            command=command,
+            on_progress=on_progress,
         )
         self.engine = engine
 
@@ -79,6 +87,10 @@ class DistributedPipeline(Pipeline):
             folder,
             on_progress=self.on_progress,
         )
+
+    def _find_duplicates(self, prepared: PreparedTable, n_rows: int) -> Duplicates:
+        """Return no duplicates, and a sentence that partitions are not checked for them."""
+        return Duplicates(sentences=("Duplicates were not searched: an engine does not do this.",))
 
     def _read_types(
         self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
