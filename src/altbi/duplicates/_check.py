@@ -95,7 +95,8 @@ def _describe_scope(hashed: HashedTable, n_rows: int) -> list[str]:
         sentences.append("Rows were not compared, because all columns are identifiers.")
     elif hashed.identifiers:
         sentences.append(
-            f"Rows were compared without the identifiers {list_names(hashed.identifiers, 5)}."
+            f"Identifiers were left out when rows were compared: "
+            f"{list_names(hashed.identifiers, 5)}."
         )
     return sentences
 
