@@ -298,7 +298,9 @@ def test_temporary_folder_is_removed_with_the_object(features, temporary_folder)
     detection = detect(features)
     folder = detection.folder
     assert folder.parent.parent == temporary_folder
-    assert {path.name for path in folder.iterdir()} == {"model.altbi", "reasons.csv", "scores.csv"}
+    assert {path.name for path in folder.iterdir()} == {
+        "duplicates.csv", "model.altbi", "reasons.csv", "scores.csv",
+    }  # fmt: skip
 
     del detection
     gc.collect()

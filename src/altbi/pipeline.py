@@ -430,24 +430,20 @@ class Pipeline:
     ) -> Summary:
         """Check the table for duplicates, and return the summary with them and a note about them.
 
-        The table is read once more, and again if there are duplicates. `where` is the place in
-        which they are listed, for the note.
+        At most the first `Pipeline.duplicates` rows are checked. They are read once more, and
+        again if there are duplicates. `where` is the place in which these are listed, for the note.
         """
-        found = self._find_duplicates(prepared, summary.rows)
-        notes = (*summary.notes, *describe_duplicates(found, where))
-        return replace(summary, duplicates=found, notes=notes)
-
-    def _find_duplicates(self, prepared: PreparedTable, n_rows: int) -> Duplicates:
-        """Check the first `Pipeline.duplicates` of `n_rows` rows for duplicates."""
-        return find_duplicates(
+        found = find_duplicates(
             self.source,
             prepared.parser,
             prepared.selected,
             prepared.model.encoder.columns,
-            n_rows,
+            summary.rows,
             limit=self.duplicates,
             on_progress=self.on_progress,
         )
+        notes = (*summary.notes, *describe_duplicates(found, where))
+        return replace(summary, duplicates=found, notes=notes)
 
     def scores_name(self, scores_format: str) -> str:
         """Return the name of the scores file in an output folder."""

@@ -87,7 +87,7 @@ def test_detect_writes_a_folder_and_prints_it(folder, capsys, scores):
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     assert names_in(folder / "sizes-altbi") == [
-        "model.altbi", "reasons.csv", "report.html", "scores.csv",
+        "duplicates.csv", "model.altbi", "reasons.csv", "report.html", "scores.csv",
     ]  # fmt: skip
     text = (folder / "sizes-altbi" / "scores.csv").read_text()
     records = list(csv.DictReader(io.StringIO(text)))
@@ -117,7 +117,7 @@ def test_detect_prints_json(folder, capsys, fast):
     assert facts["top"][0]["reasons"][0]["column"] == "size"
     assert len(facts["top"][0]["reasons"][0]["nearest"]) == 3
     assert facts["command"] == "altbi detect sizes.csv --exclude key,bad --json -o a/b --no-report"
-    assert [Path(file).is_file() for file in facts["files"]] == [True] * 3
+    assert [Path(file).is_file() for file in facts["files"]] == [True] * 4
 
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl"])
@@ -216,7 +216,9 @@ def test_files_of_killed_detect_are_removed(folder, fast):
 
     assert main(options) == 0
 
-    assert names_in(folder / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+    assert names_in(folder / "sizes-altbi") == [
+        "duplicates.csv", "model.altbi", "reasons.csv", "scores.csv",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -396,7 +398,9 @@ def test_quiet_prints_nothing(folder, capfd, fast):
     assert main(["detect", "sizes.csv", "--quiet", "--no-report"]) == 0
 
     assert capfd.readouterr() == ("", "")
-    assert names_in(folder / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+    assert names_in(folder / "sizes-altbi") == [
+        "duplicates.csv", "model.altbi", "reasons.csv", "scores.csv",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

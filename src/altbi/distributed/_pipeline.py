@@ -7,6 +7,7 @@ from typing import Any, final
 from altbi.distributed._engines import Engine
 from altbi.distributed._partition_folder import ScoringPlan
 from altbi.distributed._partitions import scan_partitions, score_partitions
+from altbi.duplicates import MAX_ROWS
 from altbi.io import (
     ColumnSelection,
     ExpectedType,
@@ -19,7 +20,6 @@ from altbi.io import (
 from altbi.model import FitSettings, FittedModel
 from altbi.model._score_source import ScoreSummary
 from altbi.pipeline import Pipeline, PreparedTable, read_seed
-from altbi.report import Duplicates
 
 
 @final
@@ -38,7 +38,7 @@ class DistributedPipeline(Pipeline):
         *,
         top: int = 200,
         raw: bool = False,
-        duplicates: int = 0,
+        duplicates: int = MAX_ROWS,
         command: str = "",
         on_progress: ProgressCallback = no_progress,
     ) -> None:
@@ -87,10 +87,6 @@ class DistributedPipeline(Pipeline):
             folder,
             on_progress=self.on_progress,
         )
-
-    def _find_duplicates(self, prepared: PreparedTable, n_rows: int) -> Duplicates:
-        """Return no duplicates, and a sentence that partitions are not checked for them."""
-        return Duplicates(sentences=("Duplicates were not searched: an engine does not do this.",))
 
     def _read_types(
         self, model: FittedModel, selected: SelectedColumns, selection: ColumnSelection
