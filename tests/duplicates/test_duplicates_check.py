@@ -125,6 +125,20 @@ def test_missing_identifiers_do_not_repeat():
     assert check(columns, ids=("key",)).groups == ()
 
 
+def test_ids_without_a_text_are_named():
+    columns = create_columns() | {"key": [[1]] * N_ROWS}
+
+    assert "'key' has no values that could repeat." in check(columns, ids=("key",)).sentences
+
+
+@pytest.mark.parametrize("values", [[b"a", b"b"], [1, 2], [1.5, 2.5]])
+def test_ids_of_all_types_are_compared(values):
+    columns = create_columns() | {"key": [None] * N_ROWS}
+    columns["key"][3], columns["key"][4], columns["key"][900] = (*values, values[0])
+
+    assert list_groups(check(columns, ids=("key",))) == [("identifier repeats", "key", (3, 900))]
+
+
 def test_columns_that_repeat_often_do_not_identify():
     columns = create_columns() | {"customer": [f"c{row // 5}" for row in range(N_ROWS)]}
 

@@ -13,6 +13,8 @@ from altbi.duplicates._hashes import Hashes
 MAX_SAMPLE = 20_000
 # Weight, in pairs, of how often any two rows agree beside how often similar rows agree.
 PRIOR_PAIRS = 100
+# Similar pairs that are compared, so that a wide table does not take long.
+MAX_PAIRS = 2_000
 
 
 @final
@@ -42,7 +44,9 @@ class Chances:
         first, second = _pair_equal(self.hashes[columns[0]], sample)
         others = columns[1:]
         # Column by column, because a wide table has many hashes.
-        equal = np.array([(self.hashes[k, first] == self.hashes[k, second]).sum() for k in others])
+        equal = np.array(
+            [np.count_nonzero(self.hashes[k, first] == self.hashes[k, second]) for k in others]
+        )
         rates = (equal + PRIOR_PAIRS * self.agreements[others]) / (len(first) + PRIOR_PAIRS)
         start = _compute_agreement(self.hashes[columns[0]], sample)
         n_rows = self.hashes.shape[1]
@@ -68,7 +72,12 @@ def _compute_agreement(column: Hashes, rows: Rows) -> float:
 
 
 def _pair_equal(column: Hashes, rows: Rows) -> tuple[Rows, Rows]:
-    """Return pairs of rows that agree in a column: neighbours after sorting by its hashes."""
+    """Return at most `MAX_PAIRS` pairs of rows that agree in a column.
+
+    They are neighbours after sorting by its hashes.
+    """
     ranked = rows[np.argsort(column[rows], kind="stable")]
     is_equal = column[ranked[1:]] == column[ranked[:-1]]
-    return ranked[:-1][is_equal], ranked[1:][is_equal]
+    pairs = np.flatnonzero(is_equal)
+    pairs = pairs[:: -(-len(pairs) // MAX_PAIRS) or 1]
+    return ranked[pairs], ranked[pairs + 1]

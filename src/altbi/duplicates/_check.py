@@ -199,6 +199,8 @@ def _search_identifiers(hashed: HashedTable) -> Iterator[_Found | str]:
     """Yield the groups of rows with the same identifier, or why they are not listed."""
     for name, column in zip(hashed.identifiers, hashed.identifier_hashes, strict=True):
         present = np.flatnonzero(column != MISSING)
+        if not len(present):
+            yield f"{quote(name)} has no values that could repeat."
         groups = find_groups(column[present], present)
         share = len(groups.rows) / hashed.n_rows
         if share > MAX_SHARE:

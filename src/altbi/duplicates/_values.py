@@ -1,6 +1,6 @@
 """The values of rows whose hashes are equal: compared exactly, and formatted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +15,8 @@ from altbi.model._score_source import read_rows
 from altbi.report._summarize import format_id, format_value
 from altbi.table import Table, list_values
 
+Codes = NDArray[np.int32]
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -26,16 +28,23 @@ class CandidateRows:
     table: Table  # values as the model reads them
     parser: ColumnParser
     selected: SelectedColumns
+    codes: dict[str, Codes] = field(default_factory=dict)  # those of `encode`, which fills it
 
     def find(self, rows: Rows) -> Rows:
         """Return the indices of rows in `self.rows`."""
         return np.searchsorted(self.rows, rows)
 
-    def encode(self, name: str) -> NDArray[np.int64]:
+    def encode(self, name: str) -> Codes:
         """Return integers ``(n_rows,)`` that are equal for equal values of a column only.
 
         Missing values are equal to another.
         """
+        if name not in self.codes:
+            self.codes[name] = self._encode(name)
+        return self.codes[name]
+
+    def _encode(self, name: str) -> Codes:
+        """Compute the integers that `encode` returns."""
         if name not in self.parser.names:
             return _encode(read_ids(self.cells[name], self.parser))
         column = self.parser.names.index(name)
@@ -45,13 +54,18 @@ class CandidateRows:
         if pa.types.is_integer(cells.type) or pa.types.is_temporal(cells.type):
             return _encode(cells.combine_chunks())  # float64 has not all of their digits
         values = self.table.numbers([column])[:, 0] + 0.0  # -0.0 becomes 0.0
-        return np.unique(values, return_inverse=True)[1].astype(np.int64)
+        return np.unique(values, return_inverse=True)[1].astype(np.int32)
 
     def split(self, groups: RowGroups, names: list[str]) -> RowGroups:
         """Return the groups of rows that are equal in the columns `names`, within `groups`."""
-        labels, indices = groups.labels, self.find(groups.rows)
-        for name in names:
-            pairs = np.stack([labels, self.encode(name)[indices]])
+        indices, firsts = self.find(groups.rows), self.find(groups.firsts)[groups.labels]
+        codes = map(self.encode, names)
+        differing = [each for each in codes if (each[indices] != each[firsts]).any()]
+        if not differing:
+            return groups
+        labels = groups.labels
+        for each in differing:
+            pairs = np.stack([labels, each[indices]])
             labels = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
         # Rows of a group are ascending, but groups are not.
         order = np.argsort(groups.rows, kind="stable")
@@ -80,8 +94,8 @@ def read_candidates(
     return CandidateRows(rows, cells, parser.parse(cells, 0), parser, selected)
 
 
-def _encode(values: pa.Array) -> NDArray[np.int64]:
+def _encode(values: pa.Array) -> Codes:
     """Return the index of each value among the distinct ones; -1 for missing values."""
     indices = values.dictionary_encode().indices
-    found: NDArray[np.int64] = pc.fill_null(indices, -1).to_numpy().astype(np.int64)
+    found: Codes = pc.fill_null(indices, -1).to_numpy().astype(np.int32)
     return found
