@@ -105,7 +105,7 @@ def test_similar_rows_are_rows_of_the_table(demo):
 
 def test_demo_writes_all_files(demo):
     assert [Path(file).name for file in demo.files] == [
-        "biopsies.csv", "scores.csv", "reasons.csv", "model.altbi", "report.html",
+        "biopsies.csv", "scores.csv", "reasons.csv", "duplicates.csv", "model.altbi", "report.html",
     ]  # fmt: skip
     folder = Path(demo.files[0]).parent
     assert {path.name for path in folder.iterdir()} == {Path(file).name for file in demo.files}
@@ -137,4 +137,4 @@ def test_command_prints_json(capsys, tmp_path):
     facts = json.loads(capsys.readouterr().out)
     assert facts["rows"] == 367
     assert facts["in_top_ten"] <= facts["in_top_twenty"] <= 10
-    assert [Path(file).exists() for file in facts["files"]] == [True] * 5
+    assert [Path(file).exists() for file in facts["files"]] == [True] * 6

@@ -45,6 +45,23 @@ def scores(features):
     return fast_detector().fit(features).outlier_score(features)
 
 
+def test_duplicates_are_read_with_their_ids(table):
+    rows = table.to_pylist()
+    rows[90] = rows[30] | {"key": "=1+1"}
+
+    found = detect(pa.Table.from_pylist(rows), id="key", exclude="bad").duplicates()
+
+    assert found["row"].to_pylist() == [30, 90]
+    assert found["id_key"].to_pylist() == ["030", "=1+1"]
+    assert set(found["kind"].to_pylist()) == {"same row"}
+
+
+@pytest.mark.parametrize("duplicates", [-1, 2.5, None, "all"])
+def test_wrong_number_of_checked_rows_is_refused(table, duplicates):
+    with pytest.raises(ParameterError, match="duplicates="):
+        detect(table, duplicates=duplicates)
+
+
 @pytest.fixture(autouse=True)
 def temporary_folder(tmp_path, monkeypatch):
     """Let temporary folders be created in a folder of the test."""
@@ -298,7 +315,9 @@ def test_temporary_folder_is_removed_with_the_object(features, temporary_folder)
     detection = detect(features)
     folder = detection.folder
     assert folder.parent.parent == temporary_folder
-    assert {path.name for path in folder.iterdir()} == {"model.altbi", "reasons.csv", "scores.csv"}
+    assert {path.name for path in folder.iterdir()} == {
+        "duplicates.csv", "model.altbi", "reasons.csv", "scores.csv",
+    }  # fmt: skip
 
     del detection
     gc.collect()

@@ -429,7 +429,7 @@ def test_files_agree_with_the_summary(detected):
     reasons = pyarrow.csv.read_csv(folder / "reasons.csv").to_pylist()
 
     assert sorted(path.name for path in folder.iterdir()) == [
-        "model.altbi", "reasons.csv", "report.html", "scores.csv",
+        "duplicates.csv", "model.altbi", "reasons.csv", "report.html", "scores.csv",
     ]  # fmt: skip
     assert scores["invoice"].to_pylist() == table["invoice"].to_pylist()
     assert sum(scores["outlier"].to_pylist()) == summary.flagged

@@ -5,11 +5,13 @@
     python bench/scripts/injected_errors.py --no-runs                print the tables of the records
     python bench/scripts/injected_errors.py --again OutlierDetector --systems OutlierDetector
                                                                      run a changed system again
+    python bench/scripts/injected_errors.py --lists                  run missing lists of duplicates
 
 Into at most 6,000 rows of four tables, 15 errors of each kind that the table admits are written,
 each into a row of its own. All systems fit and score the same rows. A row is found if it is among
 the n or 2 n rows with the highest scores, where n is the number of erroneous rows; rows with equal
-scores count with their probability. Records are appended to bench/results/injected_errors.jsonl.
+scores count with their probability. Records are appended to bench/results/injected_errors.jsonl,
+and those of the lists of duplicates to injected_duplicates.jsonl.
 Tables are read from ../shared/mixed, or from --mixed; payments are generated.
 """
 
@@ -26,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from altbi_bench.mixed.duplicates import COPIES, count_listed, list_duplicates
 from altbi_bench.mixed.errors import ERROR_PLANS, KINDS, Injected, inject_errors
 from altbi_bench.mixed.payments import build_payments
 from altbi_bench.mixed.ranking import compute_top_weights
@@ -40,6 +43,7 @@ from altbi_bench.tables.grids import markdown_grid
 
 ROOT = Path(__file__).parents[2]
 RECORDS = ROOT / "bench" / "results" / "injected_errors.jsonl"
+LISTS = ROOT / "bench" / "results" / "injected_duplicates.jsonl"
 MIXED = ROOT.parent / "shared" / "mixed"
 SYSTEMS = (OURS, OLD, "IForest, frequency codes", "ECOD, frequency codes", "kNN 32, one-hot")
 MAX_ROWS = 6_000
@@ -84,6 +88,50 @@ def run_missing(path: Path, systems: Iterable[str], args: argparse.Namespace) ->
                 key = {"system": system, "table": name, "draw": draw}
                 append_json_record(path, key | {"found": found, "sizes": sizes})
                 sys.stderr.write(f"{draw} {name} {system}\n")
+
+
+def run_lists(path: Path, args: argparse.Namespace) -> None:
+    """List the duplicates of all draws and tables without a record, and append their records."""
+    done = {(each["table"], each["draw"]) for each in read_json_records(path)}
+    for draw in range(args.draws):
+        for name, plan in ERROR_PLANS.items():
+            if (name, draw) not in done:
+                injected = inject_errors(load_frame(name, args.mixed, draw), plan, draw)
+                found = count_listed(injected, list_duplicates(injected.frame, draw))
+                append_json_record(path, {"table": name, "draw": draw, **found})
+                sys.stderr.write(f"{draw} {name} duplicates\n")
+
+
+def count_lists(records: list[Record], lists: list[Record]) -> list[Record]:
+    """Return records of our system in which copies are found if the list of duplicates has them.
+
+    Only tables and draws with a record of the list are returned.
+    """
+    found = {(each["table"], each["draw"]): each["found"] for each in lists}
+    own = [each for each in records if each["system"] == OURS]
+    return [
+        each | {"found": each["found"] | {COPIES: [found[each["table"], each["draw"]]] * 2}}
+        for each in own
+        if (each["table"], each["draw"]) in found
+    ]
+
+
+def list_rows(records: list[Record], lists: list[Record]) -> Iterator[list[str]]:
+    """Yield a row for each table about the list of duplicates: copies found, rows, other rows.
+
+    Rows of the list are given per draw. The last row has the share of all errors found if copies
+    count as found in the list.
+    """
+    yield ["duplicates.csv", "copies found", "rows listed", "without injected errors"]
+    for table in ERROR_PLANS:
+        own = [each for each in lists if each["table"] == table]
+        if own:
+            found, copies = (sum(each[name] for each in own) for name in ("found", "copies"))
+            listed = statistics.fmean(each["listed"] for each in own)
+            others = statistics.fmean(each["not_injected"] for each in own)
+            yield [table, f"{found} of {copies}", f"{listed:.0f}", f"{others:.0f}"]
+    shares = compute_shares(count_lists(records, lists))
+    yield ["all kinds, in n / 2 n rows and the list", _format(shares.get(ALL)), "", ""]
 
 
 def compute_shares(records: Iterable[Record]) -> dict[str, tuple[float, ...]]:
@@ -142,6 +190,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--systems", default="; ".join(SYSTEMS), help="default: %(default)s")
     parser.add_argument("--draws", type=int, default=N_DRAWS, help="default: %(default)s")
     parser.add_argument("--again", default="", help="systems whose records are removed first")
+    parser.add_argument("--lists", action="store_true", help="only run lists of duplicates")
     parser.add_argument("--no-runs", action="store_true", help="only print the tables")
     args = parser.parse_args()
     for name in ("systems", "again"):
@@ -151,6 +200,8 @@ def parse_arguments() -> argparse.Namespace:
         setattr(args, name, names)
     if args.no_runs and args.again:
         parser.error("--no-runs keeps all records. Leave out --again.")
+    if args.lists:
+        args.systems = []
     if not args.no_runs and args.old is None and OLD in args.systems:
         parser.error("--old is missing: the sources of version 0.1")
     return args
@@ -164,9 +215,14 @@ def main() -> None:
         replace_json_records(args.records, kept)
     if not args.no_runs:
         os.environ.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-        run_missing(args.records, args.systems, args)
+        run_lists(LISTS, args) if args.lists else run_missing(args.records, args.systems, args)
     records = read_json_records(args.records)
-    grids = [draw_rows(records), *(grid_rows(records, table) for table in (None, *ERROR_PLANS))]
+    lists = list_rows(records, read_json_records(LISTS))
+    grids = [
+        draw_rows(records),
+        lists,
+        *(grid_rows(records, table) for table in (None, *ERROR_PLANS)),
+    ]
     sys.stdout.write("\n\n".join(markdown_grid(list(rows)) for rows in grids) + "\n")
 
 

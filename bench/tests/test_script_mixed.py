@@ -10,6 +10,7 @@ import pytest
 import injected_errors
 import wrong_cells
 from altbi_bench.mixed.cells import DirtyTable
+from altbi_bench.mixed.duplicates import count_listed
 from altbi_bench.mixed.errors import ERROR_PLANS, ErrorPlan, Injected
 from altbi_bench.mixed.systems import OLD, OURS, ROW_SYSTEMS, RowSystem
 from altbi_bench.runs.json_records import append_json_record, read_json_records
@@ -151,6 +152,36 @@ class TestInjectedErrors:
         # A missing value is the only one of its column, and has the highest rarity.
         assert record["found"]["missing value"][1] >= 8
         assert "| frequency | 1 |" in capsys.readouterr().out
+
+    def test_copies_in_the_list_are_counted(self):
+        injected = Injected(pa.table({"x": [0] * 9}), {"zero": [0], "duplicate row": [1, 2, 3]})
+        listed = pa.table(
+            {
+                "group": [1, 1, 2, 2, 3, 3, 4, 4],
+                "kind": ["same row"] * 4 + ["identifier repeats"] * 4,
+                "row": [1, 5, 2, 6, 3, 7, 7, 8],
+            }
+        )
+
+        found = count_listed(injected, listed)
+
+        assert found == {"copies": 3, "found": 2, "listed": 7, "not_injected": 2}
+
+    def test_copies_in_the_list_count_as_found(self):
+        records = [
+            {"system": OURS, "table": "payments", "draw": 0}
+            | {"found": {"zero": [1, 2], "duplicate row": [0, 0]}}
+            | {"sizes": {"zero": 2, "duplicate row": 2}}
+        ]
+        lists = [{"table": "payments", "draw": 0, "copies": 2, "found": 2, "listed": 4}]
+        lists[0] |= {"not_injected": 0}
+
+        rows = list(injected_errors.list_rows(records, lists))
+
+        assert rows[1:] == [
+            ["payments", "2 of 2", "4", "0"],
+            ["all kinds, in n / 2 n rows and the list", "75 / 100", "", ""],
+        ]
 
     def test_shares_are_of_all_errors(self):
         records = [

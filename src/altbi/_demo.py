@@ -77,7 +77,7 @@ def run_demo(folder: Path, seed: int = 0, on_progress: ProgressCallback = no_pro
         command=f"altbi demo --seed {seed}",
         on_progress=on_progress,
     ).summary
-    names = (TABLE, "scores.csv", "reasons.csv", "model.altbi", "report.html")
+    names = (TABLE, "scores.csv", "reasons.csv", "duplicates.csv", "model.altbi", "report.html")
     return Demo(
         summary=summary,
         malignant=MALIGNANT_ROWS,

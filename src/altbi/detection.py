@@ -170,6 +170,27 @@ class Detection:
         texts = [*ids, "column", "value", "expected", *nearest]
         return _read_csv(self.folder / "reasons.csv", texts, raw=self._raw)
 
+    def duplicates(self) -> pa.Table:
+        """Read the duplicates from ``duplicates.csv``.
+
+        Returns
+        -------
+        pyarrow.Table
+            One record for each row of each group of duplicates. Values are text.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> import altbi
+        >>> sizes = [float(number) ** 0.5 for number in range(200)]
+        >>> table = pa.table({"size": [*sizes, 5.0], "weight": [*reversed(sizes), sizes[174]]})
+        >>> altbi.detect(table, report=False).duplicates()["row"].to_pylist()
+        [25, 200]
+        """
+        ids = [f"id_{name}" for name in self.summary.id_columns]
+        path = self.folder / "duplicates.csv"
+        return _read_csv(path, ["kind", "column", *ids, "value"], raw=self._raw)
+
     def model(self) -> FittedModel:
         """Load the fitted model from the output folder.
 

@@ -16,6 +16,12 @@ import pyarrow as pa
 
 from altbi._parameters import is_count
 from altbi.detection import Detection
+from altbi.duplicates import (
+    MAX_ROWS,
+    build_duplicates_table,
+    describe_duplicates,
+    find_duplicates,
+)
 from altbi.encoding import StatedRole, check_stated_names
 from altbi.errors import ParameterError, TableError, quote
 from altbi.io import (
@@ -57,13 +63,13 @@ from altbi.model._score_source import (
     select_for_model,
 )
 from altbi.networks import TrainingStep
-from altbi.report import Summary, render
+from altbi.report import Duplicates, Summary, render
 from altbi.report._summarize import ExplainedRows, build_reasons_table, explain_rows, summarize
 
 __all__ = ["Pipeline", "PreparedTable", "WriterFactory", "detect", "read_seed"]
 
 SCORES_FORMATS = ("csv", "parquet", "arrow", "jsonl")
-OUTPUTS = ("reasons.csv", "model.altbi", "report.html")
+OUTPUTS = ("reasons.csv", "duplicates.csv", "model.altbi", "report.html")
 # Opens the file for the scores, given its columns.
 WriterFactory = Callable[[pa.Schema], AbstractContextManager[TableWriter]]
 
@@ -84,6 +90,7 @@ def detect(
     raw: bool = False,
     report: bool = True,
     top: int = 200,
+    duplicates: int = MAX_ROWS,
     engine: Any = None,  # noqa: ANN401 - altbi.distributed.Engine
     on_progress: ProgressCallback = no_progress,
     command: str = "",
@@ -125,6 +132,8 @@ def detect(
         Whether to write the report page.
     top : int, default=200
         Number of rows with the highest scores to explain.
+    duplicates : int, default=1000000
+        Number of rows, from the first one on, to check for duplicates. 0 checks none.
     engine : Engine, optional
         Where both passes over the table run, partition by partition, such as
         `altbi.distributed.Dask`. The scores are then a folder of Parquet files.
@@ -164,6 +173,8 @@ def detect(
         )
     if not is_count(top):
         raise ParameterError(f"top={quote(top)}, but expected a whole number of at least 1.")
+    if duplicates != 0 and not is_count(duplicates):
+        raise ParameterError(f"duplicates={quote(duplicates)}, but expected a number of rows.")
     settings = _state_column_roles(_read_settings(detector), column_roles)
     source = _open_source(table)
     selection = ColumnSelection(
@@ -177,6 +188,7 @@ def detect(
     options: dict[str, Any] = {
         "top": top,
         "raw": raw,
+        "duplicates": duplicates,
         "command": command,
         "on_progress": on_progress,
     }
@@ -230,6 +242,7 @@ class Pipeline:
     _: KW_ONLY
     top: int = 200  # number of rows with the highest scores to explain
     raw: bool = False  # whether CSV files have formulas unchanged
+    duplicates: int = MAX_ROWS  # number of rows that are checked for duplicates
     command: str = ""  # shown in the report
     on_progress: ProgressCallback = no_progress  # receives chunks and steps, and returns them
 
@@ -241,7 +254,7 @@ class Pipeline:
         *,
         report: bool = True,
     ) -> Summary:
-        """Fit, score and explain; write scores, reasons, model and report into a folder.
+        """Fit, score and explain; write scores, reasons, duplicates, model and report.
 
         Files appear when all of them are complete, so an error leaves no incomplete file. A
         distributed pipeline keeps the scores of finished partitions. Unreadable tables raise a
@@ -256,11 +269,19 @@ class Pipeline:
             scored = self.score_to_folder(prepared, folder, scores_format, temporary)
             explained = self.explain_top(prepared, scored)
             summary = self.summarize(prepared, scored, explained)
-            reasons = build_reasons_table(explained, prepared.selected)
-            name = str(folder / "reasons.csv")
-            path = temporary("reasons.csv")
-            with open_writer(path, name, "csv", reasons.schema, raw=self.raw) as writer:
-                writer.write(reasons)
+            summary = self.add_duplicates(summary, prepared)
+            tables = {
+                "reasons.csv": build_reasons_table(explained, prepared.selected),
+                "duplicates.csv": build_duplicates_table(
+                    summary.duplicates or Duplicates(), summary.id_columns
+                ),
+            }
+            for name, table in tables.items():
+                path = temporary(name)
+                with open_writer(
+                    path, str(folder / name), "csv", table.schema, raw=self.raw
+                ) as writer:
+                    writer.write(table)
             with report_errors_as(folder / "model.altbi"):
                 temporary("model.altbi").write_bytes(prepared.model.to_bytes())
             if report:
@@ -410,6 +431,26 @@ class Pipeline:
             notes=tuple(notes),
             command=self.command,
         )
+
+    def add_duplicates(
+        self, summary: Summary, prepared: PreparedTable, where: str = "duplicates.csv"
+    ) -> Summary:
+        """Check the table for duplicates, and return the summary with them and a note about them.
+
+        At most the first `Pipeline.duplicates` rows are checked. They are read once more, and
+        again if there are duplicates. `where` is the place in which these are listed, for the note.
+        """
+        found = find_duplicates(
+            self.source,
+            prepared.parser,
+            prepared.selected,
+            prepared.model.encoder.columns,
+            summary.rows,
+            limit=self.duplicates,
+            on_progress=self.on_progress,
+        )
+        notes = (*summary.notes, *describe_duplicates(found, where))
+        return replace(summary, duplicates=found, notes=notes)
 
     def scores_name(self, scores_format: str) -> str:
         """Return the name of the scores file in an output folder."""

@@ -87,7 +87,7 @@ def test_detect_writes_a_folder_and_prints_it(folder, capsys, scores):
     out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     assert names_in(folder / "sizes-altbi") == [
-        "model.altbi", "reasons.csv", "report.html", "scores.csv",
+        "duplicates.csv", "model.altbi", "reasons.csv", "report.html", "scores.csv",
     ]  # fmt: skip
     text = (folder / "sizes-altbi" / "scores.csv").read_text()
     records = list(csv.DictReader(io.StringIO(text)))
@@ -117,7 +117,7 @@ def test_detect_prints_json(folder, capsys, fast):
     assert facts["top"][0]["reasons"][0]["column"] == "size"
     assert len(facts["top"][0]["reasons"][0]["nearest"]) == 3
     assert facts["command"] == "altbi detect sizes.csv --exclude key,bad --json -o a/b --no-report"
-    assert [Path(file).is_file() for file in facts["files"]] == [True] * 3
+    assert [Path(file).is_file() for file in facts["files"]] == [True] * 4
 
 
 @pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl"])
@@ -216,7 +216,9 @@ def test_files_of_killed_detect_are_removed(folder, fast):
 
     assert main(options) == 0
 
-    assert names_in(folder / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+    assert names_in(folder / "sizes-altbi") == [
+        "duplicates.csv", "model.altbi", "reasons.csv", "scores.csv",
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
@@ -392,11 +394,57 @@ def test_report_writes_a_page(folder, capsys):
     assert any("'key'" in note and "does not use" in note for note in facts["notes"])
 
 
+@pytest.fixture
+def repeated(folder, table):
+    """Write a table in which row 120 is a copy of row 30, with a key of its own."""
+    rows = table.to_pylist()
+    rows[120] = rows[30] | {"key": "120"}
+    pyarrow.csv.write_csv(pa.Table.from_pylist(rows), folder / "repeated.csv")
+
+
+def test_detect_lists_duplicates(folder, repeated, fast, capsys):
+    assert main(["detect", "repeated.csv", "--id", "key", "--exclude", "bad"]) == 0
+
+    with (folder / "repeated-altbi" / "duplicates.csv").open() as file:
+        records = list(csv.DictReader(file))
+    assert [(each["kind"], each["row"], each["id_key"]) for each in records] == [
+        ("same row", "30", "030"), ("same row", "120", "120"),
+    ]  # fmt: skip
+    assert "Duplicates: 2 rows are equal to another row." in capsys.readouterr().out
+    page = (folder / "repeated-altbi" / "report.html").read_text()
+    assert "row 30 (030); row 120 (120)" in page
+
+
+@pytest.mark.parametrize("n_rows", [0, 100])
+def test_only_asked_rows_are_checked_for_duplicates(folder, repeated, fast, n_rows, capsys):
+    options = ["--exclude", "bad,key", "--duplicates", str(n_rows)]
+    assert main(["detect", "repeated.csv", *options, "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["duplicates"]["groups"] == []
+    assert len((folder / "repeated-altbi" / "duplicates.csv").read_text().splitlines()) == 1
+
+
+def test_report_lists_duplicates(folder, repeated, capsys):
+    assert main(["report", "repeated.csv", "-m", "sizes.altbi", "--json"]) == 0
+
+    facts = json.loads(capsys.readouterr().out)
+    assert [group["rows"] for group in facts["duplicates"]["groups"]] == [[30, 120]]
+    assert "row 30; row 120" in (folder / "repeated-report.html").read_text()
+
+
+def test_score_does_not_search_duplicates(folder, repeated, capsys):
+    assert main(["score", "repeated.csv", "-m", "sizes.altbi", "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out)["duplicates"] is None
+
+
 def test_quiet_prints_nothing(folder, capfd, fast):
     assert main(["detect", "sizes.csv", "--quiet", "--no-report"]) == 0
 
     assert capfd.readouterr() == ("", "")
-    assert names_in(folder / "sizes-altbi") == ["model.altbi", "reasons.csv", "scores.csv"]
+    assert names_in(folder / "sizes-altbi") == [
+        "duplicates.csv", "model.altbi", "reasons.csv", "scores.csv",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

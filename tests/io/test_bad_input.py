@@ -267,7 +267,7 @@ def test_one_column_is_enough(workspace):
 
     check_works(workspace.run("detect", "x.csv"))
 
-    files = ["model.altbi", "reasons.csv", "report.html", "scores.csv"]
+    files = ["duplicates.csv", "model.altbi", "reasons.csv", "report.html", "scores.csv"]
     assert sorted(path.name for path in (workspace.folder / "x-altbi").iterdir()) == files
     _, *rows = workspace.read("x-altbi/scores.csv").splitlines()
     assert max(rows, key=lambda row: float(row.split(",")[1])).startswith("100,")

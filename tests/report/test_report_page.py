@@ -109,6 +109,46 @@ def test_equal_summaries_render_equal_pages():
     assert render(create_summary()) == render(create_summary())
 
 
+def create_similar_summary():
+    """Return a summary whose rows 1, 2, 5 and 8 of the list are similar; three are flagged."""
+    rows = list(create_summary(top=12).top)
+    for index in (1, 2, 5, 8):
+        reason = create_reason("age", 0, value="999", z_score=9.0)
+        rows[index] = replace(rows[index], reasons=(reason,))
+    minor = create_reason("city", 0, z_score=2.0)
+    rows[2] = replace(rows[2], reasons=(*rows[2].reasons, minor))
+    return replace(create_summary(), top=tuple(rows))
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_similar_rows_are_folded(show, javascript):
+    summary = create_similar_summary()
+    with show(summary, java_script_enabled=javascript) as page:
+        assert page.locator("tbody.top-row").count() == 12
+        assert page.locator(".alike tbody.top-row:visible").count() == 0
+        page.locator(".alike summary").click()
+        assert page.locator(".alike summary").inner_text() == "and 3 similar rows"
+        numbers = page.locator(".alike .row:visible").all_inner_texts()
+        assert numbers == ["row 1002", "row 1005", "row 1008"]
+
+
+def test_folded_rows_follow_threshold_and_filter(show):
+    with show(create_similar_summary()) as page:
+        page.locator(".alike summary").click()
+        assert count_of(page) == 3
+        assert listed_as_flagged(page) == 3
+        page.fill("#row-count", "6")
+        assert listed_as_flagged(page) == 6
+        page.locator(".alike button").first.click()
+        city = page.locator("#column-filter option", has_text="city").get_attribute("value")
+        page.select_option("#column-filter", city)
+        shown = set(page.locator("tbody.top-row .row:visible").all_inner_texts())
+        # Row 1002 has the column among its reasons, and row 1001 is the first of its group.
+        assert {"row 1001", "row 1002"} <= shown
+        assert not {"row 1005", "row 1008"} & shown
+        assert page.locator(".alike .similar").first.is_visible()
+
+
 @pytest.mark.parametrize("javascript", [True, False])
 def test_all_charts_are_drawn(show, javascript):
     with show(create_summary(), java_script_enabled=javascript) as page:

@@ -55,7 +55,8 @@ def detect(args: argparse.Namespace) -> None:
     scores_format = args.format or "csv"
     page = not args.no_report
     scores = f"scores.{scores_format}" if args.engine is None else "scores"
-    names = [scores, "reasons.csv", "model.altbi", *(["report.html"] if page else [])]
+    names = [scores, "reasons.csv", "duplicates.csv", "model.altbi"]
+    names += ["report.html"] if page else []
     folder = resolve_output(args, "-altbi", names)
     check_engine(args)
     if args.epsilon is not None and not args.release_scores:
@@ -191,6 +192,7 @@ def report(args: argparse.Namespace) -> None:
         prepared = pipeline.prepare(_load_model(args))
         scored = pipeline.score(prepared)
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
+        summary = pipeline.add_duplicates(summary, prepared, "the report")
     page = render(summary).encode()
     if path is None:
         with name_stdout_errors():
@@ -265,6 +267,8 @@ def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
             "command": shlex.join(["altbi", *args.arguments]),
             "on_progress": terminal_progress(quiet=args.quiet) or no_progress,
         }
+        if getattr(args, "duplicates", None) is not None:
+            options["duplicates"] = args.duplicates
         engine = create_engine(args) if "engine" in args else None
         if engine is None:
             yield Pipeline(source, selection, **options)

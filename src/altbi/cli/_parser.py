@@ -127,6 +127,7 @@ def _add_detect_command(commands: Commands) -> None:
         help="with --epsilon: write scores of the training rows, which the budget does not cover",
     )
     _add_top_option(added, 200)
+    _add_duplicates_option(added)
     _add_execution_options(added)
     add_engine_options(added, "the table; the scores are a folder of Parquet files")
 
@@ -209,6 +210,7 @@ def _add_report_command(commands: Commands) -> None:
     )
     _add_column_options(added)
     _add_top_option(added, 200)
+    _add_duplicates_option(added)
     _add_execution_options(added)
 
 
@@ -448,6 +450,17 @@ def _add_top_option(parser: Any, default: int) -> None:  # noqa: ANN401
         default=str(default),  # as text, so that --top 10 differs from a default of 10 in a group
         metavar="N",
         help="number of rows with the highest scores to explain (default: %(default)s)",
+    )
+
+
+def _add_duplicates_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option --duplicates to a parser."""
+    parser.add_argument(
+        "--duplicates",
+        type=_parse_lines,
+        metavar="N",
+        help="number of rows, from the first one on, to check for duplicates; 0 for none "
+        "(default: 1000000)",
     )
 
 

@@ -143,8 +143,8 @@ def print_reasons(reasons: pa.Table) -> None:
 def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
     """Convert a summary to plain values for JSON, and add the paths of the written files.
 
-    At most 10 top rows are kept, with their reasons, but without their values and similar rows.
-    Thresholds, histogram and training steps are left out.
+    At most 10 groups of duplicates are kept, and 10 top rows, with their reasons, but without
+    their values and similar rows. Thresholds, histogram and training steps are left out.
     """
     values = asdict(summary)
     for name in ("thresholds", "bins", "history", "shown_columns"):
@@ -152,6 +152,8 @@ def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
     for row in values["top"]:
         del row["values"], row["nearest"]
     values["top"] = values["top"][:SHOWN_ROWS]
+    if summary.duplicates is not None:
+        values["duplicates"]["groups"] = values["duplicates"]["groups"][:SHOWN_ROWS]
     return {**values, "files": list(files)}
 
 

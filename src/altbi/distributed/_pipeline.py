@@ -7,6 +7,7 @@ from typing import Any, final
 from altbi.distributed._engines import Engine
 from altbi.distributed._partition_folder import ScoringPlan
 from altbi.distributed._partitions import scan_partitions, score_partitions
+from altbi.duplicates import MAX_ROWS
 from altbi.io import (
     ColumnSelection,
     ExpectedType,
@@ -37,11 +38,18 @@ class DistributedPipeline(Pipeline):
         *,
         top: int = 200,
         raw: bool = False,
+        duplicates: int = MAX_ROWS,
         command: str = "",
         on_progress: ProgressCallback = no_progress,
     ) -> None:
         super().__init__(
-            source, selection, top=top, raw=raw, command=command, on_progress=on_progress
+            source,
+            selection,
+            top=top,
+            raw=raw,
+            duplicates=duplicates,
+            command=command,
+            on_progress=on_progress,
         )
         self.engine = engine
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from altbi.errors import escape_text, shorten
 from altbi.report._axes import build_score_axis
 from altbi.report._charts import Chart, draw_histogram, draw_training
+from altbi.report._similar_rows import group_similar_rows
 from altbi.report._summary import ColumnFact, Summary, TopRow
 
 MAX_PAGE_BYTES = 3_000_000
@@ -43,6 +44,8 @@ class Limits:
     ids: int = 3  # id columns in the list
     notes: int = 60  # warnings
     note: int = 600  # characters of each warning
+    groups: int = 50  # of duplicates
+    group_rows: int = 6  # of each of them
 
 
 class ColumnUses(NamedTuple):
@@ -114,6 +117,7 @@ def _render_with(summary: Summary, limits: Limits, charts: dict[str, Chart]) -> 
         summary=summary,
         limits=limits,
         rows=rows,
+        entries=group_similar_rows(rows, {each.name: each.kind for each in summary.columns}),
         reason_columns=reason_columns,
         filter_index={name: index for index, (name, _) in enumerate(reason_columns)},
         bar_limit=_choose_bar_limit(rows, limits),

@@ -78,6 +78,30 @@ class Privacy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicateGroup:
+    """Rows that are equal, or that have the same identifier."""
+
+    kind: Literal["same row", "same row but one column", "identifier repeats"]
+    column: str  # the column that differs, or the identifiers that are equal; "" if none is
+    rows: tuple[int, ...]  # numbers of the rows in the table, counted from 0
+    ids: tuple[tuple[str, ...], ...]  # of each row, values in `Summary.id_columns`
+    values: tuple[str, ...]  # of each row in `column`; of equal rows, the most distinct values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duplicates:
+    """Rows that occur more than once in a table, and repeated identifiers."""
+
+    groups: tuple[DuplicateGroup, ...] = ()
+    sentences: tuple[str, ...] = ()  # what was checked, and what was not and why
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows in the groups."""
+        return len({row for group in self.groups for row in group.rows})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The content of a report."""
 
@@ -105,3 +129,4 @@ class Summary:
     command: str  # the command that created the report
     versions: dict[str, str]  # of altbi and its libraries
     created: str  # time of creation in ISO 8601
+    duplicates: Duplicates | None = None  # None if there was no check

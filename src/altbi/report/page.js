@@ -11,7 +11,11 @@
   const data = JSON.parse(document.getElementById("data").textContent);
   const find = (id) => document.getElementById(id);
   const formatNumber = (value) => value.toLocaleString("en-US");
-  const rows = [...document.querySelectorAll("tbody.top-row")];
+  // In the order of their scores; similar rows are inside the first of them.
+  const rows = [...document.querySelectorAll("tbody.top-row")].sort(
+    (first, second) => first.dataset.index - second.dataset.index,
+  );
+  const outermost = (row) => row.parentElement.closest("tbody.top-row") ?? row;
   const slider = find("threshold");
   const histogram = find("histogram").firstElementChild;
   const lowest = data.thresholds.length - 1;
@@ -77,9 +81,12 @@
       const above = index < count;
       row.classList.toggle("flagged", above);
       const fits = matches(row);
+      const isListed = fits && outermost(row) === row;
       if (fits && above) flagged += 1;
-      if (fits && !above) below += 1;
-      row.hidden = !fits || (!above && !showAll && below > ROWS_BELOW);
+      if (isListed && !above) below += 1;
+      row.hidden = !fits || (!above && !showAll && isListed && below > ROWS_BELOW);
+      // The first of similar rows is visible with each of them.
+      if (!row.hidden && !isListed) outermost(row).hidden &&= matches(outermost(row));
     });
     moveDivider(count, below > 0);
     find("listed").textContent = describeList(count, flagged, column !== "");
@@ -91,7 +98,8 @@
 
   function moveDivider(count, visible) {
     divider.remove();
-    if (visible && count < rows.length) rows[count].before(divider);
+    const first = rows.slice(count).find((row) => outermost(row) === row);
+    if (visible && first) first.before(divider);
   }
 
   function describeList(count, shown, filtered) {
