@@ -18,15 +18,17 @@ from altbi.report import ReasonFact, Summary
 
 if TYPE_CHECKING:  # these load torch
     from altbi._demo import Demo
+    from altbi.cells import WrongCells
     from altbi.pipeline import PreparedTable
 
 WIDTH = 100
-SHOWN_ROWS = 10
+SHOWN_ROWS = SHOWN_CELLS = 10
 SHOWN_REASONS = 3
 SHOWN_NOTES = 8
-COLUMN_WIDTH, VALUE_WIDTH = 26, 18
+COLUMN_WIDTH, VALUE_WIDTH, CELL_WIDTH = 26, 18, 26
 NEAREST_INDENT, NEAREST_WIDTH = 10, 15
 ROW_NOTE = "Rows are counted from 0, without the header. * marks flagged rows."
+CELL_NOTE = "Rows are counted from 0, without the header. All listed cells are in the file."
 NEAREST_HEAD = ("this row", "most similar", "2nd", "3rd")
 
 
@@ -138,6 +140,88 @@ def print_reasons(reasons: pa.Table) -> None:
         )
         rows.append(_Row(first["row"], first["score"], first["outlier"], ids, found))
     _print_rows(rows)
+
+
+def print_cells(name: str, found: WrongCells, file: str) -> None:
+    """Print how many cells were searched and listed, the first of them, warnings, and the file.
+
+    On a terminal, they are a table; elsewhere the words about a cell have a line of their own.
+    """
+    n_listed = len(found.table)
+    _print_text(
+        f"{name}: {found.n_rows:,} rows x {found.n_columns:,} columns = {found.n_cells:,} cells "
+        f"were searched. {n_listed:,} of them {'is' if n_listed == 1 else 'are'} listed, the least "
+        "likely first."
+    )
+    records = found.table.slice(0, SHOWN_CELLS).to_pylist()
+    if records:
+        _print_lines(["", CELL_NOTE])
+        print_records = _print_rich_cells if sys.stdout.isatty() else _print_plain_cells
+        print_records(records)
+    _print_notes(found.notes, len(found.notes))
+    _print_files([file])
+
+
+def _print_plain_cells(records: Sequence[dict[str, Any]]) -> None:
+    """Print records of cells as plain text; a note and ids have lines of their own."""
+    lines = [
+        f"{'row':>9} {'score':>7}  {'column':{COLUMN_WIDTH}} {'value':{CELL_WIDTH}} expected",
+    ]
+    indent = " " * 19
+    for record in records:
+        column = _format_cell(record["column"], COLUMN_WIDTH)
+        value = _format_cell(record["value"], CELL_WIDTH)
+        expected = shorten(escape_text(record["expected"]), CELL_WIDTH)
+        start = f"{record['row']:>9} {record['score']:>7.1f}  {column:{COLUMN_WIDTH}} "
+        lines.append(f"{start}{value:{CELL_WIDTH}} {expected}".rstrip())
+        for note in (record["note"], _format_cell_ids(record)):
+            if note:
+                lines.append(indent + shorten(escape_text(note), WIDTH - len(indent)))
+    _print_lines(lines)
+
+
+def _print_rich_cells(records: Sequence[dict[str, Any]]) -> None:
+    """Print records of cells as a rich table, whose notes are wrapped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for head in ("row", "score", "column", "value", "expected", "note"):
+        table.add_column(head, justify="right" if head in ("row", "score") else "left")
+    for record in records:
+        note = ". ".join(filter(None, (record["note"], _format_cell_ids(record))))
+        cells = (
+            str(record["row"]),
+            f"{record['score']:.1f}",
+            _format_cell(record["column"], COLUMN_WIDTH),
+            _format_cell(record["value"], CELL_WIDTH),
+            shorten(escape_text(record["expected"]), CELL_WIDTH),
+            shorten(escape_text(note), 2 * WIDTH),
+        )
+        table.add_row(*map(Text, cells))
+    Console(highlight=False).print(table)
+
+
+def _format_cell_ids(record: dict[str, Any]) -> str:
+    """Return names and values of the id columns of a record in brackets; "" without any."""
+    ids = {name[3:]: value for name, value in record.items() if name.startswith("id_")}
+    return f"({_format_ids(ids)})" if ids else ""
+
+
+def cells_to_json(name: str, found: WrongCells, file: str) -> dict[str, Any]:
+    """Return the facts that `altbi cells --json` prints."""
+    return {
+        "table": name,
+        "rows": found.n_rows,
+        "columns": found.n_columns,
+        "cells": found.n_cells,
+        "listed": len(found.table),
+        "top": found.table.slice(0, SHOWN_CELLS).to_pylist(),
+        "notes": list(found.notes),
+        "files": [file],
+    }
 
 
 def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
