@@ -115,7 +115,7 @@ def find_cells(
     >>> import altbi
     >>> import pyarrow as pa
     >>> cities = ["Leeds", "York"] * 50 + ["Leedds"]
-    >>> table = pa.table({"city": cities, "floor": [1, 2] * 50 + [2]})
+    >>> table = pa.table({"city": cities, "floor": [1, 2] * 50 + [1]})
     >>> first = altbi.find_cells(table).table.to_pylist()[0]
     >>> first["row"], first["column"], first["value"], first["expected"]
     (100, 'city', 'Leedds', 'Leeds')

@@ -28,6 +28,7 @@ SHOWN_NOTES = 8
 COLUMN_WIDTH, VALUE_WIDTH, CELL_WIDTH = 26, 18, 26
 NEAREST_INDENT, NEAREST_WIDTH = 10, 15
 ROW_NOTE = "Rows are counted from 0, without the header. * marks flagged rows."
+MISSING, SEE_BELOW = "missing", "see below"
 CELL_NOTE = "Rows are counted from 0, without the header. All listed cells are in the file."
 NEAREST_HEAD = ("this row", "most similar", "2nd", "3rd")
 
@@ -255,19 +256,26 @@ def _print_rows(rows: Iterable[_Row]) -> None:
 
 
 def _format_row(row: _Row) -> Iterator[str]:
-    """Yield the lines of plain text for a row: one for each reason, then its ids.
+    """Yield the lines of plain text for a row: one or two for each reason, then its ids.
 
-    If the reasons have the values of similar reference rows, a comparison of these rows follows. A
-    row without reasons and ids yields nothing. `*` marks flagged rows.
+    A long text about what is expected has a line of its own. If the reasons have the values of
+    similar reference rows, a comparison of these rows follows. A row without reasons and ids yields
+    nothing. `*` marks flagged rows.
     """
     start = f"{row.number:>9} {format_number(row.score):>10} {'*' if row.flagged else ' '}  "
     indent = " " * len(start)
     for reason in row.reasons:
         name = _format_cell(reason.column, COLUMN_WIDTH)
-        texts = (_format_cell(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
-        values = " ".join(f"{text:>{VALUE_WIDTH}}" for text in texts)
-        yield f"{start}{name:{COLUMN_WIDTH}} {values} {reason.z_score:>10.1f}"
+        value, expected = _format_cell(reason.value, VALUE_WIDTH), escape_text(reason.expected)
+        is_long = len(expected) > VALUE_WIDTH
+        shown = SEE_BELOW if is_long else expected or MISSING
+        yield (
+            f"{start}{name:{COLUMN_WIDTH}} {value:>{VALUE_WIDTH}} {shown:>{VALUE_WIDTH}} "
+            f"{reason.z_score:>10.1f}"
+        )
         start = indent
+        if is_long:
+            yield shorten(f"{indent}  expected: {expected}", WIDTH)
     if row.ids:
         yield f"{indent}({shorten(_format_ids(row.ids), WIDTH - len(indent) - 2)})"
     if row.reasons and row.reasons[0].nearest:
@@ -306,7 +314,8 @@ def _print_rich(rows: Sequence[_Row]) -> None:
     for row in rows:
         start = [str(row.number), format_number(row.score), "*" if row.flagged else ""]
         for reason in row.reasons:
-            texts = (_format_cell(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
+            widths = ((reason.value, VALUE_WIDTH), (reason.expected, WIDTH))
+            texts = (_format_cell(text, width) for text, width in widths)
             nearest = ", ".join(_format_cell(value, NEAREST_WIDTH) for value in reason.nearest)
             name, z_score = _format_cell(reason.column, COLUMN_WIDTH), f"{reason.z_score:.1f}"
             cells = [*start, name, *texts, z_score, nearest][: len(heads)]
@@ -321,7 +330,7 @@ def _print_rich(rows: Sequence[_Row]) -> None:
 
 def _format_cell(text: str, width: int) -> str:
     """Escape a value and shorten it to `width` characters; an empty value becomes "missing"."""
-    return shorten(escape_text(text) or "missing", width)
+    return shorten(escape_text(text) or MISSING, width)
 
 
 def _format_ids(ids: dict[str, str]) -> str:
