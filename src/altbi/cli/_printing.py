@@ -25,7 +25,7 @@ WIDTH = 100
 SHOWN_ROWS = SHOWN_CELLS = 10
 SHOWN_REASONS = 3
 SHOWN_NOTES = 8
-COLUMN_WIDTH, VALUE_WIDTH, CELL_WIDTH = 26, 18, 26
+COLUMN_WIDTH, VALUE_WIDTH, CELL_WIDTH = 26, 18, 40
 NEAREST_INDENT, NEAREST_WIDTH = 10, 15
 ROW_NOTE = "Rows are counted from 0, without the header. * marks flagged rows."
 MISSING, SEE_BELOW = "missing", "see below"
@@ -149,10 +149,10 @@ def print_cells(name: str, found: WrongCells, file: str) -> None:
     On a terminal, they are a table; elsewhere the words about a cell have a line of their own.
     """
     n_listed = len(found.table)
+    verb = "is" if n_listed == 1 else "are"
     _print_text(
         f"{name}: {found.n_rows:,} rows x {found.n_columns:,} columns = {found.n_cells:,} cells "
-        f"were searched. {n_listed:,} of them {'is' if n_listed == 1 else 'are'} listed, the least "
-        "likely first."
+        f"were searched. {n_listed:,} of them {verb} listed, the rarest values first."
     )
     records = found.table.slice(0, SHOWN_CELLS).to_pylist()
     if records:
@@ -165,16 +165,16 @@ def print_cells(name: str, found: WrongCells, file: str) -> None:
 
 def _print_plain_cells(records: Sequence[dict[str, Any]]) -> None:
     """Print records of cells as plain text; a note and ids have lines of their own."""
-    lines = [
-        f"{'row':>9} {'score':>7}  {'column':{COLUMN_WIDTH}} {'value':{CELL_WIDTH}} expected",
-    ]
     indent = " " * 19
-    for record in records:
-        column = _format_cell(record["column"], COLUMN_WIDTH)
-        value = _format_cell(record["value"], CELL_WIDTH)
-        expected = shorten(escape_text(record["expected"]), CELL_WIDTH)
-        start = f"{record['row']:>9} {record['score']:>7.1f}  {column:{COLUMN_WIDTH}} "
-        lines.append(f"{start}{value:{CELL_WIDTH}} {expected}".rstrip())
+    names = [_format_cell(record["column"], COLUMN_WIDTH) for record in records]
+    name_width = max(map(len, ("column", *names)))
+    width = (WIDTH - len(indent) - name_width - 2) // 2
+    lines = [f"{'row':>9} {'score':>7}  {'column':{name_width}} {'value':{width}} expected"]
+    for name, record in zip(names, records, strict=True):
+        value = _format_cell(record["value"], width)
+        expected = shorten(escape_text(record["expected"]), width)
+        start = f"{record['row']:>9} {record['score']:>7.1f}  {name:{name_width}} "
+        lines.append(f"{start}{value:{width}} {expected}".rstrip())
         for note in (record["note"], _format_cell_ids(record)):
             if note:
                 lines.append(indent + shorten(escape_text(note), WIDTH - len(indent)))

@@ -31,6 +31,8 @@ MAX_COLUMNS = 100_000
 # Columns of dates, the first ones of a table, whose differences count; and their pairs.
 MAX_DATES = 10
 MAX_PAIRS = MAX_DATES * (MAX_DATES - 1) // 2
+# Start of a sentence about a typo, which the category that it looks like follows.
+TYPO_VERB = "looks like"
 # Rarity from which the time between two dates is described.
 MIN_DESCRIBED = 2.0
 # What a column is used for: a "copy" of another text column occurs in rules only, an "integer" in
@@ -76,7 +78,7 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             (suggestion,) = self.misspellings.suggest([text])
             if suggestion is not None:
                 found = f"{quote(suggestion[0])} ({suggestion[1]:,} rows)"
-                return ValueNote(found, suggestion[0], "looks like")
+                return ValueNote(found, suggestion[0], TYPO_VERB)
         if self.repeats is not None and (n_rows := self.repeats.count(text)) > 1:
             return ValueNote(f"once; it occurs {n_rows:,} times")
         return ValueNote(self._describe_text(text))
@@ -185,15 +187,13 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         `row` and `number` are the indices of a row and a column of the table.
         """
         name, column = table.names[number], self.columns[number]
-        if name in self._rule_names:
-            note = self._find_break(table, row, name)
-            if note.text:
-                return note
         text = _read_text(table, row, name)
-        if text is None:
-            return ValueNote(column.missing.describe())
-        note = column.find_note(text)
-        if note.text:
+        note = ValueNote(column.missing.describe()) if text is None else column.find_note(text)
+        # A similar text is better evidence than another column, which may be the wrong one.
+        if note.verb != TYPO_VERB and name in self._rule_names:
+            broken = self._find_break(table, row, name)
+            note = broken if broken.text else note
+        if note.text or text is None:
             return note
         expected = self._describe_difference(table, row, number)
         if not expected and table.kinds[number] != "category":
