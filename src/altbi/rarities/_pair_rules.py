@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, NamedTuple, TypeAlias, final
 
 import msgspec
@@ -113,7 +114,7 @@ class PairRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 @final
-class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """Rules between pairs of columns, and the rarity of values that break them.
 
     The rarity of a broken rule is ``log((n_usual + 1) / (n + 1))``, where the sample has the
@@ -161,6 +162,11 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Names of the columns with a rule, in the order of the columns of `score`."""
         return tuple(column.name for column in self.columns)
 
+    @cached_property
+    def _tables(self) -> "list[_RuleTable]":
+        """Arrays that find the rows that break each rule; building them takes long."""
+        return [_RuleTable(rule, self.columns) for rule in self.rules]
+
     def score(self, texts: Mapping[str, pa.Array]) -> NDArray[np.float64]:
         """Return the rarities ``(n_rows, len(names))`` of the values of some rows.
 
@@ -169,11 +175,10 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         columns = [texts[name] for name in self.names]
         n_rows = len(columns[0]) if columns else 0
         rarities = np.zeros((n_rows, len(columns)))
-        tables = [_RuleTable(rule, self.columns) for rule in self.rules]
         for start in range(0, n_rows, _N_BLOCK):
             block = [column.slice(start, _N_BLOCK) for column in columns]
             codes = [_encode_values(*pair) for pair in zip(block, self.columns, strict=True)]
-            breaks = [table.find_breaks(codes) for table in tables]
+            breaks = [table.find_breaks(codes) for table in self._tables]
             _assign_rarities(breaks, rarities[start : start + _N_BLOCK])
         return rarities
 
@@ -188,7 +193,7 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Return a broken rule for each column that `explain` returns, in the same order."""
         texts = [pa.array([row[name]], pa.large_string()) for name in self.names]
         codes = [_encode_values(*pair) for pair in zip(texts, self.columns, strict=True)]
-        breaks = [_RuleTable(rule, self.columns).find_breaks(codes) for rule in self.rules]
+        breaks = [table.find_breaks(codes) for table in self._tables]
         breaks = [broken for broken in breaks if len(broken.rows)]
         rarities = np.zeros((1, len(codes)))
         _assign_rarities(breaks, rarities)

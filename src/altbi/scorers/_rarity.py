@@ -11,7 +11,7 @@ Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 
 # Exponent of the power law by which cells beyond the outer quantiles are rarer, for cell scores. It
-# is a round number: with errors injected into four tables, 2 to 4 are about as good.
+# is a round number: on four tables with injected errors, tried by hand, 2 to 4 are about as good.
 TAIL_EXPONENT = 3.0
 # Bins of equal width between two quantiles of the training rows. Each quantile has a bin of its
 # own, so that a frequent smallest value, such as 0, is not mixed with others. The values beyond the
