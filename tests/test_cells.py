@@ -196,3 +196,11 @@ def test_models_by_loss_are_refused_before_reading():
 
     with pytest.raises(ParameterError, match="Fit an OutlierDetector"):
         altbi.find_cells(source, model=loss)
+
+
+def test_roles_are_stated_for_a_fit_only(table, model):
+    with pytest.raises(ParameterError, match="keeps the roles"):
+        altbi.find_cells(table, model=model, column_roles={"city": "text"})
+    cells = altbi.find_cells(table, exclude="key", column_roles={"city": "text"}, top=5000)
+    assert "city" not in cells.table["column"].to_pylist()
+    assert "size" in cells.table["column"].to_pylist()

@@ -1,6 +1,6 @@
 """Find the cells of a table that are most likely wrong, with what is expected instead."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, final
@@ -8,6 +8,7 @@ from typing import Any, final
 import pyarrow as pa
 
 from altbi._parameters import is_count
+from altbi.encoding import StatedRole
 from altbi.errors import ParameterError, quote
 from altbi.explain import CellExplainer, CellReason
 from altbi.io import ColumnSelection, ProgressCallback, no_progress
@@ -71,6 +72,7 @@ def find_cells(
     exclude: str | Sequence[str] = (),
     id: str | Sequence[str] = (),
     missing: str | Sequence[str] = (),
+    column_roles: Mapping[str, StatedRole] | None = None,
     on_progress: ProgressCallback = no_progress,
 ) -> WrongCells:
     """Find the cells of a table that are most likely wrong.
@@ -95,6 +97,8 @@ def find_cells(
         Columns that identify a row. They are not searched, and kept in the result.
     missing : str or sequence of str, default=()
         Texts to treat as missing values.
+    column_roles : dict, optional
+        Roles of columns by name, as for `OutlierDetector`. A model keeps the roles of its fit.
     on_progress : callable, optional
         Called with the items of each pass; it returns them, and may count them.
 
@@ -129,7 +133,15 @@ def find_cells(
         missing=as_tuple(missing),
     )
     pipeline = Pipeline(open_source(table), selection, top=top, on_progress=on_progress)
-    return find_pipeline_cells(pipeline, model or build_settings("OutlierDetector", {}))
+    if model is None:
+        settings = build_settings("OutlierDetector", {"column_roles": column_roles})
+        return find_pipeline_cells(pipeline, settings)
+    if column_roles is not None:
+        raise ParameterError(
+            "column_roles is for a fit, but a model keeps the roles of its fit. Leave out one of "
+            "them."
+        )
+    return find_pipeline_cells(pipeline, model)
 
 
 def find_pipeline_cells(pipeline: Pipeline, fit: FittedModel | FitSettings) -> WrongCells:

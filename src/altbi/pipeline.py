@@ -3,7 +3,7 @@
 `detect` is the entry point for Python, and `Pipeline.run` shows all steps in their order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
 from dataclasses import KW_ONLY, dataclass, field, replace
 from importlib import import_module
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from altbi._parameters import is_count
 from altbi.detection import Detection
+from altbi.encoding import StatedRole, check_stated_names
 from altbi.errors import ParameterError, TableError, quote
 from altbi.io import (
     ColumnParser,
@@ -77,6 +78,7 @@ def detect(
     id: str | Sequence[str] = (),
     label: str | None = None,
     missing: str | Sequence[str] = (),
+    column_roles: Mapping[str, StatedRole] | None = None,
     keep_columns: bool = False,
     scores_format: Literal["csv", "parquet", "arrow", "jsonl"] = "csv",
     raw: bool = False,
@@ -109,6 +111,9 @@ def detect(
         for training, only compared with the scores.
     missing : str or sequence of str, default=()
         Texts to treat as missing values.
+    column_roles : dict, optional
+        Roles of columns by name, which overrule the inferred ones, as for `OutlierDetector`:
+        "number", "category", "text" or "identifier".
     keep_columns : bool, default=False
         Whether the scores file has all columns of the table.
     scores_format : {"csv", "parquet", "arrow", "jsonl"}, default='csv'
@@ -159,7 +164,7 @@ def detect(
         )
     if not is_count(top):
         raise ParameterError(f"top={quote(top)}, but expected a whole number of at least 1.")
-    settings = _read_settings(detector)
+    settings = _state_column_roles(_read_settings(detector), column_roles)
     source = open_source(table)
     selection = ColumnSelection(
         columns=as_tuple(columns),
@@ -268,11 +273,13 @@ class Pipeline:
         """Make the first pass over the table, and fit a model on a sample of its rows.
 
         The sample has at most `settings.max_rows` rows. Nothing is written. The result also has the
-        number of rows and warnings about the data. Unreadable tables raise a `TableError`.
+        number of rows and warnings about the data. Unreadable tables raise a `TableError`, and
+        stated roles of columns that are not searched a `ParameterError`.
         """
         selected = select_columns(self.source, self.selection)
         with name_errors(self.source):
             check_number_of_columns(len(selected.features))
+        check_stated_names(settings.column_roles, selected.features, self.source.schema.names)
         found, partitions = self._scan(selected, self.selection, settings.max_rows, settings)
         model = self._fit_sample(found, settings)
         return PreparedTable(
@@ -533,6 +540,27 @@ def _read_settings(detector: Any) -> FitSettings:  # noqa: ANN401
         )
     settings: FitSettings = detector.settings()
     return settings
+
+
+def _state_column_roles(
+    settings: FitSettings, column_roles: Mapping[str, StatedRole] | None
+) -> FitSettings:
+    """Return settings with the roles of columns that `detect` states; None changes nothing.
+
+    Detectors that do not infer roles, and roles stated twice, raise a `ParameterError`.
+    """
+    if column_roles is None:
+        return settings
+    if settings.detector != "OutlierDetector":
+        raise ParameterError(
+            f"column_roles is for OutlierDetector; {settings.detector} uses each column by its "
+            "type. Leave it out, or convert or exclude the columns."
+        )
+    if settings.column_roles:
+        raise ParameterError(
+            "column_roles is stated for detect and for the detector. Leave out one of them."
+        )
+    return build_settings(settings.detector, {**settings.parameters, "column_roles": column_roles})
 
 
 def read_seed(settings: FitSettings) -> int:

@@ -189,3 +189,27 @@ def test_options_of_files_exclude_a_query(capsys, options):
     assert stop.value.code == 2
     name = options[0].replace("--no-", "--")
     assert f"{name} is not for --sql" in capsys.readouterr().err
+
+
+def test_roles_of_columns_are_read():
+    args = parse("--as", "category:zip,text:a,b", "--as", "number:a,b")
+    with pytest.raises(ParameterError, match="'b' does not begin with a role"):
+        read_settings(args, ["zip", "a", "b", "a,b"])
+    args = parse("--as", "category:zip,text:a", "--as", "number:a,b")
+    found = {"zip": "category", "a": "text", "a,b": "number"}
+    assert read_settings(args, ["zip", "a", "b", "a,b"]).column_roles == found
+    assert read_settings(parse(), ["zip"]).parameters["column_roles"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "odim"], "--as is for --method recommended: odim uses each column by its"),
+        (["--epsilon", "1"], "--as is not for a privacy budget, under which columns are declared"),
+    ],
+)
+def test_roles_need_a_method_that_infers_them(capsys, options, message):
+    with pytest.raises(SystemExit) as stopped:
+        read_settings(parse("--as", "category:zip", *options), ["zip"])
+    assert stopped.value.code == 2
+    assert message in capsys.readouterr().err

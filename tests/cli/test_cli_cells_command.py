@@ -115,3 +115,13 @@ def test_earlier_file_survives_an_error(folder, capsys):
     assert "missing.altbi" in capsys.readouterr().err
     assert (folder / "towns-cells.csv").read_text() == "before"
     assert not [path for path in folder.iterdir() if path.name.endswith(".part")]
+
+
+def test_roles_are_stated_for_a_fit_only(folder, capsys):
+    assert main(["cells", "towns.csv", "--as", "text:city,identifier:key", "-q"]) == 0
+    assert "city" not in (folder / "towns-cells.csv").read_text()
+
+    with pytest.raises(SystemExit) as stopped:
+        main(["cells", "towns.csv", "--as", "text:city", "-m", "towns.altbi"])
+    assert stopped.value.code == 2
+    assert "--as is for a fit" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def folder(tmp_path, home, monkeypatch):
 @pytest.fixture
 def fast(monkeypatch):
     """Train a small network in a few steps, whatever the options."""
-    monkeypatch.setattr(_commands, "read_settings", lambda _: fast_settings())
+    monkeypatch.setattr(_commands, "read_settings", lambda *_: fast_settings())
 
 
 def names_in(folder):
@@ -546,3 +546,25 @@ def test_unreadable_tables_fail_before_torch_is_loaded(tmp_path):
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("altbi: absent.csv: ")
+
+
+def test_roles_of_columns_reach_the_model(capsys, monkeypatch, home):
+    monkeypatch.chdir(home)
+    assert main(["fit", "sizes.csv", "-o", "roles.altbi", "--as", "identifier:size", "-q"]) == 0
+    uses = {column.name: column.use for column in altbi.load("roles.altbi").encoder.columns}
+    assert uses == {"key": "identifier", "size": "identifier", "weight": "number", "bad": "number"}
+    assert main(["fit", "sizes.csv", "-o", "x.altbi", "--as", "text:size"]) == 1
+    assert main(["fit", "sizes.csv", "-o", "x.altbi", "--as", "text:key", "--id", "key"]) == 1
+    texts = capsys.readouterr().err.splitlines()
+    assert "'size' holds numbers, so it cannot have the role text" in texts[-2]
+    assert "'key' is not searched, so it has no role" in texts[-1]
+
+
+@pytest.mark.parametrize("command", ["score", "explain", "report"])
+def test_fitted_models_refuse_roles(capsys, monkeypatch, home, command):
+    monkeypatch.chdir(home)
+    arguments = [command, "sizes.csv", "-m", "sizes.altbi", "-o", "-", "--as", "category:size"]
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "--as is for a fit: a model keeps the roles of its fit" in (capsys.readouterr().err)

@@ -110,7 +110,7 @@ def run_command(capsys, *arguments):
 
 @pytest.mark.slow
 def test_detect_command_agrees_with_one_process(capsys, monkeypatch, paths, tmp_path):
-    monkeypatch.setattr(_commands, "read_settings", lambda _: fast_settings())
+    monkeypatch.setattr(_commands, "read_settings", lambda *_: fast_settings())
     options = ["--id", "invoice", "--label", "bad", "--no-report", "--output"]
     start = ["detect", paths["csv folder"], *options]
     plain = run_command(capsys, *start, tmp_path / "plain")
@@ -121,6 +121,15 @@ def test_detect_command_agrees_with_one_process(capsys, monkeypatch, paths, tmp_
     for name in ("reasons.csv", "model.altbi"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "plain" / name).read_bytes()
     assert read_folder(tmp_path / "out" / "scores").num_rows == N_ROWS
+
+
+def test_stated_roles_agree_with_one_process(paths):
+    settings = fast_settings(column_roles={"count": "category", "colour": "text"})
+    plain = Pipeline(open_table(paths["csv folder"]), SELECTION).fit(settings).model
+    found = create_pipeline(Local(), paths["csv folder"]).fit(settings).model
+    assert found.to_bytes() == plain.to_bytes()
+    uses = {column.name: column.use for column in found.encoder.columns}
+    assert (uses["count"], uses["colour"]) == ("category", "free text")
 
 
 @pytest.mark.slow

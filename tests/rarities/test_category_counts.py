@@ -249,3 +249,11 @@ def test_extreme_states_give_finite_rarities(state):
     assert np.isfinite(scores).all()
     assert 0 <= scores.min() <= scores.max() < 50
     assert scores[-1] == 0
+
+
+def test_frequent_categories_may_not_be_rare_otherwise():
+    counts = fit_category_counts(array(["red"] * 700 + ["IE"] * 250 + ["blue"] * 49 + ["grey"]))
+    _, limits = counts.score_with_limits(array(["red", "IE", "blue", "grey", "pink", None]))
+    assert limits[:2].tolist() == [0, 0]
+    assert limits[2] == pytest.approx(math.log(USUAL_SHARE * 1001 / 50))
+    assert limits[3:].tolist() == [math.inf, math.inf, 0]

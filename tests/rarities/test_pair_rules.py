@@ -68,21 +68,34 @@ def test_only_rows_that_break_a_rule_score(broken, rules):
     assert (scores[1:] == 0).all()
 
 
-def test_rarity_is_log_ratio_of_the_counts():
+def test_rarity_is_that_of_breaking_the_rule():
     columns = table(a=["x", "y"] * 100 + ["x"], b=["p", "q"] * 100 + ["new"])
     rules = fit(columns)
     weight = math.log(201 / 2) / math.log(100)
     assert weight > 1  # counts as 1
     a, b = rules.score(columns)[-1]
     assert a == 0  # 'new' occurs nowhere else, so that only b is wrong
-    assert np.isclose(b, math.log(101 / 2))
+    assert np.isclose(b, math.log(202 / 2))  # 1 of 201 rows breaks the rule
+
+
+def test_rare_determinant_breaks_a_reliable_rule():
+    columns = table(a=["x", "y"] * 100 + ["z"] * 3, b=["p", "q"] * 100 + ["r", "r", "s"])
+    scores = fit(columns).score(columns)
+    assert np.isclose(scores[-1].sum(), math.log(204 / 2))
+    assert scores[:-1].max() == 0
+
+
+def test_frequent_partner_is_rare_by_its_counts_only():
+    columns = table(a=["x", "y"] * 300 + ["z"] * 5, b=["p", "q"] * 300 + ["r"] * 3 + ["s"] * 2)
+    assert np.isclose(fit(columns).score(columns)[-1].sum(), math.log(4 / 3))
 
 
 def test_equally_rare_values_share_the_rarity():
     columns = table(a=["x", "y"] * 100 + ["x"], b=["p", "q"] * 100 + ["q"])
     # b -> a breaks in the same row, with the same counts.
     shares = fit(columns).score(columns)[-1]
-    np.testing.assert_allclose(shares, math.log(101 / 2) / 2, rtol=0.01)
+    np.testing.assert_allclose(shares, math.log(202 / 2) / 2, rtol=0.01)
+    assert shares[0] == pytest.approx(shares[1], rel=0.01)
 
 
 def test_wrong_value_gets_more_than_its_partners(rules):
@@ -427,7 +440,8 @@ def test_contradictory_counts_keep_scores_bounded():
     state["columns"][1]["counts"] = [1] * 15
     scores = msgspec.convert(state, PairRules).score(table(code=["0"], town=["town 1"]))
     assert (scores >= 0).all()
-    assert 0 < scores.sum() < math.log(21 / 11)
+    n_rows = sum(state["rules"][0]["n_usual"]) + 10
+    assert 0 < scores.sum() <= math.log((n_rows + 1) / 11)
 
 
 @pytest.mark.parametrize(

@@ -493,3 +493,31 @@ def test_rarities_of_other_kinds_of_columns_are_harmless(state):
     for row in (0, 40):
         for number in range(len(names)):
             assert hostile.describe(rows, row, number).isprintable()
+
+
+def test_frequent_text_of_another_format_is_usual():
+    columns = {"browser": ["Chrome"] * 400 + ["Safari"] * 300 + ["IE"] * 250 + ["xx 9"] * 3}
+    found = fit_value_rarities(table(**columns), ["category"]).score(table(**columns))
+    assert found[:950].max() == 0
+    assert found[-1, 0] > 3
+
+
+def test_rarest_value_counts_beyond_what_is_usual(rarities):
+    training = np.array([[0.0, 2.0]] * 40 + [[0.0, 0.0]] * 60)
+    found = rarities.with_usual_rarest(training)
+    columns, excess = found.find_rarest(np.array([[5.0, 1.0], [0.0, 2.0], [0.0, 0.0], [3.0, 3.0]]))
+    assert found.usual_rarest == 2
+    assert columns.tolist() == [0, 1, 0, 0]
+    assert excess.tolist() == [3, 0, 0, 1]
+
+
+def test_rarest_value_counts_in_full_where_it_is_exceptional(rarities):
+    found = rarities.with_usual_rarest(np.array([[0.0, 2.0]] * 20 + [[0.0, 0.0]] * 80))
+    assert found.usual_rarest == 0
+
+
+def test_values_missing_together_are_usual():
+    sample = table(a=[1.0, None] * 300 + [None], b=["x", None] * 300 + ["x"])
+    found = fit_value_rarities(sample, ["number", "category"]).score(sample)
+    assert found[:-1].max() == 0
+    assert found[-1].sum() > 3

@@ -25,6 +25,7 @@ from altbi.report._page import (
     _to_script_json,
     format_score,
     format_share,
+    select_column_uses,
 )
 
 pytestmark = pytest.mark.slow
@@ -697,3 +698,34 @@ def test_small_shares_are_not_zero():
     assert [format_share(share) for share in (0.0, 1e-5, 0.002, 1.0)] == [
         "0%", "under 0.01%", "0.20%", "100%",
     ]  # fmt: skip
+
+
+def create_wide_columns(n):
+    names = [f"c{index}" for index in range(n)]
+    usual = [create_column(name, 1, role="number", reason="9 numbers.") for name in names[2:]]
+    special = create_column("c0", 0, role="code", reason="Codes.", is_usual=False)
+    stated = create_column("c1", 0, role="category", is_stated=True, is_usual=False)
+    return (special, *usual, stated)
+
+
+def test_usual_roles_of_wide_tables_are_counted():
+    columns = create_wide_columns(1000)
+    uses = select_column_uses(columns, 200)
+    assert [column.name for column in uses.listed] == ["c0", "c1"]
+    assert uses.others == [("number", 998)]
+    assert len(select_column_uses(columns[:50], 200).listed) == 50
+    assert select_column_uses((create_column("a", 0),), 200) == ((), [])
+    page = render(replace(create_summary(), columns=columns))
+    assert "Of the other columns, 998 have the role number." in page
+
+
+def test_names_and_reasons_of_roles_are_escaped():
+    columns = tuple(
+        create_column(text, 0, role="code", reason=text, is_usual=False) for text in HOSTILE
+    )
+    page = render(replace(create_summary(), columns=columns))
+    table = page[page.index('aria-label="Roles of columns"') :].partition("</table>")[0]
+    assert table.count("<tr>") == 1 + len(HOSTILE)
+    assert "<script" not in table
+    assert "<img" not in table
+    assert "&lt;script&gt;" in table

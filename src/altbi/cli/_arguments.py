@@ -7,7 +7,7 @@ import json
 import math
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -150,15 +150,18 @@ def check_engine_options(args: argparse.Namespace) -> None:
         args.wrong("TLS needs three files: pass --tls-ca, --tls-cert and --tls-key")
 
 
-def read_settings(args: argparse.Namespace) -> FitSettings:
+def read_settings(args: argparse.Namespace, names: Sequence[str] = ()) -> FitSettings:
     """Build the settings of the detector that --method and the other options select.
 
-    The default method is the recommended detector; with --epsilon it is ALTBI. Options that
-    contradict each other exit with code 2. Invalid values raise a `ParameterError`.
+    `names` are the columns of the table, to which --as refers. The default method is the
+    recommended detector; with --epsilon it is ALTBI. Options that contradict each other exit with
+    code 2. Invalid values raise a `ParameterError`.
     """
+    from altbi.encoding import parse_roles
     from altbi.model import build_settings
 
     method = args.method or ("recommended" if args.epsilon is None else "altbi")
+    _check_column_roles(args, method)
     _check_method(args, method)
     parameters: dict[str, Any] = {
         "contamination": args.contamination,
@@ -168,6 +171,7 @@ def read_settings(args: argparse.Namespace) -> FitSettings:
     if args.threshold is not None:
         parameters["threshold"] = args.threshold
     if method == "recommended":
+        parameters["column_roles"] = parse_roles(args.column_roles, names) or None
         return build_settings("OutlierDetector", parameters)
     if method == "odim":
         return build_settings("ODIM", parameters)
@@ -206,6 +210,17 @@ def _check_method(args: argparse.Namespace, method: str) -> None:
         args.wrong("--threshold is not for odim")
     if args.threshold is not None and args.contamination != "auto":
         args.wrong("--contamination and --threshold both set the threshold: omit one of them")
+
+
+def _check_column_roles(args: argparse.Namespace, method: str) -> None:
+    """Exit with code 2 if --as is given for a method that infers no roles."""
+    if args.column_roles and args.epsilon is not None:
+        args.wrong(
+            "--as is not for a privacy budget, under which columns are declared and no role is "
+            "inferred: declare categories with --bounds, and leave out columns with --exclude"
+        )
+    if args.column_roles and method != "recommended":
+        args.wrong(f"--as is for --method recommended: {method} uses each column by its type")
 
 
 def _read_budget(args: argparse.Namespace) -> PrivacyBudget:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from altbi.cli._commands import (
     load_model,
@@ -30,7 +31,7 @@ def cells(args: argparse.Namespace) -> None:
         with open_pipeline(args) as pipeline:
             from altbi.cells import find_pipeline_cells
 
-            found = find_pipeline_cells(pipeline, _read_fit(args))
+            found = find_pipeline_cells(pipeline, _read_fit(args, pipeline.source.schema.names))
         with output(found.table.schema) as writer:
             writer.write(found.table)
     if path is None:
@@ -39,13 +40,18 @@ def cells(args: argparse.Namespace) -> None:
     _print_found(args, pipeline.source.name, found, path)
 
 
-def _read_fit(args: argparse.Namespace) -> FittedModel | FitSettings:
-    """Return the model of --model, or the settings of a fit."""
+def _read_fit(args: argparse.Namespace, names: Sequence[str]) -> FittedModel | FitSettings:
+    """Return the model of --model, or the settings of a fit.
+
+    `names` are the columns of the table, to which --as refers; with --model it exits with code 2.
+    """
     if args.model is not None:
         return load_model(args)
+    from altbi.encoding import parse_roles
     from altbi.model import build_settings
 
-    options = {"max_rows": args.max_rows, "random_state": args.seed}
+    options: dict[str, Any] = {"max_rows": args.max_rows, "random_state": args.seed}
+    options["column_roles"] = parse_roles(args.column_roles, names) or None
     return build_settings("OutlierDetector", options)
 
 

@@ -66,7 +66,7 @@ def detect(args: argparse.Namespace) -> None:
     if args.release_scores and args.epsilon is None:
         args.wrong("--release-scores belongs to a privacy budget: pass --epsilon too")
     with open_pipeline(args) as pipeline:
-        settings = read_settings(args)
+        settings = read_settings(args, pipeline.source.schema.names)
         if folder is None:
             prepared = pipeline.fit(settings)
             scored = pipeline.score(prepared, _open_stdout(args.format, raw=args.raw))
@@ -87,7 +87,7 @@ def fit(args: argparse.Namespace) -> None:
         args.wrong("a model cannot be written to stdout: pass a file with --output")
         return
     with atomic_file(path) as temporary, open_pipeline(args) as pipeline:
-        prepared = pipeline.fit(read_settings(args))
+        prepared = pipeline.fit(read_settings(args, pipeline.source.schema.names))
         with report_errors_as(path):
             temporary.write_bytes(prepared.model.to_bytes())
     from altbi.cli._printing import print_fit
@@ -276,7 +276,12 @@ def open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
 
 
 def load_model(args: argparse.Namespace) -> FittedModel:
-    """Load the model file of --model; an invalid file raises a `ModelFileError`."""
+    """Load the model file of --model; an invalid file raises a `ModelFileError`.
+
+    The option --as, which is for a fit, exits with code 2.
+    """
+    if getattr(args, "column_roles", None):
+        args.wrong("--as is for a fit: a model keeps the roles of its fit")
     from altbi.model import FittedModel
 
     return FittedModel.load(args.model)

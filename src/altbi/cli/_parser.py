@@ -118,7 +118,7 @@ def _add_detect_command(commands: Commands) -> None:
         help="folder for scores, reasons, model and report (default: NAME-altbi next to the "
         "table), or - to write only the scores, to stdout",
     )
-    _add_column_options(added)
+    _add_column_options(added, is_fit=True)
     _add_model_options(added)
     _add_scores_options(added)
     added.add_argument("--no-report", action="store_true", help="do not write report.html")
@@ -140,7 +140,7 @@ def _add_fit_command(commands: Commands) -> None:
     added.add_argument(
         "--output", "-o", metavar="FILE", help="the model (default: NAME.altbi next to the table)"
     )
-    _add_column_options(added)
+    _add_column_options(added, is_fit=True)
     _add_model_options(added)
     _add_execution_options(added)
 
@@ -215,7 +215,7 @@ def _add_cells_command(commands: Commands) -> None:
         help="the cells, in the format of the suffix (default: NAME-cells.csv next to the table); "
         "- for stdout",
     )
-    _add_column_options(added)
+    _add_column_options(added, is_fit=True)
     _add_raw_option(added)
     _add_top_option(added, 1000, "cells with the highest scores to list")
     group = added.add_argument_group("model")
@@ -334,8 +334,11 @@ def _add_table_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_column_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select the columns: --columns, --exclude, --id, --label."""
+def _add_column_options(parser: argparse.ArgumentParser, *, is_fit: bool = False) -> None:
+    """Add the options about columns: --columns, --exclude, --id, --label and --as.
+
+    Commands that load a model show no help for --as, and refuse it with a message of their own.
+    """
     group = parser.add_argument_group("columns (names separated by commas, or repeat the option)")
     names: dict[str, Any] = {"action": "append", "default": [], "metavar": "NAME"}
     group.add_argument("--columns", help="columns to search for outliers (default: all)", **names)
@@ -348,6 +351,18 @@ def _add_column_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[=VALUE]",
         help="column with known labels (1 or VALUE for outliers): not used for training, only "
         "compared with the scores",
+    )
+    about = (
+        "how to use columns, instead of what their values suggest: number, category, text (not "
+        "compared) or identifier (only repeats count); such as category:zip,text:note"
+    )
+    group.add_argument(
+        "--as",
+        dest="column_roles",
+        action="append",
+        default=[],
+        metavar="ROLE:NAME",
+        help=about if is_fit else argparse.SUPPRESS,
     )
 
 

@@ -1,8 +1,10 @@
 """The recommended detector."""
 
+from collections.abc import Mapping
 from typing import Literal, final
 
 from altbi.detectors._base import Detector
+from altbi.encoding import StatedRole
 from altbi.model._settings import RandomState
 from altbi.model._threshold import Contamination
 from altbi.networks import Backbone, Schedule
@@ -34,6 +36,10 @@ class OutlierDetector(Detector):
     whiten : bool or "auto", default='auto'
         Whether distances are measured after whitening by the covariance of the normal rows. "auto"
         whitens tables of 100 to 4,096 encoded features, such as embeddings.
+    column_roles : dict or None, default=None
+        Roles of columns by name, which overrule the inferred ones: "number", "category" (only the
+        rarity of values counts, for numbers too), "text" (free text, which is not compared), or
+        "identifier" (only repeated values count).
     schedule : Schedule or None, default=None
         Batch sizes, truncation and number of steps of the training. None is ``Schedule()``.
     backbone : IWAE, Glow, CustomBackbone, class or nn.Module, default=None
@@ -84,6 +90,14 @@ class OutlierDetector(Detector):
     17
     >>> detector.predict(X)[17]
     np.int64(-1)
+
+    Whether numbers are codes is clear to you, but not always from the values:
+
+    >>> import pandas as pd
+    >>> frame = pd.DataFrame({"size": X[:, 0], "area": [10, 20, 30, 40] * 50})
+    >>> detector = OutlierDetector(column_roles={"area": "category"}).fit(frame)
+    >>> [column.role.role for column in detector.encoder_.columns]
+    ['number', 'category']
     """
 
     def __init__(
@@ -93,6 +107,7 @@ class OutlierDetector(Detector):
         n_groups: int = 20,
         keep: float = 0.8,
         whiten: bool | Literal["auto"] = "auto",
+        column_roles: Mapping[str, StatedRole] | None = None,
         schedule: Schedule | None = None,
         backbone: Backbone | None = None,
         outlier_weight: float = 1.0,
@@ -106,6 +121,7 @@ class OutlierDetector(Detector):
         self.n_groups = n_groups
         self.keep = keep
         self.whiten = whiten
+        self.column_roles = column_roles
         self.schedule = schedule
         self.backbone = backbone
         self.outlier_weight = outlier_weight

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated
 
 import msgspec
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from altbi.encoding._column_roles import ColumnRole
+from altbi.encoding._column_roles import ColumnRole, Role, is_special
 from altbi.errors import ModelFileError, infinity_error, quote
 from altbi.table import Kind
 
@@ -64,21 +64,37 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     n_categories: Count = 0  # number of all categories in the sample
     n_rare_rows: Count = 0  # number of values without an encoded feature of their own
     is_declared: bool = False  # range and categories were declared; counts are placeholders
-    # How the column is used, if that does not follow from its kind.
+    # How the column is used, and why. None if roles are not inferred: then its kind is its use.
     role: ColumnRole | None = None
+
+    @property
+    def use(self) -> Role:
+        """The role by which the column is used: its special role, or the role of its kind."""
+        return self.role.role if self.role is not None and is_special(self.role) else self.kind
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the user stated the role."""
+        return self.role is not None and self.role.is_stated
 
     @property
     def is_used(self) -> bool:
         """Whether values are compared; those of identifiers, free text and copies are not."""
-        return self.role is None or self.role.role == "code"
+        return self.use in ("number", "date", "boolean", "category", "code")
+
+    @property
+    def has_position(self) -> bool:
+        """Whether encoded values differ; those of numbers that count as categories do not."""
+        return self.is_used and (self.kind != "number" or self.use != "category")
 
     @property
     def is_standardized(self) -> bool:
         """Whether the column has robust z-scores: those of others are 0.
 
-        Of dates, booleans and unused columns, only the rarity counts.
+        Of dates, booleans, numbers that count as categories and unused columns, only the rarity
+        counts.
         """
-        return self.is_used and self.kind not in ("date", "boolean")
+        return self.has_position and self.kind not in ("date", "boolean")
 
     @property
     def is_constant(self) -> bool:
@@ -152,7 +168,7 @@ def validate_state(state: EncoderState) -> None:
     if not any(column.n_present for column in columns):
         raise ModelFileError("encoder: no column has a value")
     for number, column in enumerate(columns):
-        rules = _evaluate_rules(column)
+        rules = _evaluate_rules(column) | _evaluate_role_rules(column, number)
         rules["at most max_categories categories"] = len(column.categories) <= state.max_categories
         if not all(rules.values()):
             broken = next(rule for rule, holds in rules.items() if not holds)
@@ -180,6 +196,33 @@ def _evaluate_rules(column: Column) -> dict[str, bool]:
         "one scale for each encoded feature": len(column.scales) == column.n_features_encoded,
         # A smaller scale would dominate every distance.
         "scales of at least 0.001 for indicators": min(indicator_scales, default=1) >= 0.001,
+    }
+
+
+# Kinds of columns that can have a role; all kinds for the others.
+_ROLE_KINDS: Mapping[Role, tuple[Kind, ...]] = {
+    "number": ("number",),
+    "date": ("date",),
+    "boolean": ("boolean",),
+    "category": ("category", "number", "boolean"),
+    "code": ("number",),
+    "identifier": ("category", "number", "date"),
+    "free text": ("category",),
+}
+
+
+def _evaluate_role_rules(column: Column, number: int) -> dict[str, bool]:
+    """Return the rules that the role of a column must satisfy, and whether they hold."""
+    role = column.role
+    if role is None:
+        return {}
+    n_values = column.n_present
+    return {
+        "a role of its kind": column.kind in _ROLE_KINDS.get(role.role, (column.kind,)),
+        "is_text in category columns only": role.is_text == (column.kind == "category"),
+        "a copy of an earlier column": role.duplicate_of is None or role.duplicate_of < number,
+        "at most as many distinct values as values": role.n_distinct <= n_values,
+        "no role in declared columns": not column.is_declared,
     }
 
 
@@ -285,8 +328,7 @@ def describe_problems(column: Column, *, has_rarities: bool = False) -> Iterator
     """
     if column.is_declared:
         return
-    if column.role is not None:
-        yield f"Column {quote(column.name)} {_USES[column.role.role]}: {column.role.reason}"
+    yield from describe_role(column)
     n_rows = column.n_present + column.n_missing
     if not column.n_present:
         yield f"Column {quote(column.name)} has no value in any of {n_rows} rows; it is a constant."
@@ -305,6 +347,15 @@ def describe_problems(column: Column, *, has_rarities: bool = False) -> Iterator
             f"Column {quote(column.name)} has {column.n_rare} rare categories; "
             f"they count as {OTHER!r}."
         )
+
+
+def describe_role(column: Column) -> Iterator[str]:
+    """Yield a sentence if the column was found to be used otherwise than others of its kind.
+
+    A role that the user stated is no news, and yields none.
+    """
+    if column.role is not None and is_special(column.role) and not column.is_stated:
+        yield f"Column {quote(column.name)} {_USES[column.use]}: {column.role.reason}"
 
 
 def _describe_missing(column: Column) -> str:

@@ -16,11 +16,12 @@ from altbi.encoding._column import (
     Column,
     EncoderState,
     describe_problems,
+    describe_role,
     fit_category,
     fit_numeric,
     validate_state,
 )
-from altbi.encoding._column_roles import ColumnRole, is_special
+from altbi.encoding._column_roles import ColumnRole, is_special, limit_sizes
 from altbi.encoding._values import (
     TAIL_START,
     Drift,
@@ -48,6 +49,7 @@ from altbi.table import Kind, Table
 # columns could exceed float32 (3e38).
 LIMIT = 1e9
 BLOCK_VALUES = 2**15  # 256 KiB of float64, which stay in the cache
+MAX_ROLE_WARNINGS = 20
 FIT_COLUMNS = 32  # numeric columns that are read at a time
 
 Features = NDArray[np.float32]
@@ -144,8 +146,8 @@ def _build_range_scaling(columns: tuple[Column, ...]) -> _Scaling:
     return _Scaling(
         prescale=np.array([column.prescale for column in numeric]),
         shift=np.array([column.low * column.prescale for column in numeric]),
-        divisor=np.array([column.divisor if column.is_used else np.inf for column in numeric]),
-        fill_value=np.array([column.fill_value * column.is_used for column in numeric]),
+        divisor=np.array([c.divisor if c.has_position else np.inf for c in numeric]),
+        fill_value=np.array([column.fill_value * column.has_position for column in numeric]),
         limit=LIMIT,
         compresses_tails=False,
         indicators=np.array(indicators, dtype=np.float32),
@@ -371,6 +373,21 @@ class TableEncoder:
             for sentence in describe_problems(column, has_rarities=has_rarities)
         ]
 
+    def describe_roles(self) -> list[str]:
+        """Return a sentence for each column used otherwise than others of its kind, at most 20.
+
+        A last sentence has the number of the others.
+        """
+        found = [sentence for column in self.columns for sentence in describe_role(column)]
+        n_more = len(found) - MAX_ROLE_WARNINGS
+        if n_more <= 0:
+            return found
+        return [
+            *found[:MAX_ROLE_WARNINGS],
+            f"{n_more:,} more columns are used otherwise than others of their kind. `altbi "
+            "inspect` lists the roles of a saved model.",
+        ]
+
     def drift(self, table: Table) -> Drift:
         """Count the values of a table that the training sample did not have.
 
@@ -424,7 +441,7 @@ class TableEncoder:
         """Fit all columns, and return them in the order of the table."""
         columns = {}
         numeric = []
-        special = {number: role for number, role in enumerate(roles) if is_special(role)}
+        special = {number for number, role in enumerate(roles) if is_special(role)}
         for number, (name, kind) in enumerate(zip(table.names, table.kinds, strict=True)):
             if kind == "category":
                 texts = table.categories(number)
@@ -436,9 +453,10 @@ class TableEncoder:
             group = numeric[first : first + FIT_COLUMNS]
             for number, values in zip(group, table.numbers(group).T, strict=True):
                 columns[number] = fit_numeric(table.names[number], table.kinds[number], values)
+        stored = limit_sizes(roles) if roles else [None] * len(columns)
         return tuple(
-            msgspec.structs.replace(columns[number], role=special.get(number))
-            for number in range(len(table.names))
+            msgspec.structs.replace(columns[number], role=role)
+            for number, role in enumerate(stored)
         )
 
     def _encode(self, table: Table, scaling: _Scaling) -> Features:

@@ -23,6 +23,7 @@ N_SIMILAR = 10
 MIN_RARITY = 1.0
 # What similar reference rows have if most of their categories have no feature of their own.
 OTHER_NOTE = "one of several rare categories"
+FREQUENT = "a frequent value"
 # Values of reference rows that are held in memory at a time.
 VALUES_AT_ONCE = 1 << 22
 
@@ -266,12 +267,13 @@ def _explain_sum(table: Table, scorer: SumScorer, encoder: TableEncoder) -> Expl
     """
     rows, rarities = scorer.encode(table, encoder)
     distance = scorer.distance
-    squares = encoder.sum_by_column(distance.contributions(rows))
+    by_distance = distance.contributions(rows)
+    squares = encoder.sum_by_column(by_distance)
     weights = _find_ordinary_columns(squares)[:, encoder.feature_columns].astype(np.float32)
     similar = distance.most_similar(rows, weights, N_SIMILAR)
     medians = _compute_medians(distance, encoder, similar)
     difference = np.nan_to_num(medians.astype(np.float64) - rows)
-    contributions = encoder.sum_by_column(scorer.contributions(rows))
+    contributions = encoder.sum_by_column(scorer.contributions(rows, by_distance))
     z_scores = np.sqrt(encoder.sum_by_column(difference**2))
     if rarities is not None:
         contributions += scorer.value_contributions(rarities)
@@ -286,20 +288,25 @@ def _explain_sum(table: Table, scorer: SumScorer, encoder: TableEncoder) -> Expl
         expected=tuple(encoder.decode(medians)),
         neighbours=similar,
         reference=tuple(encoder.decode(distance.rows)),
-        describe=_build_describer(table, scorer, rarities),
+        describe=_build_describer(table, scorer, rarities, encoder),
     )
 
 
 def _build_describer(
-    table: Table, scorer: SumScorer, rarities: NDArray[np.float64] | None
+    table: Table, scorer: SumScorer, rarities: NDArray[np.float64] | None, encoder: TableEncoder
 ) -> Callable[[int, int], str]:
     """Return a function of row and column that describes what is expected instead of a value."""
+    # Reference rows have no values of these columns that could be expected.
+    lacks_values = [not column.is_standardized for column in encoder.columns]
 
     def describe(row: int, column: int) -> str:
         """Return what is expected, in words, or "" if the value is not rare."""
-        if scorer.values is None or rarities is None or rarities[row, column] < MIN_RARITY:
+        if scorer.values is None or rarities is None:
             return ""
-        return scorer.values.describe(table, row, column)
+        is_rare = rarities[row, column] >= MIN_RARITY
+        found = scorer.values.describe(table, row, column) if is_rare else ""
+        is_described = found or not (lacks_values[column] and rarities[row, column] > 0)
+        return found if is_described else FREQUENT
 
     return describe
 

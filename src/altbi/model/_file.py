@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # these import this module
     from altbi.model._fitted_model import FittedModel
     from altbi.scorers import LossScorer, SumScorer
 
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 FORMAT = "altbi model"
 ENTRY = "altbi"
 SNAPSHOT = "snapshot."  # prefix of the names of network weights

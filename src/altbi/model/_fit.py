@@ -9,7 +9,7 @@ from typing import TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from altbi.encoding import MAX_COLUMNS, Column, TableEncoder, infer_roles
+from altbi.encoding import MAX_COLUMNS, Column, TableEncoder, check_stated_names, infer_roles
 from altbi.errors import ParameterError, TableError, TableWarning, TrainingError, quote
 from altbi.io import ScanResult
 from altbi.model._file import TrainingTable
@@ -62,12 +62,14 @@ def iter_fit(
 
     `labels` ``(n_rows,)`` are 1 for known inliers, -1 for known outliers, 0 for all others. A
     privacy budget does not use them. A table with fewer than 2 rows, or more than 100,000 columns,
-    raises a `TableError`. Problems of the sample or of the privacy ledger raise a `TableWarning`,
-    unless `warn` is False.
+    raises a `TableError`. A role that the settings state for a column that the table does not have,
+    or that is not possible, raises a `ParameterError`. Problems of the sample or of the privacy
+    ledger raise a `TableWarning`, unless `warn` is False.
     """
     if len(table) < 2:
         raise TableError("the table has 1 row, but a fit needs at least 2. Add more rows.")
     check_number_of_columns(len(table.names))
+    check_stated_names(settings.column_roles, table.names)
     seed = resolve_seed(settings.random_state)
     if settings.privacy is not None:
         model: FittedModel = yield from settings.privacy.fit(table, settings, seed)
@@ -96,15 +98,19 @@ def _fit_without_privacy(
 ) -> Fit:
     """Fit a model without a privacy budget: yield each training step, and return the model.
 
-    With `warn`, columns that mostly hold rare categories raise a `TableWarning`. The model scores
+    With `warn`, columns that are used otherwise than others of their kind, or that mostly hold rare
+    categories where roles are not inferred, raise a `TableWarning`. The model scores
     by reference rows if the settings have some, else by loss. At most 20,000 rows set a threshold
     of the former.
     """
     sample, labels = sample_training_rows(table, labels, settings.max_rows, seed)
     is_paper = settings.reference is None
-    encoder = TableEncoder().fit(sample, () if is_paper else infer_roles(sample))
+    encoder = TableEncoder().fit(
+        sample, () if is_paper else infer_roles(sample, settings.column_roles)
+    )
     rows = encoder.transform(sample)
-    for problem in encoder.check_sample(rows) if warn and is_paper else ():
+    problems = encoder.check_sample(rows) if is_paper else encoder.describe_roles()
+    for problem in problems if warn else ():
         warnings.warn(problem, TableWarning, stacklevel=5)
 
     history: list[TrainingStep] = []
@@ -256,15 +262,16 @@ def choose_uses(encoder: TableEncoder, sample: Table) -> list[Use]:
     """Return what the rarities of each column's values are about.
 
     The signs of numbers count where covariance and rarity of numbers do. In data frames and files,
-    integers with few distinct values may be codes, which occur in rules between columns.
+    integers with few distinct values may be codes, which occur in rules between columns, unless the
+    user stated that they are numbers.
     """
     counts_numbers = has_number_terms(len(encoder.number_features))
     uses = list(map(_choose_use, encoder.columns))
     for number, use in enumerate(uses):
         if use == "number" and not counts_numbers:
             uses[number] = "other"
-        elif use == "number" and sample.is_frame and _may_be_codes(sample, number):
-            uses[number] = "integer"
+        elif use == "number" and sample.is_frame and not encoder.columns[number].is_stated:
+            uses[number] = "integer" if _may_be_codes(sample, number) else "number"
     return uses
 
 
@@ -283,7 +290,6 @@ def _may_be_codes(sample: Table, number: int) -> bool:
 
 def _choose_use(column: Column) -> Use:
     """Return what the rarities of a column's values are about."""
-    role = column.kind if column.role is None else column.role.role
     uses: dict[str, Use] = {
         "boolean": "category",
         "category": "category",
@@ -293,7 +299,7 @@ def _choose_use(column: Column) -> Use:
         "identifier": "identifier",
         "number": "number",
     }
-    return uses.get(role, "other")
+    return uses.get(column.use, "other")
 
 
 def is_whitened(reference: ReferenceSettings, encoder: TableEncoder) -> bool:
@@ -342,7 +348,8 @@ def check_data(found: ScanResult, model: FittedModel) -> Iterator[str]:
     yield from _check_duplicates(features)
     if not has_rarities:
         yield from model.encoder.check_sample(features)
-    yield from _check_counters(found, [c.name for c in model.encoder.columns if c.is_used])
+    columns = [c for c in model.encoder.columns if c.is_used and not c.is_stated]
+    yield from _check_counters(found, [column.name for column in columns])
 
 
 def _check_duplicates(features: NDArray[np.float32]) -> Iterator[str]:

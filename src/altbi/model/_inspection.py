@@ -1,6 +1,7 @@
 """Describe a model file by its header alone."""
 
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from os import PathLike
@@ -22,6 +23,7 @@ CATEGORY_WIDTH = 24
 MAX_CATEGORIES = 4
 # A hostile file may hold any number of texts of any length. JSON has all of them.
 MAX_ITEMS = 100
+MAX_USUAL = 50  # columns of a table whose usual roles are listed
 ITEM_WIDTH = 500
 INDENT = " " * 16
 
@@ -102,6 +104,7 @@ def render(model: ModelDescription) -> str:
         *_wrap(_join_items(parameters), "  ", "  "),
         "",
         *_format_columns(model.columns),
+        *_format_uses(model.columns),
         *_format_conventions(model.conventions),
     ]
     return "".join(escape_text(line) + "\n" for line in lines)
@@ -163,15 +166,41 @@ def _format_columns(columns: tuple[Column, ...]) -> Iterator[str]:
 
     They have name, kind, number of missing values ("unknown" if the column was declared), values.
     """
-    # Only the start of a long name is escaped.
-    names = [
-        shorten(escape_text(shorten(column.name, NAME_WIDTH + 1)), NAME_WIDTH) for column in columns
-    ]
+    names = list(map(_format_name, columns))
     width = max(map(len, ["column", *names]))
     yield f"{'column':{width}}  {'kind':8}  {'missing':>8}  values"
     for name, column in zip(names, columns, strict=True):
         missing = "unknown" if column.is_declared else column.n_missing
         yield f"{name:{width}}  {column.kind:8}  {missing:>8}  {_describe_values(column)}"
+
+
+def _format_name(column: Column) -> str:
+    """Return the name of a column, escaped and cut; only the start of a long name is escaped."""
+    return shorten(escape_text(shorten(column.name, NAME_WIDTH + 1)), NAME_WIDTH)
+
+
+def _format_uses(columns: tuple[Column, ...]) -> Iterator[str]:
+    """Yield the lines of a table of roles: column, role, and why; one line if there are none.
+
+    Of tables with more than 50 columns, those that are used as others of their kind are counted.
+    """
+    yield ""
+    known = [(column, column.role) for column in columns if column.role is not None]
+    if not known:
+        yield "roles           not inferred: each column is used as its kind"
+        return
+    listed = [pair for pair in known if len(columns) <= MAX_USUAL or not pair[1].is_usual]
+    listed = listed[:MAX_ITEMS]
+    width = max(map(len, ["column", *(_format_name(column) for column, _ in listed)]))
+    yield f"{'column':{width}}  {'role':10}  why: inferred, unless stated by the user"
+    for column, role in listed:
+        start = f"{_format_name(column):{width}}  {role.role:10}  "
+        yield from _wrap(role.explanation, start, " " * len(start))
+    if len(listed) < len(columns):
+        shown = {column.name for column, _ in listed}
+        counts = Counter(role.role for column, role in known if column.name not in shown)
+        others = ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
+        yield f"and {len(columns) - len(listed):,} more columns: {others} (all with --json)"
 
 
 def _describe_values(column: Column) -> str:

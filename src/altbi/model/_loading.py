@@ -113,7 +113,11 @@ def _restore_model(path: FilePath, header: Header, tensors: Tensors, backbone: A
     `backbone` replaces the backbone of the parameters unless it is None. Invalid contents raise
     errors of several types, which `load_model` converts.
     """
-    parameters = {name: _from_plain(value) for name, value in header.parameters.items()}
+    parameters = {
+        # Its keys are names of columns, such as "object".
+        name: value if name == "column_roles" else _from_plain(value)
+        for name, value in header.parameters.items()
+    }
     if backbone is not None:
         parameters["backbone"] = backbone
     settings = build_settings(header.detector, parameters)

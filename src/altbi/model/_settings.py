@@ -1,13 +1,14 @@
 """What to fit: the settings that an estimator, the command line or a model file asks for."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Literal, Protocol, cast
 
 import numpy as np
 
 from altbi._parameters import ParameterObject, check_parameters, is_count, is_number, is_share
+from altbi.encoding import ROLE_NAMES, StatedRole
 from altbi.errors import ParameterError, quote
 from altbi.model._threshold import Contamination, is_contamination
 from altbi.networks import (
@@ -66,6 +67,8 @@ class FitSettings:
     threshold: float | None  # None computes it from `contamination`
     max_rows: int  # largest number of rows in the training sample
     random_state: RandomState
+    # Roles of columns by name that the user states; all others are inferred.
+    column_roles: Mapping[str, StatedRole] = field(default_factory=dict)
 
     @property
     def uses_labels(self) -> bool:
@@ -79,6 +82,7 @@ def outlier_detector_settings(
     n_groups: int = 20,
     keep: float = 0.8,
     whiten: bool | Literal["auto"] = "auto",
+    column_roles: Mapping[str, StatedRole] | None = None,
     schedule: Schedule | None = None,
     backbone: Backbone | None = None,
     outlier_weight: float = 1.0,
@@ -108,6 +112,7 @@ def outlier_detector_settings(
         ),
         scale_losses=True,
         privacy=None,
+        column_roles=dict(column_roles or {}),
         **_select_fit_options(parameters),
     )
 
@@ -214,6 +219,10 @@ _VALUE_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "n_groups": _COUNT,
     "keep": (is_share, "a share in (0, 1]"),
     "whiten": (lambda value: value == "auto" or isinstance(value, bool), "True, False or 'auto'"),
+    "column_roles": (
+        lambda value: is_role_mapping(value),
+        f"a dict from names of columns to roles ({', '.join(ROLE_NAMES)}), or None",
+    ),
     "n_models": _COUNT,
     "batch_size": _ROWS,
     "check_every": _COUNT,
@@ -268,6 +277,14 @@ def is_random_state(value: object) -> bool:
     if is_count(value, 0):
         return int(cast(int, value)) < 2**63
     return value is None or isinstance(value, np.random.RandomState)
+
+
+def is_role_mapping(value: object) -> bool:
+    """Return whether a value is None, or a mapping from names of columns to roles."""
+    return value is None or (
+        isinstance(value, Mapping)
+        and all(isinstance(name, str) and role in ROLE_NAMES for name, role in value.items())
+    )
 
 
 def _resolve_schedule(schedule: Schedule | None, updates: int) -> Schedule:

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altbi.errors import quote
-from altbi.rarities._rare_counts import compute_rarities
+from altbi.rarities._rare_counts import USUAL_SHARE, compute_rarities
 
 # Categories of a column that are kept; the rest has the rarity of values that occur once.
 MAX_CATEGORIES = 100_000
@@ -70,12 +70,35 @@ class CategoryCounts(
         wanted = np.append(counts, other)
         return np.append(compute_rarities(everything, wanted), 0.0)
 
+    @cached_property
+    def _limits(self) -> NDArray[np.float64]:
+        """Limits of other rarities of all categories, then those of other and of missing values."""
+        counts = np.array(self.counts, dtype=np.int64)
+        total = counts.sum() + self.n_single
+        limits = np.maximum(np.log(USUAL_SHARE * (total + 1) / (counts + 1)), 0.0)
+        return np.concatenate([limits, [np.inf, 0.0]])
+
     def score(self, values: pa.Array) -> NDArray[np.float64]:
         """Return the rarities ``(n_rows,)`` of texts; 0 for missing values."""
+        return self.score_with_limits(values)[0]
+
+    def score_with_limits(
+        self, values: pa.Array
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the rarities of texts, and how rare they may be in other respects.
+
+        Both have the shape ``(n_rows,)``. A text that a fifth of the rows have is usual, however
+        few others have its format.
+        """
+        indices = self._find(values)
+        return self._rarities[indices], self._limits[indices]
+
+    def _find(self, values: pa.Array) -> NDArray[np.integer]:
+        """Return the indices ``(n_rows,)`` of categories; others and missing values follow them."""
         n_known = len(self.categories)
         codes = pc.index_in(values.cast(pa.large_string()), value_set=self._categories)
         codes = pc.if_else(pc.is_null(values), pa.scalar(n_known + 1, pa.int32()), codes)
-        found: NDArray[np.float64] = self._rarities[pc.fill_null(codes, n_known).to_numpy()]
+        found: NDArray[np.integer] = pc.fill_null(codes, n_known).to_numpy()
         return found
 
     def describe(self, text: str) -> str:

@@ -32,6 +32,8 @@ MIN_SUPPORT = 50
 MIN_SHARE = 0.99
 MIN_CHANCE = 30.0
 MIN_REDUCTION = 10.0
+# A pair that has more than half as many rows as the usual one breaks no rule that others keep.
+MIN_RATIO = 2
 _LOG_RELIABLE = math.log(100)  # log odds of a rule whose rarities count in full
 
 # Pairs of columns are screened on this many pairs of rows with equal determinants, which are
@@ -118,8 +120,11 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Rules between pairs of columns, and the rarity of values that break them.
 
     The rarity of a broken rule is ``log((n_usual + 1) / (n + 1))``, where the sample has the
-    determinant with its usual partner in `n_usual` rows and the row's own pair in `n` rows. Rules
-    that hold in less than 99 % have a smaller weight. The rarity is divided between the two values,
+    determinant with its usual partner in `n_usual` rows and the row's own pair in `n` rows. It is
+    at least ``log((total + 1) / (tail + 1))``, where the tail are those of the `total` rows of the
+    rule that break it with pairs as rare, if n is at most half of `n_usual`: a determinant may be
+    rare although the rule hardly ever fails. Rules that hold in less than 99 % have a smaller
+    weight. The rarity is divided between the two values,
     so that a value that breaks several rules gets the most. A value has the maximum over its rules.
     Missing values and unknown determinants break no rule.
 
@@ -240,8 +245,10 @@ class _Breaks:
     rows: Integers
     known: Integers  # index of the rule's known determinant in each row
     rarities: NDArray[np.float64]
-    # The rarity of the determinant given the partner: 0 if the partner occurs nowhere else.
-    reverse_rarities: NDArray[np.float64]
+    # How rare each value is given the other, by counts: they divide the rarity. That of the
+    # determinant is 0 if the partner occurs nowhere else.
+    by_partner: NDArray[np.float64]
+    by_determinant: NDArray[np.float64]
 
 
 class _RuleTable:
@@ -266,6 +273,19 @@ class _RuleTable:
         # A last entry that equals no pair, so that every search ends at an entry.
         self.pairs = np.append(pairs[order], np.iinfo(np.int64).max)
         self.n_pairs = np.append(np.array(rule.n_others, dtype=np.int64)[order], 0)
+        self.by_rule = self._compute_rule_rarities()
+
+    def _compute_rule_rarities(self) -> NDArray[np.float64]:
+        """Return how rare broken rules are, for pairs in 0, 1, 2, … sample rows.
+
+        The rarity is that of all rows whose pair breaks the rule and does not occur more often.
+        """
+        n_others = np.array(self.rule.n_others, dtype=np.int64)
+        rows = np.bincount(n_others, weights=n_others, minlength=2)
+        tails = np.cumsum(rows)
+        tails[0] = tails[1]  # a new pair is as rare as one that occurs once
+        total = sum(self.rule.n_usual) + int(n_others.sum())
+        return np.log((total + 1) / (tails + 1))
 
     def _combine(self, determinants: Integers, dependents: Integers) -> Integers:
         """Return one integer for each pair of values, also for unknown dependents."""
@@ -283,13 +303,17 @@ class _RuleTable:
         entries = np.searchsorted(self.pairs, pairs)
         n_own = np.where(self.pairs[entries] == pairs, self.n_pairs[entries], 0)
         own = _LOG_COUNTS[n_own]
+        n_usual = self.n_usual[known]
+        by_count = _LOG_COUNTS[n_usual] - own
+        by_rule = np.where(n_usual >= MIN_RATIO * np.maximum(n_own, 1), self.by_rule[n_own], 0.0)
         reverse = _LOG_COUNTS[self.dependent_counts[dependents]] - own
         return _Breaks(
             rule=self.rule,
             rows=rows,
             known=known,
-            rarities=(_LOG_COUNTS[self.n_usual[known]] - own) * self.weight,
-            reverse_rarities=np.maximum(reverse, 0) * self.weight,
+            rarities=np.maximum(by_count, by_rule) * self.weight,
+            by_partner=np.maximum(reverse, 0),
+            by_determinant=by_count,
         )
 
 
@@ -306,8 +330,8 @@ def _assign_rarities(breaks: Sequence[_Breaks], rarities: NDArray[np.float64]) -
         totals[broken.rows, broken.rule.dependent] += broken.rarities
     for broken in breaks:
         rows, rule = broken.rows, broken.rule
-        first = broken.reverse_rarities * totals[rows, rule.determinant] ** 2
-        second = broken.rarities * totals[rows, rule.dependent] ** 2
+        first = broken.by_partner * totals[rows, rule.determinant] ** 2
+        second = broken.by_determinant * totals[rows, rule.dependent] ** 2
         share = first / np.where(first + second > 0, first + second, 1)
         for position, factor in ((rule.determinant, share), (rule.dependent, 1 - share)):
             old = rarities[rows, position]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Annotated, Literal, NamedTuple, final
+from typing import Annotated, Literal, NamedTuple, Self, final
 
 import msgspec
 import numpy as np
@@ -15,6 +15,11 @@ from altbi.errors import MAX_NAME, escape_text, quote, shorten
 from altbi.rarities._category_counts import CategoryCounts, fit_category_counts
 from altbi.rarities._date_differences import DateDifference, fit_date_difference
 from altbi.rarities._date_rarity import DateRarity, fit_date_rarity
+from altbi.rarities._missing_patterns import (
+    MissingPatterns,
+    choose_columns,
+    fit_missing_patterns,
+)
 from altbi.rarities._missing_values import MissingCounts
 from altbi.rarities._pair_rules import PairRules, fit_pair_rules
 from altbi.rarities._patterns import TextPatterns, fit_text_patterns
@@ -33,6 +38,10 @@ MAX_DATES = 10
 MAX_PAIRS = MAX_DATES * (MAX_DATES - 1) // 2
 # Start of a sentence about a typo, which the category that it looks like follows.
 TYPO_VERB = "looks like"
+# Largest usual rarity in a model file; logarithms of counts and their sums are smaller.
+MAX_RARITY = 1e6
+# A rarest value is usual if so many training rows have one that is as rare.
+USUAL_ROWS = 0.3
 # Rarity from which the time between two dates is described.
 MIN_DESCRIBED = 2.0
 # What a column is used for: a "copy" of another text column occurs in rules only, an "integer" in
@@ -96,10 +105,13 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def score_texts(self, texts: pa.Array) -> Floats:
         """Return the rarities ``(n_rows,)`` of texts; 0 for missing ones."""
         total = np.zeros(len(texts))
-        for scorer in self._text_scorers:
+        for scorer in self._text_scorers[1:]:
             if scorer is not None:
                 total += scorer.score(texts)
-        return total
+        if self.categories is None:
+            return total
+        rarities, limits = self.categories.score_with_limits(texts)
+        return np.minimum(total, limits) + rarities
 
 
 @final
@@ -113,9 +125,14 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     columns: Annotated[tuple[ColumnRarity, ...], msgspec.Meta(max_length=MAX_COLUMNS)]
     rules: PairRules | None = None
     differences: Annotated[tuple[DateDifference, ...], msgspec.Meta(max_length=MAX_PAIRS)] = ()
+    patterns: MissingPatterns | None = None
+    # Rarity that the rarest value of a row has in the share `USUAL_ROWS` of the training rows.
+    usual_rarest: Annotated[float, msgspec.Meta(ge=0, le=MAX_RARITY)] = 0.0
 
     def __post_init__(self) -> None:
         """Raise a `ValueError` unless differences are those of two existing columns."""
+        if self.patterns is not None and max(self.patterns.columns) >= len(self.columns):
+            raise ValueError("value rarities: expected missing values of existing columns")
         for difference in self.differences:
             if max(difference.first, difference.second) >= len(self.columns):
                 raise ValueError("value rarities: expected differences of existing columns")
@@ -140,7 +157,35 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
             positions = [table.names.index(name) for name in self.rules.names]
             rarities[:, positions] += self.rules.score(texts)
         self._add_differences(table, rarities)
+        if self.patterns is not None:
+            self._add_patterns(self.patterns, table, rarities)
         return rarities
+
+    def _add_patterns(self, patterns: MissingPatterns, table: Table, rarities: Floats) -> None:
+        """Add the rarities of patterns of missing values to those of one column.
+
+        The part that the rarest missing value of the row explains is left out.
+        """
+        is_missing = _find_all_missing(table, patterns.columns)
+        single = [self.columns[number].missing.rarity for number in patterns.columns]
+        found, columns = patterns.score(is_missing)
+        explained = np.where(is_missing, single, 0.0).max(axis=1)
+        rarities[np.arange(len(found)), columns] += np.maximum(found - explained, 0.0)
+
+    def with_usual_rarest(self, rarities: Floats) -> Self:
+        """Return a copy that knows how rare the rarest values of the training rows are."""
+        usual = float(np.quantile(rarities.max(axis=1), 1 - USUAL_ROWS, method="lower"))
+        return msgspec.structs.replace(self, usual_rarest=min(usual, MAX_RARITY))
+
+    def find_rarest(self, rarities: Floats) -> tuple[NDArray[np.intp], Floats]:
+        """Return for each row the column of its rarest value, and how much rarer it is than usual.
+
+        Both have the shape ``(n_rows,)``. Of equally rare values, the first one counts. One rare
+        value says little in a table in which most rows have such a value.
+        """
+        columns = rarities.argmax(axis=1)
+        highest = rarities[np.arange(len(rarities)), columns]
+        return columns, np.maximum(highest - self.usual_rarest, 0.0)
 
     def _add_numbers(self, table: Table, rarities: Floats) -> None:
         """Add the rarities of missing values and signs of columns that are no texts.
@@ -249,8 +294,27 @@ def fit_value_rarities(table: Table, uses: Sequence[Use]) -> ValueRarities:
     if rules is not None and _measure_size(rules) > MAX_BYTES - n_bytes:
         rules = None
     return ValueRarities(
-        columns=tuple(columns), rules=rules, differences=tuple(_fit_differences(table, uses))
+        columns=tuple(columns),
+        rules=rules,
+        differences=tuple(_fit_differences(table, uses)),
+        patterns=_fit_missing_patterns(table, columns),
     )
+
+
+def _fit_missing_patterns(table: Table, columns: Sequence[ColumnRarity]) -> MissingPatterns | None:
+    """Fit the rarities of values that are missing together."""
+    missing = [column.missing for column in columns]
+    shares = np.array([each.n_missing / max(len(table), 1) for each in missing])
+    chosen = choose_columns(shares)
+    return fit_missing_patterns(chosen, _find_all_missing(table, chosen))
+
+
+def _find_all_missing(table: Table, columns: Sequence[int]) -> NDArray[np.bool_]:
+    """Return a mask ``(n_rows, len(columns))`` of the missing values of some columns."""
+    is_missing = np.zeros((len(table), len(columns)), dtype=bool)
+    for index, number in enumerate(columns):
+        is_missing[:, index] = find_missing(table, number)
+    return is_missing
 
 
 def _limit_size(column: ColumnRarity, limit: int) -> tuple[ColumnRarity, int]:

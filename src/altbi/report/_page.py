@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from altbi.errors import escape_text, shorten
 from altbi.report._axes import build_score_axis
 from altbi.report._charts import Chart, draw_histogram, draw_training
-from altbi.report._summary import Summary, TopRow
+from altbi.report._summary import ColumnFact, Summary, TopRow
 
 MAX_PAGE_BYTES = 3_000_000
 # Scores from this value on have four significant digits.
@@ -23,6 +23,7 @@ LARGE_SCORE = 1e7
 # Positions of the threshold slider, and columns to filter by.
 MAX_THRESHOLDS = 1_000
 MAX_FILTERS = 50
+MAX_USUAL = 50  # columns of a table whose usual roles are listed
 
 FOLDER = Path(__file__).parent
 # Characters that could end a script element, or that JavaScript reads as a line end.
@@ -42,6 +43,13 @@ class Limits:
     ids: int = 3  # id columns in the list
     notes: int = 60  # warnings
     note: int = 600  # characters of each warning
+
+
+class ColumnUses(NamedTuple):
+    """How columns are used."""
+
+    listed: tuple[ColumnFact, ...]
+    others: list[tuple[str, int]]  # roles of the other columns, and how many have them
 
 
 # Decreasing limits: the first with which the page is small enough is used.
@@ -112,6 +120,7 @@ def _render_with(summary: Summary, limits: Limits, charts: dict[str, Chart]) -> 
         policy=_build_policy(script, style),
         style=Markup(style),
         compressed=axis.shrink < 1,
+        uses=select_column_uses(summary.columns, limits.columns),
         charts={name: Markup(chart.svg) for name, chart in charts.items()},
         data=Markup(_to_script_json(data)),
         script=Markup(script),
@@ -149,6 +158,20 @@ def _count_reason_columns(rows: tuple[TopRow, ...], limits: Limits) -> list[tupl
         for name in dict.fromkeys(reason.column for reason in row.reasons[: limits.reasons])
     )
     return counts.most_common(MAX_FILTERS)
+
+
+def select_column_uses(columns: tuple[ColumnFact, ...], limit: int) -> ColumnUses:
+    """Return the columns whose roles are listed, at most `limit`, and the counts of the others.
+
+    Of tables with more than 50 columns, those that are used as others of their kind are counted. If
+    roles are not inferred, nothing is listed or counted.
+    """
+    known = [column for column in columns if column.role]
+    listed = [column for column in known if len(columns) <= MAX_USUAL or not column.is_usual]
+    listed = listed[:limit]
+    names = {column.name for column in listed}
+    counts = Counter(column.role for column in known if column.name not in names)
+    return ColumnUses(tuple(listed), counts.most_common())
 
 
 def _choose_bar_limit(rows: tuple[TopRow, ...], limits: Limits) -> float:

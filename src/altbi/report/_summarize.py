@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from altbi._formatting import format_number
 from altbi._version import __version__
-from altbi.encoding import Column
+from altbi.encoding import Column, ColumnRole
 from altbi.errors import quote
 from altbi.explain import Explanation
 from altbi.io import ColumnParser, Label, SelectedColumns, parse_labels_column
@@ -309,10 +309,23 @@ def _build_column_facts(
             missing=column.n_missing / (column.n_present + column.n_missing),
             n_reasons=n_reasons[column.name],
             share=float(share),
+            **_describe_role(column.role),
         )
         for column, share in zip(columns, shares, strict=True)
     ]
     return tuple(sorted(facts, key=lambda fact: (-fact.share, -fact.n_reasons)))
+
+
+def _describe_role(role: ColumnRole | None) -> dict[str, Any]:
+    """Return the fields of a `ColumnFact` about the role of a column; none without a role."""
+    if role is None:
+        return {}
+    return {
+        "role": role.role,
+        "reason": role.explanation,
+        "is_stated": role.is_stated,
+        "is_usual": role.is_usual,
+    }
 
 
 def _build_top_rows(

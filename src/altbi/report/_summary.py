@@ -45,6 +45,10 @@ class ColumnFact:
     missing: float  # share of missing values
     n_reasons: int  # number of rows in `Summary.top` that have it among their reasons
     share: float  # of all columns' contributions to the scores of these rows
+    role: str = ""  # how it is used, and why; "" if roles are not inferred
+    reason: str = ""
+    is_stated: bool = False  # whether the user stated the role
+    is_usual: bool = True  # whether it is used as others of its kind, without a remark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ Scores = NDArray[np.float64]
 DISTANCE_WEIGHT, COVARIANCE_WEIGHT, RARITY_WEIGHT = 0.5, 1.0, 0.5
 # Weight of the rarest text, date or missing value of a row, in nats. It is not divided by a spread:
 # a rarity has the same meaning in all tables. A row with one wrong value would be lost otherwise.
-RAREST_WEIGHT = 0.5
+RAREST_WEIGHT = 0.75
 # Numbers from which the distance is their only term.
 MAX_FEATURES = 100
 # Rarities are not enlarged in tables in which they hardly differ. In nats.
@@ -108,8 +108,8 @@ class SumScorer:
         for scorer, weight, scale, features in self.squared_terms:
             total += weight * scale.apply(scorer.score(_select(rows, features)))
         total += RARITY_WEIGHT * self.scales[-1].apply(self.add_rarities(rows, rarities))
-        if rarities is not None:
-            total += RAREST_WEIGHT * rarities.max(axis=1)
+        if rarities is not None and self.values is not None:
+            total += RAREST_WEIGHT * self.values.find_rarest(rarities)[1]
         return total
 
     def add_rarities(self, rows: Rows, rarities: Scores | None) -> Scores:
@@ -151,11 +151,14 @@ class SumScorer:
             found[:, self.numbers] = tails + LEAST_TAIL * (tails > 0)
         return found
 
-    def contributions(self, rows: Rows) -> NDArray[np.float64]:
+    def contributions(
+        self, rows: Rows, by_distance: NDArray[np.float64] | None = None
+    ) -> NDArray[np.float64]:
         """Return contributions ``(n_rows, n_features_encoded)`` of the encoded features.
 
         Together with `value_contributions`, they add up to the scores. The logarithm of a sum is
-        split in proportion to the summands.
+        split in proportion to the summands. `by_distance` are the contributions to the distance if
+        they are known already.
         """
         total = np.zeros(rows.shape)
         for scorer, weight, scale, features in self.squared_terms:
@@ -164,18 +167,23 @@ class SumScorer:
             ratios = np.divide(
                 scale.apply(scores), scores, out=np.zeros(len(rows)), where=scores > 0
             )
-            total[:, features] += weight * ratios[:, None] * scorer.contributions(selected)
+            if by_distance is not None and scorer is self.distance:
+                found = by_distance
+            else:
+                found = scorer.contributions(selected)
+            total[:, features] += weight * ratios[:, None] * found
         total += RARITY_WEIGHT * self.scales[-1].apply(self.number_rarities(rows))
         return total
 
     def value_contributions(self, rarities: Scores) -> NDArray[np.float64]:
         """Return contributions ``(n_rows, n_columns)`` of the rarities of texts and other values.
 
-        The rarest value of a row counts once more; of equally rare ones, that is the first.
+        The rarest value of a row counts once more, as far as it is rarer than usual.
         """
         total = RARITY_WEIGHT * self.scales[-1].apply(rarities)
-        index = np.arange(len(rarities)), rarities.argmax(axis=1)
-        total[index] += RAREST_WEIGHT * rarities[index]
+        if self.values is not None:
+            columns, excess = self.values.find_rarest(rarities)
+            total[np.arange(len(rarities)), columns] += RAREST_WEIGHT * excess
         return total
 
 
@@ -202,6 +210,8 @@ def fit_sum_scorer(
     rarity are left out: by default the distance is whitened there, so the covariance would count
     twice, and the rarities of hundreds of correlated values only add noise.
     """
+    if values is not None and rarities is not None:
+        values = values.with_usual_rarest(rarities)
     covariance = rarity = None
     scales = [_fit_scale(distance.score(rows), is_squared=True)]
     if has_number_terms(len(numbers)):
