@@ -138,6 +138,7 @@ def folder(tmp_path_factory):
         "score t.csv --model t.altbi --output {out}/s.csv",
         "score t.csv --model t.altbi --output {out}/s.parquet",
         "explain t.csv --model t.altbi",
+        "cells t.csv --model t.altbi --output {out}/c.csv",
         "report t.csv --model t.altbi --output {out}/page.html",
         "inspect t.altbi",
         "demo --output {out}",

@@ -9,6 +9,7 @@ from altbi._lazy import import_lazily
 from altbi._version import __version__
 
 if TYPE_CHECKING:
+    from altbi.cells import WrongCells, find_cells
     from altbi.detection import Detection
     from altbi.detectors import ALTBI, ODIM, OutlierDetector
     from altbi.errors import AltbiError
@@ -28,8 +29,10 @@ __all__ = [
     "FittedModel",
     "OutlierDetector",
     "Schedule",
+    "WrongCells",
     "__version__",
     "detect",
+    "find_cells",
     "load",
     "open_table",
 ]
@@ -44,7 +47,9 @@ _MODULES = {
     "ODIM": "altbi.detectors",
     "OutlierDetector": "altbi.detectors",
     "Schedule": "altbi.networks",
+    "WrongCells": "altbi.cells",
     "detect": "altbi.pipeline",
+    "find_cells": "altbi.cells",
     "load": "altbi.model",
     "open_table": "altbi.io",
 }

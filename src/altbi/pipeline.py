@@ -176,13 +176,13 @@ def detect(
     if duplicates != 0 and not is_count(duplicates):
         raise ParameterError(f"duplicates={quote(duplicates)}, but expected a number of rows.")
     settings = _state_column_roles(_read_settings(detector), column_roles)
-    source = _open_source(table)
+    source = open_source(table)
     selection = ColumnSelection(
-        columns=_as_tuple(columns),
-        exclude=_as_tuple(exclude),
-        ids=_as_tuple(id),
+        columns=as_tuple(columns),
+        exclude=as_tuple(exclude),
+        ids=as_tuple(id),
         label=label,
-        missing=_as_tuple(missing),
+        missing=as_tuple(missing),
         keep=keep_columns,
     )
     options: dict[str, Any] = {
@@ -548,7 +548,7 @@ class Pipeline:
             check_writable(pa.schema([self.source.schema.field(name) for name in ids]), "csv")
 
 
-def _open_source(table: Any) -> Source:  # noqa: ANN401
+def open_source(table: Any) -> Source:  # noqa: ANN401
     """Open a table: a path with `open_table`, another object with `open_in_memory`.
 
     A `Source` is already open, and is returned as it is.
@@ -560,7 +560,7 @@ def _open_source(table: Any) -> Source:  # noqa: ANN401
     return open_in_memory(table)
 
 
-def _as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+def as_tuple(names: str | Sequence[str]) -> tuple[str, ...]:
     """Return the names as a tuple; a single name becomes a tuple of one."""
     return (names,) if isinstance(names, str) else tuple(names)
 

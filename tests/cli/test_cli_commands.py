@@ -615,6 +615,4 @@ def test_fitted_models_refuse_roles(capsys, monkeypatch, home, command):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
-    assert "--as is for detect and fit: a model keeps the roles of its fit" in (
-        capsys.readouterr().err
-    )
+    assert "--as is for a fit: a model keeps the roles of its fit" in (capsys.readouterr().err)

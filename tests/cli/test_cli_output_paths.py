@@ -25,6 +25,7 @@ def contents(folder):
         ("score sizes.csv -m sizes.altbi -o ./sizes.csv", "cannot be the output"),
         ("explain sizes.csv -m sizes.altbi --rows 1 -o sizes.csv", "cannot be the output"),
         ("report sizes.csv -m sizes.altbi -o sizes.altbi", "cannot be the output"),
+        ("cells sizes.csv -m sizes.altbi -o sizes.csv", "cannot be the output"),
         ("fit sizes.csv -o sizes.csv", "cannot be the output"),
         ("detect scores.csv -o .", "cannot be the output"),
         ("score data -m sizes.altbi -o data/a.csv", "would become part of the table"),
@@ -68,6 +69,7 @@ def test_missing_and_conflicting_outputs_are_wrong_usage(folder, capsys, argumen
         ("detect sizes.csv", "sizes-altbi"),
         ("fit sizes.csv", "sizes.altbi"),
         ("score sizes.csv -m data/model", "sizes-scores.csv"),
+        ("cells sizes.csv", "sizes-cells.csv"),
         ("report sizes.csv -m data/model", "sizes-report.html"),
     ],
 )

@@ -7,7 +7,7 @@ from altbi import __version__
 from altbi.cli import main
 from altbi.cli._parser import build_parser
 
-COMMANDS = ["detect", "fit", "score", "explain", "report", "inspect", "demo", "completion"]
+COMMANDS = ["detect", "fit", "score", "explain", "cells", "report", "inspect", "demo", "completion"]
 
 
 def test_version_is_printed(capsys):

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from altbi._demo import Demo
+from altbi.cells import WrongCells
 from altbi.cli import _printing
 from altbi.networks import TrainingStep
 from altbi.report import ColumnFact, Metrics, ReasonFact, Summary, TopRow
@@ -188,3 +189,56 @@ def test_demo_compares_with_chance(screen):
     text = words(screen)
     assert "A table of 300 breast biopsies with 2 measurements each: 290 are benign" in text
     assert "6 are malignant (by chance: 0.3); of the first twenty, 8." in text
+
+
+def test_long_expectations_are_not_cut(screen):
+    note = "usually 'Birmingham' where postcode is 'B1 1AA' (31 rows)"
+
+    show(screen, _printing.print_reasons, reasons_table(expected=note))
+
+    assert note in words(screen) or screen.isatty()
+    text = re.sub(r"\W", "", words(screen))
+    assert all(part in text for part in ("usually", "Birmingham", "postcode", "31"))
+    assert max(map(len, read_lines(screen))) <= 100
+
+
+def wrong_cells(**changes):
+    record = {"row": 7, "id_key": "k7", "column": "city", "value": "Birminghm"}
+    record |= {"expected": "Birmingham", "note": "looks like 'Birmingham' (31 rows)", "score": 9.26}
+    table = pa.Table.from_pylist([record | changes] * 12)
+    return WrongCells(table=table, n_rows=500, n_columns=4, notes=("Column 'a' is constant.",))
+
+
+def test_cells_are_printed_with_notes_and_ids(screen):
+    show(screen, _printing.print_cells, "t.csv", wrong_cells(), "t-cells.csv")
+
+    text = words(screen)
+    assert "t.csv: 500 rows x 4 columns = 2,000 cells were searched. 12 of them are listed" in text
+    assert "7 9.3 city Birminghm Birmingham looks like" in text
+    assert "31 rows)" in text
+    assert text.count("key k7") == 10
+    assert "warnings: - Column 'a' is constant. written: t-cells.csv" in text
+    assert max(map(len, read_lines(screen))) <= 100
+
+
+@pytest.mark.parametrize("hostile", ["\x1b[2J\x9b\r", RED, "[bold", "x" * 300])
+def test_texts_of_cells_have_no_effect(screen, hostile):
+    found = wrong_cells(value=hostile, expected=hostile, note=hostile, column=hostile)
+
+    show(screen, _printing.print_cells, hostile, found, hostile)
+
+    lines = read_lines(screen)
+    assert all(line.isprintable() for line in lines)
+    if hostile in (RED, "[bold"):
+        assert words(screen).count(hostile) >= 3  # markup is printed, not interpreted
+    assert all(len(line) <= 100 for line in lines if "xxx" not in line or len(line) < 290)
+
+
+def test_no_cells_are_no_table(screen):
+    empty = wrong_cells()
+    empty = replace(empty, table=empty.table.slice(0, 0))
+
+    show(screen, _printing.print_cells, "t.csv", empty, "t-cells.csv")
+
+    assert "0 of them are listed" in words(screen)
+    assert "Rows are counted" not in words(screen)

@@ -9,6 +9,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 
 from altbi import ALTBI, Explanation, OutlierDetector, Schedule
+from altbi.encoding import OTHER
 from altbi.errors import ParameterError
 from altbi.scorers import LossScorer
 from altbi.torch import Glow
@@ -382,3 +383,19 @@ def test_distances_that_overflow_are_finite(monkeypatch):
 
     assert explanation.z_scores[0].tolist() == [0.0, np.sqrt(2 * float(np.finfo(np.float32).max))]
     assert explanation.reasons(0)[0].column == "b"
+
+
+def test_rare_categories_are_described_in_words():
+    values = [f"value {i}" for i in range(150)] * 2
+    frame = pa.table({"name": values, "size": np.random.default_rng(0).normal(size=300)})
+    frame = frame.append_column("other", pa.array(["a"] * 300))
+    explanation = OutlierDetector(random_state=0).fit(frame).explain(frame)
+    column = explanation.columns.index("name")
+
+    expected = explanation.expected[column].to_pylist()
+    rows = [row for row in range(300) if expected[row] == OTHER]
+
+    assert rows
+    reasons = [explanation._build_reason(row, column) for row in rows]
+    assert all(reason.note for reason in reasons)
+    assert reasons[0].note == "one of several rare categories"

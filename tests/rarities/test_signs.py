@@ -87,3 +87,13 @@ def test_invalid_states_are_refused(change):
     assert msgspec.convert(state, SignCounts).n_zero == 2
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(state | change, SignCounts)
+
+
+def test_description_names_the_most_frequent_sign():
+    counts = SignCounts(n_negative=0, n_zero=4, n_positive=995)
+    expected = "a number above 0, as in 995 of 999 rows"
+    assert counts.describe(0.0) == counts.describe(-3.0) == expected
+    assert counts.describe(5.0) == ""
+    below = SignCounts(n_negative=500, n_zero=2, n_positive=0)
+    assert below.describe(1.0) == "a number below 0, as in 500 of 502 rows"
+    assert SignCounts(n_negative=500, n_zero=0, n_positive=500).describe(0.0) == ""

@@ -306,7 +306,10 @@ def test_descriptions_name_what_is_expected(rarities):
     )
     assert describe(rarities, "note", note=None) == "a value"
     assert describe(rarities, "code", code=14.0).startswith(("'11' (", "'12' (", "'13.5' ("))
-    assert describe(rarities, "amount", amount=-1.0) == ""
+    assert describe(rarities, "amount", amount=-1.0) == (
+        "a number above 0, as in 1,200 of 1,200 rows"
+    )
+    assert describe(rarities, "amount", amount=1.0) == ""
     first = make_columns()["postcode"][0]
     other = next(code for code in make_columns()["postcode"] if code != first)
     wrong = [describe(rarities, name, postcode=other) for name in ("postcode", "city")]
@@ -348,9 +351,9 @@ def test_description_of_pattern_where_no_category_is_frequent():
 def test_description_is_of_the_rarer_of_pattern_and_category():
     rows = table(code=["AB-1"] * 500 + [f"AB-{number}" for number in range(2, 400)])
     column = fit_value_rarities(rows, ["category"]).columns[0]
-    assert column.describe("ab 7 !") == column.patterns.describe("ab 7 !") != ""
+    assert column.find_note("ab 7 !").text == column.patterns.describe("ab 7 !") != ""
     # The format is usual, the category is not.
-    assert column.describe("AB-77") == "'AB-1' (500 rows)"
+    assert column.find_note("AB-77").text == "'AB-1' (500 rows)"
 
 
 def test_long_column_names_are_shortened():

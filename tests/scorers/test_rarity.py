@@ -80,3 +80,17 @@ def test_quantile_between_values_is_as_usual_as_those_beyond():
     scores = fit_rarity_scorer(rows).score(column(1, 0, 99, 100))
     assert scores[0] < scores[1] < 2
     assert scores[2] < scores[3] < 2
+
+
+def test_cells_beyond_the_limits_do_not_tie():
+    rows = np.random.default_rng(0).normal(size=(500, 2)).astype(np.float32)
+    scorer = fit_rarity_scorer(rows)
+    cells = np.array([[5, np.nan], [9, 0], [-9, 0], [900, 0]], dtype=np.float32)
+
+    found = scorer.score_cells(cells)
+
+    assert found[0, 1] == 0  # other scorers count missing values
+    assert 0 < found[0, 0] < found[1, 0] < found[3, 0]
+    assert found[2, 0] > 4
+    usual = np.abs(rows) < 1
+    assert (scorer.score_cells(rows)[usual] == scorer.contributions(rows)[usual]).all()

@@ -122,11 +122,11 @@ def run_program(
 
 
 def _run_command(args: argparse.Namespace) -> int:
-    """Import the commands, call the one named `args.run`, and return its exit code.
+    """Import the module of a command, call its function `args.run`, and return the exit code.
 
     A command that returns None has succeeded: the code is 0.
     """
-    return getattr(import_module("altbi.cli._commands"), args.run)(args) or DONE
+    return getattr(import_module(f"altbi.cli.{args.module}"), args.run)(args) or DONE
 
 
 def _describe_leftovers(args: argparse.Namespace) -> str:

@@ -66,12 +66,12 @@ def detect(args: argparse.Namespace) -> None:
         )
     if args.release_scores and args.epsilon is None:
         args.wrong("--release-scores belongs to a privacy budget: pass --epsilon too")
-    with _open_pipeline(args) as pipeline:
+    with open_pipeline(args) as pipeline:
         settings = read_settings(args, pipeline.source.schema.names)
         if folder is None:
             prepared = pipeline.fit(settings)
             scored = pipeline.score(prepared, _open_stdout(args.format, raw=args.raw))
-            _print_warnings(args, _collect_notes(pipeline, prepared, scored))
+            print_warnings(args, _collect_notes(pipeline, prepared, scored))
             return
         summary = pipeline.run(settings, folder, scores_format, report=page)
     files = [str(folder / name) for name in names]
@@ -87,14 +87,14 @@ def fit(args: argparse.Namespace) -> None:
     if path is None:
         args.wrong("a model cannot be written to stdout: pass a file with --output")
         return
-    with atomic_file(path) as temporary, _open_pipeline(args) as pipeline:
+    with atomic_file(path) as temporary, open_pipeline(args) as pipeline:
         prepared = pipeline.fit(read_settings(args, pipeline.source.schema.names))
         with report_errors_as(path):
             temporary.write_bytes(prepared.model.to_bytes())
     from altbi.cli._printing import print_fit
 
     name = pipeline.source.name
-    _print_result(
+    print_result(
         args,
         lambda: print_fit(name, prepared, path),
         lambda: _describe_fit(name, prepared, path),
@@ -113,13 +113,13 @@ def score(args: argparse.Namespace) -> None:
     check_engine(args)
     path = resolve_output(args, f"-scores.{args.format or 'csv'}", stdout_for_stdin=True)
     with (
-        _open_output(path, args.format, raw=args.raw) as output,
-        _open_pipeline(args) as pipeline,
+        open_output(path, args.format, raw=args.raw) as output,
+        open_pipeline(args) as pipeline,
     ):
-        prepared = pipeline.prepare(_load_model(args))
+        prepared = pipeline.prepare(load_model(args))
         scored = pipeline.score(prepared, output)
         if path is None:
-            _print_warnings(args, _collect_notes(pipeline, prepared, scored))
+            print_warnings(args, _collect_notes(pipeline, prepared, scored))
             return
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
     _print_summary(args, summary, [str(path)], page=False)
@@ -137,10 +137,10 @@ def _score_partitions(args: argparse.Namespace) -> None:
     check_engine(args)
     if path is None:
         return
-    with _open_pipeline(args) as pipeline:
+    with open_pipeline(args) as pipeline:
         if not isinstance(pipeline, DistributedPipeline):
             raise TypeError("an engine needs a distributed pipeline")
-        prepared = pipeline.prepare(_load_model(args))
+        prepared = pipeline.prepare(load_model(args))
         scored = pipeline.score_into(prepared, path)
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
     _print_summary(args, summary, [str(path)], page=False)
@@ -154,11 +154,11 @@ def explain(args: argparse.Namespace) -> None:
     printed to stderr; those about drift only if all rows are scored.
     """
     path = None if args.output is None else resolve_output(args, "")
-    with _open_output(path, None, raw=args.raw) as output:
-        with _open_pipeline(args) as pipeline:
+    with open_output(path, None, raw=args.raw) as output:
+        with open_pipeline(args) as pipeline:
             from altbi.report._summarize import build_reasons_table
 
-            prepared = pipeline.prepare(_load_model(args))
+            prepared = pipeline.prepare(load_model(args))
             notes: Sequence[str] = prepared.notes
             if args.rows is None:
                 scored = pipeline.score(prepared)
@@ -177,7 +177,7 @@ def explain(args: argparse.Namespace) -> None:
 
             with name_stdout_errors():
                 print_reasons(reasons)
-    _print_warnings(args, notes)
+    print_warnings(args, notes)
 
 
 def report(args: argparse.Namespace) -> None:
@@ -188,8 +188,8 @@ def report(args: argparse.Namespace) -> None:
     from altbi.report import render
 
     path = resolve_output(args, "-report.html")
-    with _open_pipeline(args) as pipeline:
-        prepared = pipeline.prepare(_load_model(args))
+    with open_pipeline(args) as pipeline:
+        prepared = pipeline.prepare(load_model(args))
         scored = pipeline.score(prepared)
         summary = pipeline.summarize(prepared, scored, pipeline.explain_top(prepared, scored))
         summary = pipeline.add_duplicates(summary, prepared, "the report")
@@ -250,7 +250,7 @@ def completion(args: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
+def open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
     """Open the table, and yield the pipeline that processes it.
 
     The number of threads is set for the process. With --engine, the pipeline is a
@@ -279,13 +279,13 @@ def _open_pipeline(args: argparse.Namespace) -> Iterator[Pipeline]:
             yield DistributedPipeline(source, selection, engine, **options)
 
 
-def _load_model(args: argparse.Namespace) -> FittedModel:
+def load_model(args: argparse.Namespace) -> FittedModel:
     """Load the model file of --model; an invalid file raises a `ModelFileError`.
 
     The option --as, which is for a fit, exits with code 2.
     """
     if getattr(args, "column_roles", None):
-        args.wrong("--as is for detect and fit: a model keeps the roles of its fit")
+        args.wrong("--as is for a fit: a model keeps the roles of its fit")
     from altbi.model import FittedModel
 
     return FittedModel.load(args.model)
@@ -303,7 +303,7 @@ def _set_threads(threads: int | None) -> None:
 
 
 @contextmanager
-def _open_output(path: Path | None, format_: str | None, *, raw: bool) -> Iterator[WriterFactory]:
+def open_output(path: Path | None, format_: str | None, *, raw: bool) -> Iterator[WriterFactory]:
     """Yield a function that opens the output for a given schema.
 
     The output is a file, or stdout if `path` is None. The file is written under a temporary name,
@@ -362,7 +362,7 @@ def _print_summary(
     """
     from altbi.cli._printing import print_summary, summary_to_json
 
-    _print_result(
+    print_result(
         args,
         lambda: print_summary(summary, files, page=page),
         lambda: summary_to_json(summary, files),
@@ -377,13 +377,13 @@ def _collect_notes(
     return pipeline.summarize(prepared, scored, explained).notes
 
 
-def _print_warnings(args: argparse.Namespace, notes: Sequence[str]) -> None:
+def print_warnings(args: argparse.Namespace, notes: Sequence[str]) -> None:
     """Print warnings to stderr, one in each line; print nothing with --quiet."""
     if not args.quiet and sys.stderr is not None:
         sys.stderr.writelines(f"altbi: warning: {escape_text(note)}\n" for note in notes)
 
 
-def _print_result(
+def print_result(
     args: argparse.Namespace, print_text: Callable[[], None], to_json: Callable[[], dict[str, Any]]
 ) -> None:
     """Print a result as JSON with --json, nothing with --quiet, and otherwise as text.

@@ -95,7 +95,7 @@ def _check_not_input(args: argparse.Namespace, path: Path) -> None:
     Inputs are the table and the model. A table may be a folder: an output file in it, with the
     suffix of a table, would be read as rows of the table next time.
     """
-    for name in (args.table or "-", getattr(args, "model", "-")):
+    for name in (args.table or "-", getattr(args, "model", None) or "-"):
         if name != "-" and path.exists() and Path(name).exists() and path.samefile(name):
             args.wrong(f"{path} is an input, so it cannot be the output: pass another --output")
     # An engine writes a folder of Parquet files.

@@ -59,8 +59,8 @@ class Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     """Build the parser of the program `altbi`, with all commands and options.
 
-    Parsed arguments have `run`, the name of the command, and `wrong`, a function that prints a
-    message and exits with code 2.
+    Parsed arguments have `run`, the name of the command, `module`, the module of `altbi.cli` with
+    its function, and `wrong`, a function that prints a message and exits with code 2.
     """
     parser = Parser(
         prog="altbi",
@@ -78,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         _add_fit_command,
         _add_score_command,
         _add_explain_command,
+        _add_cells_command,
         _add_report_command,
         _add_inspect_command,
         _add_demo_command,
@@ -196,6 +197,35 @@ def _add_explain_command(commands: Commands) -> None:
     _add_execution_options(added)
 
 
+def _add_cells_command(commands: Commands) -> None:
+    """Add the command `altbi cells` with its options to the sub-parsers."""
+    about = "list the cells of a table that are most likely wrong"
+    note = (
+        "The score of a cell says how rare its value is, by itself or beside another value of the\n"
+        "row. Cells with a score below 1 are usual, and not listed.\n\n"
+    )
+    added = _add_command(commands, "cells", about, "cells customers.csv --id customer", note)
+    _add_table_arguments(added)
+    added.add_argument(
+        "--model", "-m", metavar="FILE", help="a model file (default: fit a model to the table)"
+    )
+    added.add_argument(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="the cells, in the format of the suffix (default: NAME-cells.csv next to the table); "
+        "- for stdout",
+    )
+    _add_column_options(added, is_fit=True)
+    _add_raw_option(added)
+    _add_top_option(added, 1000, "cells with the highest scores to list")
+    group = added.add_argument_group("model")
+    _add_max_rows_option(group)
+    _add_seed_option(group)
+    _add_execution_options(added)
+    added.set_defaults(module="_cells_command")
+
+
 def _add_report_command(commands: Commands) -> None:
     """Add the command `altbi report` with its options to the sub-parsers."""
     about = "score a table with a model and write the report page"
@@ -268,7 +298,7 @@ def _add_command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.set_defaults(run=name, wrong=parser.error)
+    parser.set_defaults(run=name, module="_commands", wrong=parser.error)
     return parser
 
 
@@ -355,13 +385,7 @@ def _add_model_options(parser: argparse.ArgumentParser) -> None:
         "(altbi-paper) or with a normalizing flow (altbi-glow); or ODIM (default: recommended; "
         "with --epsilon altbi)",
     )
-    group.add_argument(
-        "--max-rows",
-        type=_parse_count,
-        default=200_000,
-        metavar="N",
-        help="size of the training sample of larger tables (default: %(default)s)",
-    )
+    _add_max_rows_option(group)
     group.add_argument(
         "--threshold",
         type=_parse_finite,
@@ -442,14 +466,29 @@ def _add_model_file_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _add_top_option(parser: Any, default: int) -> None:  # noqa: ANN401
-    """Add the option --top with this default to a parser or a group."""
+def _add_max_rows_option(parser: Any) -> None:  # noqa: ANN401
+    """Add the option --max-rows, the size of the training sample, to a parser or a group."""
+    parser.add_argument(
+        "--max-rows",
+        type=_parse_count,
+        default=200_000,
+        metavar="N",
+        help="size of the training sample of larger tables (default: %(default)s)",
+    )
+
+
+def _add_top_option(
+    parser: Any,  # noqa: ANN401
+    default: int,
+    what: str = "rows with the highest scores to explain",
+) -> None:
+    """Add the option --top with this default to a parser or a group: the number of `what`."""
     parser.add_argument(
         "--top",
         type=_parse_count,
         default=str(default),  # as text, so that --top 10 differs from a default of 10 in a group
         metavar="N",
-        help="number of rows with the highest scores to explain (default: %(default)s)",
+        help=f"number of {what} (default: %(default)s)",
     )
 
 

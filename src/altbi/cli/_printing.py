@@ -18,15 +18,18 @@ from altbi.report import ReasonFact, Summary
 
 if TYPE_CHECKING:  # these load torch
     from altbi._demo import Demo
+    from altbi.cells import WrongCells
     from altbi.pipeline import PreparedTable
 
 WIDTH = 100
-SHOWN_ROWS = 10
+SHOWN_ROWS = SHOWN_CELLS = 10
 SHOWN_REASONS = 3
 SHOWN_NOTES = 8
-COLUMN_WIDTH, VALUE_WIDTH = 26, 18
+COLUMN_WIDTH, VALUE_WIDTH, CELL_WIDTH = 26, 18, 40
 NEAREST_INDENT, NEAREST_WIDTH = 10, 15
 ROW_NOTE = "Rows are counted from 0, without the header. * marks flagged rows."
+MISSING, SEE_BELOW = "missing", "see below"
+CELL_NOTE = "Rows are counted from 0, without the header. All listed cells are in the file."
 NEAREST_HEAD = ("this row", "most similar", "2nd", "3rd")
 
 
@@ -140,6 +143,88 @@ def print_reasons(reasons: pa.Table) -> None:
     _print_rows(rows)
 
 
+def print_cells(name: str, found: WrongCells, file: str) -> None:
+    """Print how many cells were searched and listed, the first of them, warnings, and the file.
+
+    On a terminal, they are a table; elsewhere the words about a cell have a line of their own.
+    """
+    n_listed = len(found.table)
+    verb = "is" if n_listed == 1 else "are"
+    _print_text(
+        f"{name}: {found.n_rows:,} rows x {found.n_columns:,} columns = {found.n_cells:,} cells "
+        f"were searched. {n_listed:,} of them {verb} listed, the rarest values first."
+    )
+    records = found.table.slice(0, SHOWN_CELLS).to_pylist()
+    if records:
+        _print_lines(["", CELL_NOTE])
+        print_records = _print_rich_cells if sys.stdout.isatty() else _print_plain_cells
+        print_records(records)
+    _print_notes(found.notes, len(found.notes))
+    _print_files([file])
+
+
+def _print_plain_cells(records: Sequence[dict[str, Any]]) -> None:
+    """Print records of cells as plain text; a note and ids have lines of their own."""
+    indent = " " * 19
+    names = [_format_cell(record["column"], COLUMN_WIDTH) for record in records]
+    name_width = max(map(len, ("column", *names)))
+    width = (WIDTH - len(indent) - name_width - 2) // 2
+    lines = [f"{'row':>9} {'score':>7}  {'column':{name_width}} {'value':{width}} expected"]
+    for name, record in zip(names, records, strict=True):
+        value = _format_cell(record["value"], width)
+        expected = shorten(escape_text(record["expected"]), width)
+        start = f"{record['row']:>9} {record['score']:>7.1f}  {name:{name_width}} "
+        lines.append(f"{start}{value:{width}} {expected}".rstrip())
+        for note in (record["note"], _format_cell_ids(record)):
+            if note:
+                lines.append(indent + shorten(escape_text(note), WIDTH - len(indent)))
+    _print_lines(lines)
+
+
+def _print_rich_cells(records: Sequence[dict[str, Any]]) -> None:
+    """Print records of cells as a rich table, whose notes are wrapped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for head in ("row", "score", "column", "value", "expected", "note"):
+        table.add_column(head, justify="right" if head in ("row", "score") else "left")
+    for record in records:
+        note = ". ".join(filter(None, (record["note"], _format_cell_ids(record))))
+        cells = (
+            str(record["row"]),
+            f"{record['score']:.1f}",
+            _format_cell(record["column"], COLUMN_WIDTH),
+            _format_cell(record["value"], CELL_WIDTH),
+            shorten(escape_text(record["expected"]), CELL_WIDTH),
+            shorten(escape_text(note), 2 * WIDTH),
+        )
+        table.add_row(*map(Text, cells))
+    Console(highlight=False).print(table)
+
+
+def _format_cell_ids(record: dict[str, Any]) -> str:
+    """Return names and values of the id columns of a record in brackets; "" without any."""
+    ids = {name[3:]: value for name, value in record.items() if name.startswith("id_")}
+    return f"({_format_ids(ids)})" if ids else ""
+
+
+def cells_to_json(name: str, found: WrongCells, file: str) -> dict[str, Any]:
+    """Return the facts that `altbi cells --json` prints."""
+    return {
+        "table": name,
+        "rows": found.n_rows,
+        "columns": found.n_columns,
+        "cells": found.n_cells,
+        "listed": len(found.table),
+        "top": found.table.slice(0, SHOWN_CELLS).to_pylist(),
+        "notes": list(found.notes),
+        "files": [file],
+    }
+
+
 def summary_to_json(summary: Summary, files: Sequence[str]) -> dict[str, Any]:
     """Convert a summary to plain values for JSON, and add the paths of the written files.
 
@@ -173,19 +258,26 @@ def _print_rows(rows: Iterable[_Row]) -> None:
 
 
 def _format_row(row: _Row) -> Iterator[str]:
-    """Yield the lines of plain text for a row: one for each reason, then its ids.
+    """Yield the lines of plain text for a row: one or two for each reason, then its ids.
 
-    If the reasons have the values of similar reference rows, a comparison of these rows follows. A
-    row without reasons and ids yields nothing. `*` marks flagged rows.
+    A long text about what is expected has a line of its own. If the reasons have the values of
+    similar reference rows, a comparison of these rows follows. A row without reasons and ids yields
+    nothing. `*` marks flagged rows.
     """
     start = f"{row.number:>9} {format_number(row.score):>10} {'*' if row.flagged else ' '}  "
     indent = " " * len(start)
     for reason in row.reasons:
         name = _format_cell(reason.column, COLUMN_WIDTH)
-        texts = (_format_cell(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
-        values = " ".join(f"{text:>{VALUE_WIDTH}}" for text in texts)
-        yield f"{start}{name:{COLUMN_WIDTH}} {values} {reason.z_score:>10.1f}"
+        value, expected = _format_cell(reason.value, VALUE_WIDTH), escape_text(reason.expected)
+        is_long = len(expected) > VALUE_WIDTH
+        shown = SEE_BELOW if is_long else expected or MISSING
+        yield (
+            f"{start}{name:{COLUMN_WIDTH}} {value:>{VALUE_WIDTH}} {shown:>{VALUE_WIDTH}} "
+            f"{reason.z_score:>10.1f}"
+        )
         start = indent
+        if is_long:
+            yield shorten(f"{indent}  expected: {expected}", WIDTH)
     if row.ids:
         yield f"{indent}({shorten(_format_ids(row.ids), WIDTH - len(indent) - 2)})"
     if row.reasons and row.reasons[0].nearest:
@@ -224,7 +316,8 @@ def _print_rich(rows: Sequence[_Row]) -> None:
     for row in rows:
         start = [str(row.number), format_number(row.score), "*" if row.flagged else ""]
         for reason in row.reasons:
-            texts = (_format_cell(text, VALUE_WIDTH) for text in (reason.value, reason.expected))
+            widths = ((reason.value, VALUE_WIDTH), (reason.expected, WIDTH))
+            texts = (_format_cell(text, width) for text, width in widths)
             nearest = ", ".join(_format_cell(value, NEAREST_WIDTH) for value in reason.nearest)
             name, z_score = _format_cell(reason.column, COLUMN_WIDTH), f"{reason.z_score:.1f}"
             cells = [*start, name, *texts, z_score, nearest][: len(heads)]
@@ -239,7 +332,7 @@ def _print_rich(rows: Sequence[_Row]) -> None:
 
 def _format_cell(text: str, width: int) -> str:
     """Escape a value and shorten it to `width` characters; an empty value becomes "missing"."""
-    return shorten(escape_text(text) or "missing", width)
+    return shorten(escape_text(text) or MISSING, width)
 
 
 def _format_ids(ids: dict[str, str]) -> str:

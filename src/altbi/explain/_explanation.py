@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from altbi.encoding import TableEncoder
+from altbi.encoding import OTHER, TableEncoder
 from altbi.errors import ParameterError
 from altbi.scorers import DistanceScorer, LossScorer, SumScorer
 from altbi.table import Table
@@ -21,6 +21,8 @@ UNUSUAL_Z_SCORE = 3.0
 N_SIMILAR = 10
 # Rarity in nats from which a value is described in words.
 MIN_RARITY = 1.0
+# What similar reference rows have if most of their categories have no feature of their own.
+OTHER_NOTE = "one of several rare categories"
 FREQUENT = "a frequent value"
 # Values of reference rows that are held in memory at a time.
 VALUES_AT_ONCE = 1 << 22
@@ -206,13 +208,15 @@ class Explanation:
 
     def _build_reason(self, row: int, column: int) -> Reason:
         """Return the `Reason` of one row for the column with this index."""
+        note = "" if self.describe is None else self.describe(row % len(self), int(column))
+        expected = self.expected[column][row].as_py()
         return Reason(
             column=self.columns[column],
             value=self.values[column][row].as_py(),
-            expected=self.expected[column][row].as_py(),
+            expected=expected,
             z_score=float(self.z_scores[row, column]),
             contribution=float(self.contributions[row, column]),
-            note="" if self.describe is None else self.describe(row % len(self), int(column)),
+            note=OTHER_NOTE if expected == OTHER and not note else note,
         )
 
 

@@ -141,6 +141,8 @@ class FittedModel:
     def cell_scores(self, X: Any) -> Scores:  # noqa: ANN401
         """Return how rare each value of a table is; the rarest cells are the likeliest errors.
 
+        `altbi.find_cells` lists the highest ones with what is expected instead.
+
         Parameters
         ----------
         X : array or data frame
@@ -149,9 +151,11 @@ class FittedModel:
         Returns
         -------
         ndarray of shape (n_rows, n_columns)
-            Rarities in nats, at least 0, in the order of the training table's columns. They count
-            categories, formats, typos, pairs of values, dates, missing values, and numbers by
-            themselves; unusual combinations of numbers do not count.
+            Rarities in nats, at least 0, in the order of the training table's columns: 3 nats are
+            rare, 10 are very rare. They count categories, formats, typos, pairs of values, dates,
+            missing values, and numbers by themselves; beyond the usual range, numbers are the
+            rarer, the farther they are. Unusual combinations of numbers do not count. The scores
+            of a row depend on the row and the model alone.
 
         Raises
         ------
@@ -170,14 +174,10 @@ class FittedModel:
         >>> model.cell_scores(table).argmax(axis=0)[0]
         np.int64(100)
         """
-        if not isinstance(self.scorer, SumScorer):
-            raise ParameterError(
-                "The model scores by loss, so it does not know how rare single values are. Fit an "
-                "OutlierDetector."
-            )
-        table = self._prepare_by_name(X)
-        rows, rarities = self.scorer.encode(table, self.encoder)
-        found = self.encoder.sum_by_column(self.scorer.number_rarities(rows))
+        scorer = require_sum_scorer(self)
+        table = X if isinstance(X, Table) else self._prepare_by_name(X)
+        rows, rarities = scorer.encode(table, self.encoder)
+        found = self.encoder.sum_by_column(scorer.score_number_cells(rows))
         return found if rarities is None else found + rarities
 
     def save(self, path: str | PathLike[str]) -> None:
@@ -343,6 +343,16 @@ def load(path: str | PathLike[str], *, backbone: Any = None) -> FittedModel:  # 
     (200,)
     """
     return FittedModel.load(path, backbone=backbone)
+
+
+def require_sum_scorer(model: FittedModel) -> SumScorer:
+    """Return the scorer of a model that knows how rare values are, or raise a `ParameterError`."""
+    if isinstance(model.scorer, SumScorer):
+        return model.scorer
+    raise ParameterError(
+        "The model scores by loss, so it does not know how rare single values are. Fit an "
+        "OutlierDetector."
+    )
 
 
 def _require_finite_scores(scores: Scores, first_row: int) -> None:

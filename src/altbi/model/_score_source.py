@@ -264,7 +264,7 @@ def score_source(
         return batch, scored, _build_output(batch, selected, first_row, scored)
 
     with name_errors(source):
-        batches = _number_rows(prefetch(source.batches(selected.to_score)), summary.next_row)
+        batches = number_rows(prefetch(source.batches(selected.to_score)), summary.next_row)
         for batch, scored, output in map_ahead(score, batches):
             summary.add(batch, scored)
             if source.is_untyped:
@@ -276,7 +276,7 @@ def score_source(
             yield output
 
 
-def _number_rows(
+def number_rows(
     batches: Iterable[pa.RecordBatch], first_row: int
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of a table, each with the number of its first row."""

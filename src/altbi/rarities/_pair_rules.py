@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, TypeAlias, final
+from functools import cached_property
+from typing import Annotated, NamedTuple, TypeAlias, final
 
 import msgspec
 import numpy as np
@@ -54,6 +55,14 @@ Index = Annotated[int, msgspec.Meta(ge=0, lt=MAX_VALUES)]
 Indices = Annotated[tuple[Index, ...], msgspec.Meta(max_length=MAX_ENTRIES)]
 Counts = Annotated[tuple[Count, ...], msgspec.Meta(max_length=MAX_ENTRIES)]
 Text = Annotated[str, msgspec.Meta(max_length=MAX_TEXT)]
+
+
+class BrokenRule(NamedTuple):
+    """The rarest rule about a column that a row breaks."""
+
+    name: str  # of the column
+    text: str  # the usual partner, in words
+    value: str | None  # what the column usually has; None if the rule is about the other column
 
 
 class RuleColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -107,7 +116,7 @@ class PairRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 @final
-class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, dict=True):
     """Rules between pairs of columns, and the rarity of values that break them.
 
     The rarity of a broken rule is ``log((n_usual + 1) / (n + 1))``, where the sample has the
@@ -158,6 +167,11 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         """Names of the columns with a rule, in the order of the columns of `score`."""
         return tuple(column.name for column in self.columns)
 
+    @cached_property
+    def _tables(self) -> "list[_RuleTable]":
+        """Arrays that find the rows that break each rule; building them takes long."""
+        return [_RuleTable(rule, self.columns) for rule in self.rules]
+
     def score(self, texts: Mapping[str, pa.Array]) -> NDArray[np.float64]:
         """Return the rarities ``(n_rows, len(names))`` of the values of some rows.
 
@@ -166,11 +180,10 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         columns = [texts[name] for name in self.names]
         n_rows = len(columns[0]) if columns else 0
         rarities = np.zeros((n_rows, len(columns)))
-        tables = [_RuleTable(rule, self.columns) for rule in self.rules]
         for start in range(0, n_rows, _N_BLOCK):
             block = [column.slice(start, _N_BLOCK) for column in columns]
             codes = [_encode_values(*pair) for pair in zip(block, self.columns, strict=True)]
-            breaks = [table.find_breaks(codes) for table in tables]
+            breaks = [table.find_breaks(codes) for table in self._tables]
             _assign_rarities(breaks, rarities[start : start + _N_BLOCK])
         return rarities
 
@@ -179,19 +192,23 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
         The column of the highest rarity is first, and each column is listed once.
         """
+        return tuple((broken.name, broken.text) for broken in self.list_broken(row))
+
+    def list_broken(self, row: Mapping[str, str | None]) -> list[BrokenRule]:
+        """Return a broken rule for each column that `explain` returns, in the same order."""
         texts = [pa.array([row[name]], pa.large_string()) for name in self.names]
         codes = [_encode_values(*pair) for pair in zip(texts, self.columns, strict=True)]
-        breaks = [_RuleTable(rule, self.columns).find_breaks(codes) for rule in self.rules]
+        breaks = [table.find_breaks(codes) for table in self._tables]
         breaks = [broken for broken in breaks if len(broken.rows)]
         rarities = np.zeros((1, len(codes)))
         _assign_rarities(breaks, rarities)
         reasons = []
         for position in np.argsort(-rarities[0], kind="stable"):
             if rarities[0, position] > 0:
-                reasons.append((self.names[position], self._describe(position, breaks)))
-        return tuple(reasons)
+                reasons.append(self._describe(position, breaks))
+        return reasons
 
-    def _describe(self, position: int, breaks: Sequence["_Breaks"]) -> str:
+    def _describe(self, position: int, breaks: Sequence["_Breaks"]) -> BrokenRule:
         """Return the usual partner in the rarest broken rule of a column.
 
         Rules about the column itself are preferred, because they name its expected value.
@@ -201,11 +218,14 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         rule, known = best.rule, int(best.known[0])
         given, dependent = self.columns[rule.determinant], self.columns[rule.dependent]
         names = [shorten(escape_text(column.name), MAX_NAME) for column in (given, dependent)]
-        subject = "" if rule.dependent == position else f"{names[1]} is "
-        return (
-            f"{subject}usually {quote(dependent.values[rule.usual[known]])} where {names[0]} is "
+        is_expected = rule.dependent == position
+        usual = dependent.values[rule.usual[known]]
+        subject = "" if is_expected else f"{names[1]} is "
+        text = (
+            f"{subject}usually {quote(usual)} where {names[0]} is "
             f"{quote(given.values[rule.known[known]])} ({rule.n_usual[known]} rows)"
         )
+        return BrokenRule(self.names[position], text, usual if is_expected else None)
 
 
 def _encode_values(texts: pa.Array, column: RuleColumn) -> Integers:

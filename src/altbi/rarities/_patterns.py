@@ -258,7 +258,7 @@ class TextPatterns(
         _, has_trait, bit = max((r, traits >> bit & 1, -bit) for bit, r in enumerate(rarities))
         name, share = TRAITS[-bit], self.shares[-bit]
         if has_trait:
-            bare = name.removeprefix("an ").removeprefix("a ")
+            bare = name.removeprefix("an ").removeprefix("a ").removeprefix("the ")
             return f"no {bare}, as in {_format_share(1 - share)} of the values"
         return f"{name}, as in {_format_share(share)} of the values"
 

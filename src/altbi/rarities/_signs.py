@@ -12,6 +12,9 @@ from altbi.rarities._rare_counts import compute_rarities
 _LEAST_SHARE = 0.01
 # Smaller rarities count as 0, because they say nothing and take time.
 _LEAST_RARITY = 0.1
+# Rarity from which a sign is described.
+_MIN_DESCRIBED = 1.0
+_NAMES = ("a number below 0", "0", "a number above 0")
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
@@ -53,6 +56,14 @@ class SignCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             if rarity:
                 found[compare(numbers, 0)] = rarity
         return found
+
+    def describe(self, number: float) -> str:
+        """Return the most frequent sign if that of a number is rare, else ""."""
+        if self.score(np.array([number]))[0] < _MIN_DESCRIBED:
+            return ""
+        counts = (self.n_negative, self.n_zero, self.n_positive)
+        largest = max(range(3), key=counts.__getitem__)
+        return f"{_NAMES[largest]}, as in {counts[largest]:,} of {sum(counts):,} rows"
 
 
 def fit_sign_counts(numbers: NDArray[np.float64]) -> SignCounts:

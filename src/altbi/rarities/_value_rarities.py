@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Annotated, Literal, Self, final
+from typing import Annotated, Literal, NamedTuple, Self, final
 
 import msgspec
 import numpy as np
@@ -36,6 +36,8 @@ MAX_COLUMNS = 100_000
 # Columns of dates, the first ones of a table, whose differences count; and their pairs.
 MAX_DATES = 10
 MAX_PAIRS = MAX_DATES * (MAX_DATES - 1) // 2
+# Start of a sentence about a typo, which the category that it looks like follows.
+TYPO_VERB = "looks like"
 # Largest usual rarity in a model file; logarithms of counts and their sums are smaller.
 MAX_RARITY = 1e6
 # A rarest value is usual if so many training rows have one that is as rare.
@@ -45,6 +47,15 @@ MIN_DESCRIBED = 2.0
 # What a column is used for: a "copy" of another text column occurs in rules only, an "integer" in
 # rules, too, and of "other" columns only missing values count.
 Use = Literal["category", "copy", "date", "identifier", "integer", "number", "other"]
+
+
+class ValueNote(NamedTuple):
+    """What is expected instead of a rare value."""
+
+    text: str = ""  # in a few words; "" if that is unclear
+    value: str | None = None  # the value that is probably right
+    # How a sentence about the value continues with the text: "looks like", "expected" or "".
+    verb: str = "expected"
 
 
 class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,14 +81,19 @@ class ColumnRarity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
         """What scores texts."""
         return self.categories, self.patterns, self.misspellings, self.repeats
 
-    def describe(self, text: str) -> str:
-        """Return what is expected instead of a rare text, in a few words, or ""."""
+    def find_note(self, text: str) -> ValueNote:
+        """Return what is expected instead of a rare text."""
         if self.misspellings is not None:
             (suggestion,) = self.misspellings.suggest([text])
             if suggestion is not None:
-                return f"{quote(suggestion[0])} ({suggestion[1]:,} rows)"
+                found = f"{quote(suggestion[0])} ({suggestion[1]:,} rows)"
+                return ValueNote(found, suggestion[0], TYPO_VERB)
         if self.repeats is not None and (n_rows := self.repeats.count(text)) > 1:
-            return f"once; it occurs {n_rows:,} times"
+            return ValueNote(f"once; it occurs {n_rows:,} times")
+        return ValueNote(self._describe_text(text))
+
+    def _describe_text(self, text: str) -> str:
+        """Return how texts are usually written, or the usual categories, or ""."""
         value = pa.array([text], pa.large_string())
         by_pattern = self.patterns.score(value)[0] if self.patterns is not None else 0.0
         by_category = self.categories.score(value)[0] if self.categories is not None else 0.0
@@ -208,24 +224,33 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
         `row` and `number` are the indices of a row and a column of the table.
         """
-        name, column = table.names[number], self.columns[number]
-        if name in self._rule_names:
-            reason = self._describe_break(table, row, name)
-            if reason:
-                return reason
-        text = _read_text(table, row, name)
-        if text is None:
-            return column.missing.describe()
-        found = column.describe(text) or self._describe_difference(table, row, number)
-        if not found and column.dates is not None and table.kinds[number] != "category":
-            found = column.dates.describe(float(table.numbers([number])[row, 0]))
-        return found
+        return self.find_note(table, row, number).text
 
-    def _describe_break(self, table: Table, row: int, name: str) -> str:
-        """Return the usual value of a column in a rule that a row breaks, or ""."""
+    def find_note(self, table: Table, row: int, number: int) -> ValueNote:
+        """Return what is expected instead of a rare value.
+
+        `row` and `number` are the indices of a row and a column of the table.
+        """
+        name, column = table.names[number], self.columns[number]
+        text = _read_text(table, row, name)
+        note = ValueNote(column.missing.describe()) if text is None else column.find_note(text)
+        # A similar text is better evidence than another column, which may be the wrong one.
+        if note.verb != TYPO_VERB and name in self._rule_names:
+            broken = self._find_break(table, row, name)
+            note = broken if broken.text else note
+        if note.text or text is None:
+            return note
+        expected = self._describe_difference(table, row, number)
+        if not expected and table.kinds[number] != "category":
+            expected = _describe_number(column, float(table.numbers([number])[row, 0]))
+        return ValueNote(expected)
+
+    def _find_break(self, table: Table, row: int, name: str) -> ValueNote:
+        """Return the usual value of a column in a rule that a row breaks."""
         assert self.rules is not None
         cells = {each: _read_text(table, row, each) for each in self.rules.names}
-        return dict(self.rules.explain(cells)).get(name, "")
+        broken = next((each for each in self.rules.list_broken(cells) if each.name == name), None)
+        return ValueNote() if broken is None else ValueNote(broken.text, broken.value, "")
 
     def _describe_difference(self, table: Table, row: int, number: int) -> str:
         """Return the name of another date to which the time is rare, or ""."""
@@ -236,6 +261,13 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
                 (other,) = set(pair) - {number}
                 return f"another time from {shorten(escape_text(table.names[other]), MAX_NAME)}"
         return ""
+
+
+def _describe_number(column: ColumnRarity, value: float) -> str:
+    """Return what is expected instead of a rare date, or of a number with a rare sign."""
+    if column.dates is not None:
+        return column.dates.describe(value)
+    return column.signs.describe(value) if column.signs is not None else ""
 
 
 def _score_difference(difference: DateDifference, table: Table) -> Floats:

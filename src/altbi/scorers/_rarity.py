@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 Rows = NDArray[np.float32]
 Scores = NDArray[np.float64]
 
+# Exponent of the power law by which cells beyond the outer quantiles are rarer, for cell scores. It
+# is a round number: on four tables with injected errors, tried by hand, 2 to 4 are about as good.
+TAIL_EXPONENT = 3.0
 # Bins of equal width between two quantiles of the training rows. Each quantile has a bin of its
 # own, so that a frequent smallest value, such as 0, is not mixed with others. The values beyond the
 # quantiles, and missing values, have one bin each.
@@ -43,11 +46,33 @@ class RarityScorer:
         """Return contributions ``(n_rows, n_features_encoded)``, the rarities of the values."""
         return np.stack(list(self._iter_rarities(rows)), axis=1)
 
+    def score_cells(self, rows: Rows) -> NDArray[np.float64]:
+        """Return how unlikely each value is: its rarity, and how far it is beyond the quantiles.
+
+        Unlike in `contributions`, the values beyond a quantile do not tie, and missing values are
+        0. The result has the shape ``(n_rows, n_features_encoded)``.
+        """
+        found = self.contributions(rows) + score_tails(rows, self.low, self.high)
+        return np.where(np.isnan(rows), 0.0, found)
+
     def _iter_rarities(self, rows: Rows) -> Iterator[Scores]:
         """Yield the rarities ``(n_rows,)`` of the values of each feature."""
         columns = zip(rows.T, self.low, self.high, self.rarities, strict=True)
         for values, low, high, rarities in columns:
             yield rarities[_find_bins(values, low, high)]
+
+
+def score_tails(
+    rows: Rows, low: NDArray[np.float64], high: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Return nats that grow with the distance of each value from its feature's limits.
+
+    They are 0 between the limits, and NaN for missing values. Sizes grow by a power law, which is a
+    heavier tail than that of most columns.
+    """
+    excess = np.maximum(np.maximum(low - rows, rows - high), 0)
+    found: NDArray[np.float64] = TAIL_EXPONENT * np.log1p(excess / np.maximum(high - low, 1.0))
+    return found
 
 
 def _find_bins(values: Rows, low: float, high: float) -> NDArray[np.intp]:

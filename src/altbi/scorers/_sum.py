@@ -10,7 +10,7 @@ from altbi.encoding import TableEncoder
 from altbi.rarities import ValueRarities
 from altbi.scorers._covariance import CovarianceScorer, fit_covariance_scorer
 from altbi.scorers._distance import DistanceScorer
-from altbi.scorers._rarity import RarityScorer, fit_rarity_scorer
+from altbi.scorers._rarity import RarityScorer, fit_rarity_scorer, score_tails
 from altbi.table import Table
 
 Rows = NDArray[np.float32]
@@ -26,6 +26,9 @@ RAREST_WEIGHT = 0.75
 MAX_FEATURES = 100
 # Rarities are not enlarged in tables in which they hardly differ. In nats.
 LEAST_RARITY_SPREAD = 0.5
+# Without the rarities of numbers: robust z-score beyond which a number is unlikely, and the least
+# score of such a cell, in nats.
+USUAL_Z_SCORE, LEAST_TAIL = 3.0, 3.0
 # Smaller units and spreads may be rounding errors. The number 1 replaces them.
 LEAST_UNIT = LEAST_SPREAD = 1e-9
 
@@ -124,6 +127,28 @@ class SumScorer:
         found = np.zeros(rows.shape)
         if self.rarity is not None:
             found[:, self.numbers] = self.rarity.contributions(_select(rows, self.numbers))
+        return found
+
+    @property
+    def usual_limits(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The limits of the usual values of each of the `numbers`, as robust z-scores."""
+        if self.rarity is not None:
+            return self.rarity.low, self.rarity.high
+        limits = np.full(len(self.numbers), USUAL_Z_SCORE)
+        return -limits, limits
+
+    def score_number_cells(self, rows: Rows) -> NDArray[np.float64]:
+        """Return how unlikely each number is ``(n_rows, n_features_encoded)``; 0 elsewhere.
+
+        Without `rarity`, only numbers beyond the usual limits are unlikely.
+        """
+        found = np.zeros(rows.shape)
+        selected = _select(rows, self.numbers)
+        if self.rarity is not None:
+            found[:, self.numbers] = self.rarity.score_cells(selected)
+        elif len(self.numbers):
+            tails = np.nan_to_num(score_tails(selected, *self.usual_limits))
+            found[:, self.numbers] = tails + LEAST_TAIL * (tails > 0)
         return found
 
     def contributions(
