@@ -139,7 +139,7 @@ class PairRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ('code', 'colour')
     >>> rules.score({"code": codes, "colour": colours})[[0, -1]].round(2)
     array([[0.  , 0.  ],
-           [1.35, 1.35]])
+           [1.84, 1.84]])
     >>> rules.explain({"code": "a", "colour": "pink"})
     (('colour', "usually 'red' where code is 'a' (40 rows)"),)
     """
