@@ -165,14 +165,15 @@ def test_precision_depends_on_row_and_scorer_only(spread, monkeypatch):
     record_precisions(scorer, used, monkeypatch)
     scores = scorer.score(rows)
 
-    # Single precision is not used if reference rows are near each other.
+    # Rows with missing values need neither. Single precision is not used if reference rows are near
+    # each other.
     doubles = sum(count for precision, count in used if precision == np.float64)
     singles = sum(count for precision, count in used if precision == np.float32)
     if spread < 1:
-        assert (singles, doubles) == (0, 900)
-    else:  # 300 near a reference row, 150 with missing values, and a few others
-        assert singles == 900
-        assert 450 <= doubles < 500
+        assert (singles, doubles) == (0, 750)
+    else:  # 300 near a reference row, and a few others
+        assert singles == 750
+        assert 300 <= doubles < 350
     order = generator.permutation(900)
     assert np.array_equal(scorer.score(rows[order]), scores[order])
     assert all(scorer.score(rows[n : n + 1])[0] == scores[n] for n in range(0, 900, 37))

@@ -197,8 +197,15 @@ def _score_in_single_precision(groups: ReferenceGroups, rows: Rows) -> tuple[Sco
     They are not for rows near a reference row, with missing values, or with an overflow. This
     depends on the row and the scorer only, not on other rows.
     """
-    if not groups.is_single_precision_safe:
+    is_complete = _find_complete_rows(rows)
+    if not (groups.is_single_precision_safe and is_complete.any()):
         return np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
+    if not is_complete.all():
+        scores, is_accurate = np.zeros(len(rows)), is_complete
+        scores[is_complete], is_accurate[is_complete] = _score_in_single_precision(
+            groups, rows[is_complete]
+        )
+        return scores, is_accurate
     group_minima, squared_norms = groups.compute_group_minima(rows, np.float32)
     scores = _average_groups(group_minima)
     is_far = group_minima.min(axis=0) > MIN_FLOAT32_DISTANCE * (1 + squared_norms)
@@ -212,13 +219,23 @@ def _score_exactly(groups: ReferenceGroups, rows: Rows) -> Scores:
     Rows with missing values, or with a distance of 0 up to rounding, are scored by
     `_score_with_all_distances`.
     """
-    group_minima, squared_norms = groups.compute_group_minima(rows, np.float64)
-    scores = _average_groups(group_minima)
-    # The comparison is False for rows with missing values, whose minima are NaN.
-    is_far = group_minima.min(axis=0) > ZERO_TOLERANCE * (1 + squared_norms)
+    scores, is_far = np.zeros(len(rows)), _find_complete_rows(rows)
+    if is_far.any():
+        group_minima, squared_norms = groups.compute_group_minima(rows[is_far], np.float64)
+        scores[is_far] = _average_groups(group_minima)
+        nearest: Scores = group_minima.min(axis=0)
+        is_far[is_far] = nearest > ZERO_TOLERANCE * (1 + squared_norms)
     if not is_far.all():
         scores[~is_far] = _score_with_all_distances(groups, *_weight_present_values(rows[~is_far]))
     return scores
+
+
+def _find_complete_rows(rows: Rows) -> Mask:
+    """Return a mask of the rows without missing values."""
+    if not np.isnan(rows.min(initial=0)):  # faster than the mask
+        return np.ones(len(rows), dtype=bool)
+    complete: Mask = ~np.isnan(rows).any(axis=1)
+    return complete
 
 
 def _score_with_all_distances(groups: ReferenceGroups, rows: Rows, weights: Rows) -> Scores:

@@ -231,12 +231,12 @@ class ReferenceGroups:
         same = (self.reference[firsts] == rows[positions]) | ~present[positions]
         is_same = same.all(axis=1)
         distances[firsts[is_same], positions[is_same]] = np.inf
-        # The first candidate of these rows is not equal to them, but a later one may be.
-        for position, candidates in zip(positions[~is_same], is_near[:, ~is_same].T, strict=True):
-            # Comparing one column first leaves few candidates.
-            column = self._columns_by_distinct_values[
-                present[position, self._columns_by_distinct_values].argmax()
-            ]
+        # The first candidate of these rows is not equal to them, but a later one may be. Comparing
+        # the most unusual value first leaves few candidates.
+        left = positions[~is_same]
+        unusual = np.abs(rows[left] - self._center[np.dtype(np.float64)][:, 0])
+        columns = np.where(present[left], unusual, -1.0).argmax(axis=1)
+        for position, column, candidates in zip(left, columns, is_near[:, ~is_same].T, strict=True):
             if present[position, column]:
                 candidates[: len(self.reference)] &= (
                     self.reference[:, column] == rows[position, column]
