@@ -223,8 +223,9 @@ def _score_exactly(groups: ReferenceGroups, rows: Rows) -> Scores:
     if is_far.any():
         group_minima, squared_norms = groups.compute_group_minima(rows[is_far], np.float64)
         scores[is_far] = _average_groups(group_minima)
-        nearest: Scores = group_minima.min(axis=0)
-        is_far[is_far] = nearest > ZERO_TOLERANCE * (1 + squared_norms)
+        limits = ZERO_TOLERANCE * (1 + squared_norms)
+        found: Mask = np.asarray(group_minima.min(axis=0) > limits)
+        is_far[is_far] = found
     if not is_far.all():
         scores[~is_far] = _score_with_all_distances(groups, *_weight_present_values(rows[~is_far]))
     return scores
