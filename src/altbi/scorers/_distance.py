@@ -223,9 +223,7 @@ def _score_exactly(groups: ReferenceGroups, rows: Rows) -> Scores:
     if is_far.any():
         group_minima, squared_norms = groups.compute_group_minima(rows[is_far], np.float64)
         scores[is_far] = _average_groups(group_minima)
-        limits = ZERO_TOLERANCE * (1 + squared_norms)
-        found: Mask = np.asarray(group_minima.min(axis=0) > limits)
-        is_far[is_far] = found
+        is_far[is_far] = group_minima.min(axis=0) > ZERO_TOLERANCE * (1 + squared_norms)
     if not is_far.all():
         scores[~is_far] = _score_with_all_distances(groups, *_weight_present_values(rows[~is_far]))
     return scores
@@ -235,8 +233,7 @@ def _find_complete_rows(rows: Rows) -> Mask:
     """Return a mask of the rows without missing values."""
     if not np.isnan(rows.min(initial=0)):  # faster than the mask
         return np.ones(len(rows), dtype=bool)
-    complete: Mask = ~np.isnan(rows).any(axis=1)
-    return complete
+    return np.logical_not(np.isnan(rows).any(axis=1))
 
 
 def _score_with_all_distances(groups: ReferenceGroups, rows: Rows, weights: Rows) -> Scores:
