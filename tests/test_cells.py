@@ -204,3 +204,29 @@ def test_roles_are_stated_for_a_fit_only(table, model):
     cells = altbi.find_cells(table, exclude="key", column_roles={"city": "text"}, top=5000)
     assert "city" not in cells.table["column"].to_pylist()
     assert "size" in cells.table["column"].to_pylist()
+
+
+def test_path_of_a_model_is_refused_with_advice(table):
+    with pytest.raises(ParameterError, match=r"Read a file with altbi\.load"):
+        altbi.find_cells(table, model="m.altbi")
+
+
+def test_stated_codes_of_a_file_keep_leading_zeros(tmp_path):
+    lines = [f"0{1000 + number % 9},city {number % 9}" for number in range(300)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["code,city", *lines, "1003,city 3"]), encoding="utf-8")
+
+    (cell,) = altbi.find_cells(path, column_roles={"code": "category"}).table.to_pylist()
+
+    assert (cell["row"], cell["value"], cell["expected"]) == (300, "1003", "01003")
+
+
+def test_broken_patterns_of_missing_values_are_described():
+    columns = {"reason": ["late", None] * 200, "days": [3.0, None] * 200}
+    columns["reason"].append("late")
+    columns["days"].append(None)
+
+    first = altbi.find_cells(pa.table(columns)).table.to_pylist()[0]
+
+    assert first["row"] == 400
+    assert "given what else is missing here" in first["note"]

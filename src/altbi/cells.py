@@ -77,7 +77,7 @@ def find_cells(
 ) -> WrongCells:
     """Find the cells of a table that are most likely wrong.
 
-    The scores are those of `FittedModel.cell_scores`. Cells with a score below 1 are usual, and
+    The scores are those of `FittedModel.cell_scores`. Cells with a score below 2 are not rare, and
     never listed. Of equal scores, cells of the first rows are first, then those of the first
     columns.
 
@@ -133,6 +133,10 @@ def find_cells(
         missing=as_tuple(missing),
     )
     pipeline = Pipeline(open_source(table), selection, top=top, on_progress=on_progress)
+    if model is not None and not isinstance(model, FittedModel):
+        raise ParameterError(
+            f"model={quote(model)}, but expected a FittedModel. Read a file with altbi.load."
+        )
     if model is None:
         settings = build_settings("OutlierDetector", {"column_roles": column_roles})
         return find_pipeline_cells(pipeline, settings)

@@ -22,7 +22,7 @@ from altbi.duplicates import (
     describe_duplicates,
     find_duplicates,
 )
-from altbi.encoding import StatedRole, check_stated_names
+from altbi.encoding import StatedRole, check_stated_names, list_texts
 from altbi.errors import ParameterError, TableError, quote
 from altbi.io import (
     ColumnParser,
@@ -301,7 +301,8 @@ class Pipeline:
         with name_errors(self.source):
             check_number_of_columns(len(selected.features))
         check_stated_names(settings.column_roles, selected.features, self.source.schema.names)
-        found, partitions = self._scan(selected, self.selection, settings.max_rows, settings)
+        texts = {name: ExpectedType("category") for name in list_texts(settings.column_roles)}
+        found, partitions = self._scan(selected, self.selection, settings.max_rows, settings, texts)
         model = self._fit_sample(found, settings)
         return PreparedTable(
             model=model,

@@ -75,7 +75,7 @@ def test_integers_that_numbers_round_are_noted(texts, rounded):
     assert len(notes) == (rounded is not None)
     for note in notes:
         assert f"some of its integers, such as {rounded}" in note
-        assert "pass the column to --exclude or --id" in note
+        assert "pass --as category:NAME, --id or --exclude" in note
 
 
 def test_rounded_integers_of_csv_files_are_noted(open_bytes):

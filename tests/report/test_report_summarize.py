@@ -138,18 +138,23 @@ def test_columns_and_training_are_summarized(summary):
     assert ("torch" in summary.versions) == ("torch" in sys.modules)
 
 
+def format_column(column, reference):
+    is_compared = reference.null_count < len(reference)
+    return [format_value(each) if is_compared else "not compared" for each in column.to_pylist()]
+
+
 def test_top_rows_have_the_nearest_reference_rows(summary, table, model):
     explanation = model.explain(table.select(FEATURES))
     decoded = dict(zip(FEATURES, model.encoder.decode(model.scorer.distance.rows), strict=True))
-    texts = [map(format_value, decoded[name].to_pylist()) for name in summary.shown_columns]
-    reference = set(zip(*texts, strict=True))
+    shown = {name: decoded[name] for name in summary.shown_columns}
+    reference = set(zip(*(format_column(each, each) for each in shown.values()), strict=True))
+    assert "not compared" in next(iter(reference))  # dates
 
     assert summary.score_by == "distance"
     for row in summary.top[:10]:
         nearest = explanation.nearest(row.number).select(summary.shown_columns)
-        assert row.nearest == tuple(
-            tuple(map(format_value, record.values())) for record in nearest.to_pylist()
-        )
+        columns = (format_column(nearest[name], each) for name, each in shown.items())
+        assert row.nearest == tuple(zip(*columns, strict=True))
         assert set(row.nearest) <= reference
         for reason in row.reasons:
             column = summary.shown_columns.index(reason.column)

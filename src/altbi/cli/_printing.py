@@ -78,6 +78,13 @@ def print_summary(summary: Summary, files: Sequence[str], *, page: bool) -> None
         )
         for row in summary.top[:SHOWN_ROWS]
     )
+    if summary.duplicates is not None and summary.duplicates.groups:
+        n_rows, n_groups = summary.duplicates.n_rows, len(summary.duplicates.groups)
+        _print_lines([""])
+        _print_text(
+            f"{n_rows:,} rows are copies of each other or have the same identifier, in "
+            f"{n_groups:,} {'group' if n_groups == 1 else 'groups'}."
+        )
     _print_notes(summary.notes, SHOWN_NOTES if page else len(summary.notes))
     _print_files(files)
 
@@ -331,8 +338,12 @@ def _print_rich(rows: Sequence[_Row]) -> None:
 
 
 def _format_cell(text: str, width: int) -> str:
-    """Escape a value and shorten it to `width` characters; an empty value becomes "missing"."""
-    return shorten(escape_text(text) or MISSING, width)
+    """Escape a value and shorten it to `width` characters; an empty value becomes "missing".
+
+    Spaces at the start or end are shown by quotes.
+    """
+    shown = quote(text, width) if text != text.strip() else escape_text(text)
+    return shorten(shown or MISSING, width)
 
 
 def _format_ids(ids: dict[str, str]) -> str:

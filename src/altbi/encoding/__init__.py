@@ -17,6 +17,7 @@ from altbi.encoding._stated_roles import (
     ROLE_NAMES,
     StatedRole,
     check_stated_names,
+    list_texts,
     parse_roles,
 )
 from altbi.encoding._values import MAX_STANDARDIZED, Drift
@@ -41,6 +42,7 @@ __all__ = [
     "declare_columns",
     "infer_roles",
     "is_special",
+    "list_texts",
     "parse_roles",
     "validate_state",
 ]

@@ -47,6 +47,14 @@ def parse_roles(entries: Sequence[str], names: Sequence[str]) -> dict[str, State
     return found
 
 
+def list_texts(stated: Mapping[str, StatedRole]) -> list[str]:
+    """Return the columns that are read as texts where a format has no types, such as CSV.
+
+    Numbers would lose the leading zeros of codes.
+    """
+    return [name for name, role in stated.items() if role in ("category", "identifier")]
+
+
 def _parse_role(item: str, names: Sequence[str]) -> tuple[StatedRole, str]:
     """Parse one ROLE:NAME; an unknown role or name raises a `ParameterError`."""
     text, colon, name = (piece.strip() for piece in item.partition(":"))

@@ -46,13 +46,13 @@ def describe_format(
     elif format_ is NUMBER and _any_matches(sample, _LIKE_CODE):
         yield (
             f"Column {quote(column)} is read as numbers, though some of its cells begin with 0 "
-            "as codes do. If they are codes, pass the column to --exclude or --id."
+            "as codes do. If they are codes, pass --as category:NAME, --id or --exclude."
         )
     elif format_ is NUMBER and (rounded := _find_rounded_integer(sample)) is not None:
         yield (
             f"Column {quote(column)} is read as numbers, though some of its integers, such as "
-            f"{quote(rounded)}, are rounded. If they are codes, pass the column to --exclude or "
-            "--id."
+            f"{quote(rounded)}, are rounded. If they are codes, pass --as category:NAME, --id or "
+            "--exclude."
         )
     if with_points:
         yield (

@@ -16,7 +16,7 @@ from altbi.model._score_source import name_errors, number_rows
 Integers = NDArray[np.int64]
 
 # Cells with a lower score are usual, so they are not listed. In nats.
-MIN_CELL_SCORE = 1.0
+MIN_CELL_SCORE = 2.0
 
 
 @final

@@ -42,7 +42,7 @@ TYPO_VERB = "looks like"
 MAX_RARITY = 1e6
 # A rarest value is usual if so many training rows have one that is as rare.
 USUAL_ROWS = 0.3
-# Rarity from which the time between two dates is described.
+# Rarity from which the time between two dates, and a pattern of missing values, is described.
 MIN_DESCRIBED = 2.0
 # What a column is used for: a "copy" of another text column occurs in rules only, an "integer" in
 # rules, too, and of "other" columns only missing values count.
@@ -238,12 +238,25 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         if note.verb != TYPO_VERB and name in self._rule_names:
             broken = self._find_break(table, row, name)
             note = broken if broken.text else note
+        if not note.text or text is None:
+            note = ValueNote(self._describe_pattern(table, row, number) or note.text)
         if note.text or text is None:
             return note
         expected = self._describe_difference(table, row, number)
         if not expected and table.kinds[number] != "category":
             expected = _describe_number(column, float(table.numbers([number])[row, 0]))
         return ValueNote(expected)
+
+    def _describe_pattern(self, table: Table, row: int, number: int) -> str:
+        """Return what is expected if a pattern of missing values is rare because of a column."""
+        if self.patterns is None:
+            return ""
+        values = table.slice(row, row + 1)
+        rarities, columns = self.patterns.score(_find_all_missing(values, self.patterns.columns))
+        if columns[0] != number or rarities[0] < MIN_DESCRIBED:
+            return ""
+        expected = "a value" if find_missing(values, number)[0] else "no value"
+        return f"{expected}, given what else is missing here"
 
     def _find_break(self, table: Table, row: int, name: str) -> ValueNote:
         """Return the usual value of a column in a rule that a row breaks."""

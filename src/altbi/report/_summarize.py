@@ -29,6 +29,8 @@ from altbi.table import list_values
 
 # The largest number of reasons of a row.
 MAX_REASONS = 5
+# What reference rows have in a column whose values are not compared: a date, or an identifier.
+NOT_COMPARED = "not compared"
 # The number of similar reference rows that are shown with a row.
 N_NEAREST = 3
 SHOWN_COLUMNS = 30
@@ -117,9 +119,12 @@ def format_nearest_values(explanation: Explanation, index: int, column: int) -> 
     """
     if explanation.neighbours is None:
         return ()
+    reference = explanation.reference[column]
+    if reference.null_count == len(reference):
+        return (NOT_COMPARED,) * min(N_NEAREST, explanation.neighbours.shape[1])
     value = explanation.values[column][index].as_py()
     indices = pa.array(explanation.neighbours[index, :N_NEAREST])
-    nearest = list_values(explanation.reference[column].take(indices))
+    nearest = list_values(reference.take(indices))
     return tuple(format_nearest(each, value) for each in nearest)
 
 
