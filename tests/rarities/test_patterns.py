@@ -231,3 +231,16 @@ def test_high_rarities_of_state_stay_finite(phones):
     state |= {"formats": [{"signature": "a", "rarity": 50.0, "unseen": 50.0}], "spellings": []}
     patterns = msgspec.convert(state, TextPatterns)
     assert score(patterns, "aaaa") == [50]
+
+
+def test_description_shows_where_long_formats_differ():
+    start = "ab " * 12
+    values = [f"{start}{letter}-{number}" for letter in "cd" for number in range(100, 140)]
+    patterns = fit_text_patterns(pa.array(values, pa.large_string()))
+
+    found = patterns.describe(f"{start}c--123")
+
+    usual, own = found.removeprefix("a text like ").split(", not ")
+    assert usual != own
+    assert usual.endswith("a-999'")
+    assert own.endswith("a--999'")

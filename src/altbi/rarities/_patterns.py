@@ -1,6 +1,7 @@
 """Rarity of how texts are written: their characters, format and length."""
 
 import math
+import os
 import re
 import unicodedata
 from collections import defaultdict
@@ -236,7 +237,8 @@ class TextPatterns(
         if max(traits) >= _PREFERENCE * highest:
             return self._describe_trait(writing.traits, traits)
         if spelling >= length:
-            return f"a text like {_shorten(self.usual)}, not {_shorten(writing.spelling)}"
+            usual, own = _shorten_pair(self.usual, writing.spelling)
+            return f"a text like {usual}, not {own}"
         is_long = writing.length > np.argmin(self.lengths)
         return f"a {'shorter' if is_long else 'longer'} text ({len(text)} characters here)"
 
@@ -263,10 +265,20 @@ class TextPatterns(
         return f"{name}, as in {_format_share(share)} of the values"
 
 
-def _shorten(signature: str) -> str:
-    """Return a signature in quotes, without its end if it is long."""
-    is_long = len(signature) > _MAX_EXAMPLE
-    return repr(signature[: _MAX_EXAMPLE - 1] + "…" if is_long else signature)
+def _shorten_pair(first: str, second: str) -> tuple[str, str]:
+    """Return two signatures in quotes, without their ends if they are long.
+
+    Their starts are left out, too, if the difference would not be shown otherwise.
+    """
+    n_equal = len(os.path.commonprefix([first, second]))
+    start = max(n_equal - _MAX_EXAMPLE // 2, 0) if n_equal >= _MAX_EXAMPLE - 1 else 0
+    return _shorten(first, start), _shorten(second, start)
+
+
+def _shorten(signature: str, start: int) -> str:
+    """Return the part of a signature from `start` on in quotes, without its end if it is long."""
+    shown = ("…" if start else "") + signature[start:]
+    return repr(shown[: _MAX_EXAMPLE - 1] + "…" if len(shown) > _MAX_EXAMPLE else shown)
 
 
 def _format_share(share: float) -> str:
