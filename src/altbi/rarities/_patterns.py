@@ -1,7 +1,7 @@
 """Rarity of how texts are written: their characters, format and length."""
 
+import itertools
 import math
-import os
 import re
 import unicodedata
 from collections import defaultdict
@@ -270,7 +270,8 @@ def _shorten_pair(first: str, second: str) -> tuple[str, str]:
 
     Their starts are left out, too, if the difference would not be shown otherwise.
     """
-    n_equal = len(os.path.commonprefix([first, second]))
+    pairs = zip(first, second, strict=False)
+    n_equal = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     start = max(n_equal - _MAX_EXAMPLE // 2, 0) if n_equal >= _MAX_EXAMPLE - 1 else 0
     return _shorten(first, start), _shorten(second, start)
 
