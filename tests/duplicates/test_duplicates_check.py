@@ -1,18 +1,22 @@
+import math
 from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
-from altbi.duplicates import _check, build_duplicates_table, find_duplicates
+import altbi
+from altbi.duplicates import _check, _hashes, build_duplicates_table, find_duplicates
 from altbi.duplicates._hashes import hash_texts
 from altbi.io import ColumnSelection, build_typed_parser, open_in_memory, open_table, select_columns
 from altbi.pipeline import Pipeline
 from small_tables import fast_settings, write_csv, write_json_lines
 
 N_ROWS = 2_000
+FAST = altbi.Schedule(T0=1, T1=1, T2=2)
 
 
 def create_columns(seed=0, n_rows=N_ROWS):
@@ -194,9 +198,14 @@ def test_large_integers_are_compared_exactly():
     assert [group.rows for group in check(columns).groups if group.kind == "same row"] == [(8, 901)]
 
 
-def test_equal_hashes_of_other_values_do_not_count():
-    # Of long texts, the start and the end are hashed.
-    first, second = ("x" * 1500 + letter + "x" * 500 for letter in "ab")
+def test_equal_hashes_of_other_values_do_not_count(monkeypatch):
+    first, second = "x" * 20 + "a", "x" * 20 + "b"
+    hash_distinct = _hashes._hash_distinct
+    monkeypatch.setattr(
+        _hashes,
+        "_hash_distinct",
+        lambda texts: hash_distinct(pc.replace_substring(texts, second, first)),
+    )
     columns = create_columns()
     columns["code"] = [f"{row:0500}" for row in range(N_ROWS)]
     copy_row(columns, 7, 900, code=second)
@@ -205,6 +214,44 @@ def test_equal_hashes_of_other_values_do_not_count():
 
     assert len(set(hash_texts(pa.array([first, second])).tolist())) == 1
     assert list_groups(check(columns)) == [("same row", "", (8, 901))]
+
+
+def test_large_numbers_of_text_files_are_compared_exactly(tmp_path):
+    columns = create_columns()
+    columns["day"] = [str(day) for day in columns["day"]]
+    columns["account"] = [10**17 + 7 * (row % 600) for row in range(N_ROWS)]
+    copy_row(columns, 7, 900, account=columns["account"][7] + 1)
+    copy_row(columns, 8, 901)
+    path = tmp_path / "t.csv"
+    write_csv(pa.table({name: list(values) for name, values in columns.items()}), path)
+
+    detection = altbi.detect(path, detector=altbi.OutlierDetector(schedule=FAST))
+    groups = detection.duplicates().to_pylist()
+
+    assert [(each["kind"], each["row"]) for each in groups] == [
+        ("same row", 8),
+        ("same row", 901),
+        ("same row but one column", 7),
+        ("same row but one column", 900),
+    ]
+
+
+def test_missing_float_ids_do_not_repeat():
+    columns = create_columns()
+    columns["number"] = [math.nan] * 50 + [row + 0.5 for row in range(N_ROWS - 50)]
+
+    assert list_groups(check(columns, ids=("number",))) == []
+
+
+def test_very_wide_tables_say_what_is_not_searched(monkeypatch):
+    monkeypatch.setattr(_check, "MAX_NEAR_COLUMNS", 2)
+    columns = create_columns()
+    copy_row(columns, 7, 900)
+
+    found = check(columns)
+
+    assert [group.rows for group in found.groups] == [(7, 900)]
+    assert "more than 2 columns" in " ".join(found.sentences)
 
 
 def test_only_the_first_rows_are_checked():

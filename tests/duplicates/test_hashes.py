@@ -7,7 +7,8 @@ from altbi.table import as_table
 
 
 def hash_values(values):
-    return hash_column(as_table(pa.table({"x": values})), 0)
+    table = pa.table({"x": values})
+    return hash_column(as_table(table), 0, table["x"].combine_chunks())
 
 
 def test_distinct_texts_have_distinct_hashes():
@@ -27,7 +28,13 @@ def test_hash_depends_on_each_text_alone(length):
 
 
 def test_end_of_a_long_text_counts():
-    hashes = hash_texts(pa.array(["x" * 5000 + "a", "x" * 5000 + "b"]))
+    hashes = hash_texts(pa.array(["x" * 5000 + "a", "x" * 5000 + "b", "x" * 5000 + "a"]))
+
+    assert hashes[0] == hashes[2] != hashes[1]
+
+
+def test_middle_of_a_long_text_counts():
+    hashes = hash_texts(pa.array(["x" * 1500 + letter + "x" * 500 for letter in "ab"]))
 
     assert hashes[0] != hashes[1]
 
@@ -38,6 +45,14 @@ def test_numbers_are_hashed_by_value():
     assert hashes[0] == hashes[1]
     assert hashes[3] == hashes[4] == MISSING
     assert len(np.unique(hashes)) == 4
+
+
+@pytest.mark.parametrize("type_", [pa.int64(), pa.decimal128(25)])
+def test_large_integers_are_hashed_exactly(type_):
+    hashes = hash_values(pa.array([2**62, 2**62 + 1, 2**62, None], type_))
+
+    assert hashes[0] == hashes[2] != hashes[1]
+    assert hashes[3] == MISSING
 
 
 @pytest.mark.parametrize("type_", [pa.int32(), pa.int64(), pa.float32(), pa.float64()])

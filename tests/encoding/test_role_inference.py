@@ -374,3 +374,11 @@ def test_roles_survive_json_and_are_deterministic():
     found = infer_roles(table)
     copy = msgspec.json.decode(msgspec.json.encode(found), type=tuple[ColumnRole, ...])
     assert copy == found == infer_roles(table)
+
+
+def test_nearly_unique_texts_are_no_copies_of_each_other():
+    numbers = [*range(500), 7, 9]  # two copied rows
+    members = [f"M{number:04}" for number in numbers]
+    phones = [f"+49 30 {number * 7919 % 10**6:06}" for number in numbers]
+    found = infer_roles(as_table(pa.table({"member": members, "phone": phones, "copy": members})))
+    assert [each.role for each in found] == ["identifier", "identifier", "duplicate"]

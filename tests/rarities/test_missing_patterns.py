@@ -35,6 +35,17 @@ def test_column_that_restores_the_usual_pattern_explains_it(patterns):
     assert columns.tolist() == [4, 7]  # without it, nothing is missing, as in most rows
 
 
+def test_column_of_the_nearest_pattern_is_blamed():
+    is_missing = np.zeros((1000, 4), dtype=bool)
+    is_missing[:300] = True
+    is_missing[999] = [False, False, False, True]
+    patterns = fit_missing_patterns([3, 5, 8, 9], is_missing)
+    rows = np.array([[0, 0, 0, 1], [0, 0, 1, 1], [1, 1, 0, 1]], dtype=bool)
+    rarities, columns = patterns.score(rows)
+    assert rarities.min() > 4
+    assert columns.tolist() == [9, 8, 8]
+
+
 def test_columns_that_never_miss_together_are_a_pattern():
     sample = np.array([FIRST] * 400 + [SECOND] * 400 + [NONE] * 200)
     rarities, _ = fit_missing_patterns([0, 1], sample).score(np.array([BOTH, FIRST, NONE]))

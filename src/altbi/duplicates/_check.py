@@ -26,6 +26,9 @@ MAX_CHANCE_PAIRS, MAX_CHANCE_SHARE = 1.0, 0.1
 # Nearly equal rows and identifiers are listed if at most this share of the rows is concerned.
 MAX_SHARE = 0.1
 # Rows of each kind that are listed.
+# Columns of a table in which rows that differ in one of them are searched. The time grows with the
+# square of their number.
+MAX_NEAR_COLUMNS = 500
 MAX_LISTED = 20_000
 N_LEADING = 3  # values that are shown of equal rows
 
@@ -128,6 +131,12 @@ def _search_nearly_equal_rows(hashed: HashedTable) -> Iterator[_Found | str]:
     """
     n_columns = len(hashed.columns)
     if n_columns < 3:
+        return
+    if n_columns > MAX_NEAR_COLUMNS:
+        yield (
+            "Rows that differ in one column were not searched, because the table has more than "
+            f"{MAX_NEAR_COLUMNS:,} columns."
+        )
         return
     rows = _find_half_equal(hashed)
     if not len(rows):

@@ -3,6 +3,8 @@
 Equal values have equal hashes. Others may have, too, so values are compared before a match counts.
 """
 
+import hashlib
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,22 +19,39 @@ GOLDEN, FIRST, SECOND = (
     np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
 MISSING = np.uint64(0)
+EXACT_LIMIT = 2.0**53
 BLOCK = 8  # bytes
-# Blocks of a text that are hashed, so that one long text does not slow down all others.
+# Blocks of a text that are hashed in NumPy. Longer texts are hashed one by one.
 MAX_BLOCKS = 128
 
 
-def hash_column(table: Table, column: int) -> Hashes:
+def hash_column(table: Table, column: int, cells: pa.Array) -> Hashes:
     """Return the hashes ``(n_rows,)`` of a column's values; missing ones have the hash `MISSING`.
 
-    Numbers are hashed as float64, so that large integers may share a hash.
+    `cells` are the values as the source has them. Large numbers are hashed as texts, because
+    float64 has not all of their digits.
     """
     if table.kinds[column] == "category":
         return hash_texts(table.categories(column))
     values = table.numbers([column])[:, 0] + 0.0  # -0.0 becomes 0.0
     hashes = mix(values.view(np.uint64))
     hashes[np.isnan(values)] = MISSING
+    is_large = find_large(values)
+    if is_large.any():
+        hashes[is_large] = hash_texts(read_exact_texts(cells.filter(pa.array(is_large))))
     return hashes
+
+
+def find_large(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return a mask of the numbers from which float64 does not have all integers."""
+    return np.asarray(np.abs(values) >= EXACT_LIMIT)
+
+
+def read_exact_texts(cells: pa.Array) -> pa.Array:
+    """Return numbers or texts of a source as texts with all of their digits."""
+    if pa.types.is_dictionary(cells.type):
+        cells = cells.cast(cells.type.value_type)
+    return pc.utf8_trim_whitespace(cells.cast(pa.large_string()))
 
 
 def hash_texts(texts: pa.Array) -> Hashes:
@@ -50,7 +69,7 @@ def hash_texts(texts: pa.Array) -> Hashes:
 
 
 def _hash_distinct(texts: pa.Array) -> Hashes:
-    """Return the hashes of texts without missing ones: of length, first and last bytes."""
+    """Return the hashes of texts without missing ones."""
     _, offsets, content = texts.buffers()
     ends = np.frombuffer(offsets, dtype=np.int64)[texts.offset :][: len(texts) + 1]
     starts, lengths = ends[:-1], np.diff(ends)
@@ -68,8 +87,10 @@ def _hash_distinct(texts: pa.Array) -> Hashes:
         hashes[rows] = mix(
             hashes[rows] ^ _read_blocks(blocks, starts[rows], lengths[rows], BLOCK * number)
         )
-    ends_of_rows = starts[rows] + lengths[rows]
-    hashes[rows] = mix(hashes[rows] ^ blocks[ends_of_rows])  # the 8 bytes before the end
+    for row in rows.tolist():
+        text = padded[BLOCK + starts[row] : BLOCK + ends[row + 1]]
+        digest = hashlib.blake2b(text.tobytes(), digest_size=BLOCK).digest()
+        hashes[row] = int.from_bytes(digest, "little")
     return hashes
 
 

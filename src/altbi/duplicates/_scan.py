@@ -58,8 +58,9 @@ def hash_table(
         """Hash a batch, given with the number of its first row."""
         first_row, batch = numbered
         table = parser.parse(batch, first_row)
-        hashes = [mix(hash_column(table, index), 1 + index) for index in compared]
-        ids = [hash_column(table, index) for index in found]
+        cells = [batch.column(name) for name in selected.features]
+        hashes = [mix(hash_column(table, index, cells[index]), 1 + index) for index in compared]
+        ids = [hash_column(table, index, cells[index]) for index in found]
         ids += [_hash_ids(batch.column(name), parser) for name in others]
         shape = (-1, len(batch))
         return first_row, np.reshape(hashes, shape), np.reshape(ids, shape)
@@ -117,6 +118,8 @@ def read_ids(values: pa.Array | pa.ChunkedArray, parser: ColumnParser) -> pa.Arr
     is_bytes = pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)
     if is_bytes or pa.types.is_fixed_size_binary(values.type):
         return values.cast(pa.large_binary())
+    if pa.types.is_floating(values.type):
+        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
     try:
         texts = mask_missing(values, parser.missing.array).cast(pa.large_string())
     except pa.ArrowException:  # lists, records and the like

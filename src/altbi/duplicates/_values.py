@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from altbi.duplicates._groups import RowGroups, Rows, find_groups
+from altbi.duplicates._hashes import find_large, read_exact_texts
 from altbi.duplicates._scan import read_ids
 from altbi.io import ColumnParser, SelectedColumns, Source
 from altbi.model._score_source import read_rows
@@ -54,7 +55,13 @@ class CandidateRows:
         if pa.types.is_integer(cells.type) or pa.types.is_temporal(cells.type):
             return _encode(cells.combine_chunks())  # float64 has not all of their digits
         values = self.table.numbers([column])[:, 0] + 0.0  # -0.0 becomes 0.0
-        return np.unique(values, return_inverse=True)[1].astype(np.int32)
+        codes = np.unique(values, return_inverse=True)[1]
+        is_large = find_large(values)
+        if is_large.any():
+            texts = _encode(read_exact_texts(cells.combine_chunks()))
+            pairs = np.stack([codes, np.where(is_large, texts, -1)])
+            codes = np.unique(pairs, axis=1, return_inverse=True)[1].ravel()
+        return codes.astype(np.int32)
 
     def split(self, groups: RowGroups, names: list[str]) -> RowGroups:
         """Return the groups of rows that are equal in the columns `names`, within `groups`."""

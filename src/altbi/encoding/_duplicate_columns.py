@@ -43,8 +43,8 @@ def _compute_nats(profile: ColumnProfile) -> float:
 def _is_copy(profile: ColumnProfile, other: ColumnProfile) -> bool:
     """Return whether columns that group the rows alike hold the same, written in another way."""
     if profile.kind == "category":
-        # All columns of unique texts group the rows alike.
-        is_unique = profile.n_distinct == profile.n_present
+        # All columns of unique texts group the rows alike, also if a few rows are copies.
+        is_unique = 2 * profile.n_single > profile.n_present
         return not is_unique or bool(profile.values.equals(other.values))
     return _is_linear_copy(profile.numbers, other.numbers)
 

@@ -277,7 +277,9 @@ def _explain_sum(table: Table, scorer: SumScorer, encoder: TableEncoder) -> Expl
     z_scores = np.sqrt(encoder.sum_by_column(difference**2))
     if rarities is not None:
         contributions += scorer.value_contributions(rarities)
-        z_scores = _compare_rarities(z_scores, rarities, encoder)
+    if scorer.values is not None:  # also without rare values, which other rows may have
+        shown = np.zeros_like(z_scores) if rarities is None else rarities
+        z_scores = _compare_rarities(z_scores, shown, encoder)
     return Explanation(
         columns=encoder.names,
         score=scorer.score(rows, rarities),

@@ -68,11 +68,26 @@ class MissingPatterns(
         """The number of sample rows by pattern."""
         return dict(zip(self.patterns, self.counts, strict=True))
 
+    @cached_property
+    def _arrays(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The patterns and their counts, the most frequent patterns first."""
+        counts = np.array(self.counts, dtype=np.int64)
+        order = np.argsort(-counts, kind="stable")
+        return np.array(self.patterns, dtype=np.int64)[order], counts[order]
+
+    @cached_property
+    def _rarities(self) -> dict[int, float]:
+        """The rarities of patterns by their number of sample rows."""
+        everything = np.array([*self.counts, *([1] * min(self.n_other, MAX_PATTERNS))])
+        wanted = np.unique([0, *self.counts])
+        found = compute_rarities(everything, wanted)
+        return dict(zip(wanted.tolist(), found.tolist(), strict=True))
+
     def score(self, is_missing: Mask) -> tuple[Floats, NDArray[np.intp]]:
         """Return the rarities ``(n_rows,)`` of patterns, and the columns that explain them best.
 
-        `is_missing` ``(n_rows, len(columns))`` is the mask of missing values of `columns`. A column
-        explains a pattern best if its other state makes the most frequent pattern.
+        `is_missing` ``(n_rows, len(columns))`` is the mask of missing values of `columns`. The
+        column is the first one that differs in the nearest more frequent pattern.
         """
         distinct, positions = np.unique(_encode(is_missing), return_inverse=True)
         found = [self._score_pattern(pattern) for pattern in distinct.tolist()]
@@ -84,15 +99,14 @@ class MissingPatterns(
 
     def _score_pattern(self, pattern: int) -> tuple[float, int]:
         """Return the rarity of a pattern, and the index of the column that explains it."""
-        count = self._known.get(pattern, 0)
-        others = [self._known.get(pattern ^ (1 << bit), 0) for bit in range(len(self.columns))]
-        everything = np.array([*self.counts, *([1] * min(self.n_other, MAX_PATTERNS))])
-        rarity = compute_rarities(everything, np.array([count]))[0]
-        return float(rarity), self.columns[int(np.argmax(others))]
-
-    def describe(self) -> str:
-        """Return what is expected instead of a rare pattern."""
-        return "other values present or missing in the same row"
+        rarity = self._rarities[self._known.get(pattern, 0)]
+        if not rarity:
+            return 0.0, self.columns[0]
+        patterns, counts = self._arrays
+        more_frequent = patterns[counts > self._known.get(pattern, 0)]
+        differences = more_frequent ^ pattern
+        nearest = int(differences[np.bitwise_count(differences).argmin()])
+        return rarity, self.columns[(nearest & -nearest).bit_length() - 1]
 
 
 def choose_columns(shares: Floats) -> tuple[int, ...]:
