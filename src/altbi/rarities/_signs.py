@@ -54,7 +54,7 @@ class SignCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         comparisons = (np.less, np.equal, np.greater)
         for rarity, compare in zip(self.rarities.tolist(), comparisons, strict=True):
             if rarity:
-                found[compare(numbers, 0)] = rarity
+                found += rarity * compare(numbers, 0)  # each number has one sign
         return found
 
     def describe(self, number: float) -> str:

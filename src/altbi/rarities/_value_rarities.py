@@ -141,7 +141,8 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
     def score(self, table: Table) -> Floats:
         """Return the rarities ``(n_rows, n_columns)`` of the values of a table, in nats."""
-        rarities = np.zeros((len(table), len(self.columns)))
+        # Column by column in memory, because columns are computed one by one.
+        rarities = np.zeros((len(table), len(self.columns)), order="F")
         self._add_numbers(table, rarities)
         texts: dict[str, pa.Array] = {}
         for number, column in enumerate(self.columns):
@@ -183,9 +184,12 @@ class ValueRarities(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         Both have the shape ``(n_rows,)``. Of equally rare values, the first one counts. One rare
         value says little in a table in which most rows have such a value.
         """
-        columns = rarities.argmax(axis=1)
-        highest = rarities[np.arange(len(rarities)), columns]
-        return columns, np.maximum(highest - self.usual_rarest, 0.0)
+        return rarities.argmax(axis=1), self.measure_rarest(rarities)
+
+    def measure_rarest(self, rarities: Floats) -> Floats:
+        """Return how much rarer the rarest value of each row ``(n_rows,)`` is than usual."""
+        excess: Floats = np.maximum(rarities.max(axis=1) - self.usual_rarest, 0.0)
+        return excess
 
     def _add_numbers(self, table: Table, rarities: Floats) -> None:
         """Add the rarities of missing values and signs of columns that are no texts.

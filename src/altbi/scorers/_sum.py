@@ -109,7 +109,7 @@ class SumScorer:
             total += weight * scale.apply(scorer.score(_select(rows, features)))
         total += RARITY_WEIGHT * self.scales[-1].apply(self.add_rarities(rows, rarities))
         if rarities is not None and self.values is not None:
-            total += RAREST_WEIGHT * self.values.find_rarest(rarities)[1]
+            total += RAREST_WEIGHT * self.values.measure_rarest(rarities)
         return total
 
     def add_rarities(self, rows: Rows, rarities: Scores | None) -> Scores:
