@@ -4,7 +4,7 @@
     python benchmarks/reading.py --old ../altbi-0.1/src
     python benchmarks/reading.py --only wide --old ../altbi-0.1/src
 
-Three sections, each with its own table:
+Four sections, each with its own table:
 
 - csv: two CSV files of 10^6 rows, one of ten numbers and one of 20 mixed columns. Complete commands
   are `altbi detect`, and a program that reads the file with `pandas.read_csv`, and fits and scores
@@ -14,6 +14,9 @@ Three sections, each with its own table:
   lengths, or yields Arrow batches.
 - score: `altbi score` of a folder of Parquet files, 10^7 rows of ten numbers, with all scores
   written as Parquet. `score_files.py` has more sizes.
+- mixed: `altbi detect` of a Parquet file of 10^6 rows of 20 mixed columns, and a program that reads
+  it with pandas, one-hot encodes texts (the 32 most frequent of each column), and fits and scores
+  with `IsolationForest(n_jobs=2)`.
 - wide: `altbi detect` of a mixed table of 1,500 rows and 400 columns, as CSV and as Parquet.
 
 Versions and programs run in turn, and the median of the rounds counts; the peak is the largest.
@@ -38,10 +41,11 @@ from measuring import describe_machine, run_command
 from score_files import measure_sizes, run_altbi
 from start import OURS
 
-SECTIONS = ("csv", "score", "wide")
+SECTIONS = ("csv", "score", "mixed", "wide")
 OLD = "version 0.1"
 HERE = Path(__file__).parents[1] / "src"
 FOREST = "pandas.read_csv + IsolationForest"
+ONE_HOT = "pandas + one-hot + IsolationForest"
 SCANS = ("DuckDB, sum of lengths", "DuckDB, Arrow batches")
 FIRST, SECOND, BOTH = "first pass: open and scan", "second pass: read and parse", "both passes"
 
@@ -108,6 +112,29 @@ def fit_forest(path: Path) -> float:
     return time.perf_counter() - start
 
 
+def fit_one_hot_forest(path: Path) -> float:
+    """Read a Parquet file with pandas, one-hot encode it, and fit and score an isolation forest."""
+    import pandas as pd
+    from sklearn.ensemble import IsolationForest
+
+    start = time.perf_counter()
+    frame = pd.read_parquet(path)
+    parts = []
+    for name in frame.columns:
+        column = frame[name]
+        if pd.api.types.is_datetime64_any_dtype(column):
+            parts.append(column.astype("int64"))
+        elif pd.api.types.is_numeric_dtype(column):
+            parts.append(column)
+        else:
+            frequent = column.value_counts().index[:32]
+            parts.append(pd.get_dummies(column.where(column.isin(frequent)), prefix=name))
+    rows = pd.concat(parts, axis=1).astype("float32")
+    rows = rows.fillna(rows.median())
+    IsolationForest(n_jobs=2, random_state=0).fit(rows).score_samples(rows)
+    return time.perf_counter() - start
+
+
 def scan_by_duckdb(path: Path, *, as_arrow: bool) -> float:
     """Read all columns of a CSV file as text with DuckDB, in two threads."""
     import duckdb
@@ -154,6 +181,7 @@ def time_passes(path: Path) -> tuple[float, float]:
 
 ACTIVITIES: dict[str, Callable[[Path], float]] = {
     FOREST: fit_forest,
+    ONE_HOT: fit_one_hot_forest,
     SCANS[0]: partial(scan_by_duckdb, as_arrow=False),
     SCANS[1]: partial(scan_by_duckdb, as_arrow=True),
     FIRST: partial(read_by_altbi, second_pass=False),
@@ -222,6 +250,22 @@ def format_csv(found: dict[str, Measured]) -> str:
     return markdown_grid(rows)
 
 
+def measure_mixed(folder: Path, sources: dict[str, Path], args: argparse.Namespace) -> str:
+    """Return a Markdown table of `altbi detect` on a Parquet file of mixed columns."""
+    path = create_table(folder / "mixed.parquet", args.rows, 20)
+    runs: dict[str, Callable[[], tuple[float, float]]] = {
+        version: partial(run_detect, source, path) for version, source in sources.items()
+    }
+    runs[ONE_HOT] = partial(run_child, ONE_HOT, path)
+    found = measure_in_turn(runs, args.repeats)
+    ours = found[OURS].seconds
+    rows = [["", "seconds", "peak MiB", "ours / theirs"]]
+    for name, each in found.items():
+        ratio = "" if name == OURS else f"{ours / each.seconds:.2f}"
+        rows.append([name, f"{each.seconds:.2f}", f"{each.peak:,.0f}", ratio])
+    return f"Parquet file of {args.rows:,} rows x 20 mixed columns\n\n{markdown_grid(rows)}"
+
+
 def measure_wide(folder: Path, sources: dict[str, Path], args: argparse.Namespace) -> str:
     """Return a Markdown table of `altbi detect` on wide tables, by format and version."""
     n_rows, n_columns = map(int, args.wide.split("x"))
@@ -281,6 +325,7 @@ def main() -> None:
         sections: dict[str, Callable[[], str]] = {
             "csv": lambda: measure_csv(folder, sources, args),
             "score": lambda: measure_score(sources, args),
+            "mixed": lambda: measure_mixed(folder, sources, args),
             "wide": lambda: measure_wide(folder, sources, args),
         }
         for section in (args.only,) if args.only else SECTIONS:
