@@ -78,6 +78,12 @@ def test_rarity_is_that_of_breaking_the_rule():
     assert np.isclose(b, math.log(202 / 2))  # 1 of 201 rows breaks the rule
 
 
+def test_new_pair_is_as_rare_as_one_that_occurs_once():
+    columns = table(a=["x", "y"] * 100 + ["x"], b=["p", "q"] * 100 + ["s"])
+    found = fit(columns).score(table(a=["x", "x"], b=["s", "new"])).sum(axis=1)
+    assert np.isclose(found, math.log(202 / 2)).all()
+
+
 def test_rare_determinant_breaks_a_reliable_rule():
     columns = table(a=["x", "y"] * 100 + ["z"] * 3, b=["p", "q"] * 100 + ["r", "r", "s"])
     scores = fit(columns).score(columns)

@@ -512,8 +512,21 @@ def test_rarest_value_counts_beyond_what_is_usual(rarities):
 
 
 def test_rarest_value_counts_in_full_where_it_is_exceptional(rarities):
-    found = rarities.with_usual_rarest(np.array([[0.0, 2.0]] * 20 + [[0.0, 0.0]] * 80))
+    found = rarities.with_usual_rarest(np.array([[0.0, 2.0]] * 25 + [[0.0, 0.0]] * 75))
     assert found.usual_rarest == 0
+
+
+def test_rare_missing_value_explains_its_pattern():
+    columns = {"a": [1.0, None] * 200, "b": ["x", None] * 200, "c": [1.0] * 400}
+    for name, value in (("a", None), ("b", "x"), ("c", None)):
+        columns[name].append(value)
+    columns["c"][:4] = [None] * 4  # often enough to be in patterns
+    sample = table(**columns)
+    found = fit_value_rarities(sample, ["number", "category", "number"])
+    alone = found.columns[2].missing.rarity
+    rarities, _ = found.patterns.score(np.array([[True, False, True]]))
+    assert rarities[0] > alone > 0
+    assert found.score(sample)[-1].sum() == pytest.approx(rarities[0])
 
 
 def test_values_missing_together_are_usual():
