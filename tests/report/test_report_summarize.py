@@ -219,7 +219,8 @@ def test_empty_texts_differ_from_missing_values(tmp_path, format_):
     assert {record["value"] for record in records if record["row"] % 20} <= {empty}
     assert {record["id_key"] for record in records} <= {"", "x"}
     expected = {record["expected"] for record in records if record["row"] % 20 == 0}
-    assert expected == ({"'' (190 rows)"} if format_ == "parquet" else {""})
+    # In CSV, "x" is the only value, so it is not rare.
+    assert expected == ({"'' (190 rows)"} if format_ == "parquet" else set())
 
 
 def test_unknown_labels_stay_unknown(tmp_path):
