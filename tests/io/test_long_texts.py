@@ -10,31 +10,33 @@ LETTERS = 100_000
 LIMIT = 60  # seconds; where all letters are tried from all letters, it takes many minutes
 
 
-def run(code: str) -> None:
-    """Run code in a process of its own, so that a slow regular expression can be ended."""
+def run(code: str) -> str:
+    """Run code in a process of its own, which can be ended, and return what it prints."""
     text = f"n = {LETTERS}\n{textwrap.dedent(code)}"
-    subprocess.run([sys.executable, "-c", text], check=True, timeout=LIMIT)
+    command = [sys.executable, "-c", text]
+    return subprocess.run(command, check=True, timeout=LIMIT, capture_output=True, text=True).stdout
 
 
 @pytest.mark.parametrize("unit", ["1", " ", "1,", "1 ", "1.", "-", "(", "'", "+1", "\u2013"])
 def test_long_texts_are_no_numbers_or_dates(unit):
-    run(
+    found = run(
         f"""
         from altbi.io._type_notes import INFERRED_FORMATS, _has_format
         from altbi.io._csv_header import DATE, NUMBER, _MISSING
         unit = {unit!r}
         for start in ("", "1", "-"):
             text = start + unit * (n // len(unit)) + "x"
-            assert not any(_has_format(text, each) for each in INFERRED_FORMATS)
-            assert not any(each.fullmatch(text) for each in (DATE, NUMBER, _MISSING))
+            print(sum(_has_format(text, each) for each in INFERRED_FORMATS))
+            print(sum(bool(each.fullmatch(text)) for each in (DATE, NUMBER, _MISSING)))
         """
     )
+    assert found.split() == ["0"] * 6
 
 
 @pytest.mark.parametrize("unit", ['"', '"\\\\', "\\\\", ",", " ", '",', "[", "-n"])
 def test_long_lines_of_bad_json_are_refused(tmp_path, unit):
     path = tmp_path / "t.json"
-    run(
+    found = run(
         f"""
         import altbi
         with open({str(path)!r}, "w") as file:
@@ -42,22 +44,22 @@ def test_long_lines_of_bad_json_are_refused(tmp_path, unit):
         try:
             altbi.detect({str(path)!r})
         except altbi.AltbiError as error:
-            assert len(str(error)) < 1000
-        else:
-            raise SystemExit("not refused")
+            print(error)
         """
     )
+    assert 0 < len(found) < 1000
 
 
 def test_long_digits_in_a_table_are_texts(tmp_path):
     path = tmp_path / "t.csv"
-    run(
+    found = run(
         f"""
         import altbi
         long = "1" * n + "x"
         lines = [f"{{i % 7}},{{i}}.5" for i in range(40)]
         with open({str(path)!r}, "w") as file:
             file.write("\\n".join(["a,b", *lines, long + ",1", *lines]))
-        assert len(altbi.detect({str(path)!r}).scores()) == 81
+        print(len(altbi.detect({str(path)!r}).scores()))
         """
     )
+    assert found.split() == ["81"]
