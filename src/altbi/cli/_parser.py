@@ -202,7 +202,7 @@ def _add_cells_command(commands: Commands) -> None:
     about = "list the cells of a table that are most likely wrong"
     note = (
         "The score of a cell says how rare its value is, by itself or beside another value of the\n"
-        "row. Cells with a score below 1 are usual, and not listed.\n\n"
+        "row. Cells with a score below 2 are not rare, and not listed.\n\n"
     )
     added = _add_command(commands, "cells", about, "cells customers.csv --id customer", note)
     _add_table_arguments(added)
@@ -219,7 +219,7 @@ def _add_cells_command(commands: Commands) -> None:
     _add_column_options(added, is_fit=True)
     _add_raw_option(added)
     _add_top_option(added, 1000, "cells with the highest scores to list")
-    group = added.add_argument_group("model")
+    group = added.add_argument_group("fit", "not used with --model")
     _add_max_rows_option(group)
     _add_seed_option(group)
     _add_execution_options(added)
